@@ -1,0 +1,129 @@
+"""What can go wrong, as one tree: every error has a kind and carries its facts.
+
+`DispatchLabError` is the root. A registration that an engine refuses is a `RegistrationError`, whose `kind` is one of
+`ErrorKind` on every engine, however the engine words it; text that cannot be read is a `ParseError` with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class DispatchLabError(Exception):
+    """Something that a user did or met, told without a traceback."""
+
+
+class ErrorKind(StrEnum):
+    """Why an engine refuses; the same words on every engine."""
+
+    DUPLICATE_DEF = "duplicate_def"
+    SCHEMA_CONFLICT = "schema_conflict"
+    ALIAS_KIND_CONFLICT = "alias_kind_conflict"
+    SCHEMA_MISMATCH = "schema_mismatch"
+    SIGNATURE_MISMATCH = "signature_mismatch"
+    DUPLICATE_FALLBACK = "duplicate_fallback"
+    DUPLICATE_LIBRARY = "duplicate_library"
+    WILDCARD_NAMESPACE = "wildcard_namespace"
+    KEY_ON_DEF_BLOCK = "key_on_def_block"
+    DEF_IN_IMPL_BLOCK = "def_in_impl_block"
+    NAMESPACE_MISMATCH = "namespace_mismatch"
+    KEY_MISMATCH = "key_mismatch"
+    FALLBACK_OUTSIDE_IMPL = "fallback_outside_impl"
+    FALLBACK_WITHOUT_KEY = "fallback_without_key"
+    FALLBACK_WITH_NAMESPACE = "fallback_with_namespace"
+    UNQUALIFIED_NAME = "unqualified_name"
+    CANNOT_INFER_SCHEMA = "cannot_infer_schema"
+    TOO_MANY_ARGUMENTS = "too_many_arguments"
+    NOT_A_NAME = "not_a_name"
+    NOT_A_SCHEMA = "not_a_schema"
+    ILLEGAL_OVERLOAD = "illegal_overload"
+    UNKNOWN_KEY = "unknown_key"
+    UNKNOWN_ALIAS_KIND = "unknown_alias_kind"
+    UNKNOWN_BLOCK_KIND = "unknown_block_kind"
+    NO_SUCH_SCHEMA = "no_such_schema"
+    MISSING_KERNEL = "missing_kernel"
+    NO_TENSOR_ARGUMENTS = "no_tensor_arguments"
+    AMBIGUOUS_AUTOGRADOTHER = "ambiguous_autogradother"
+    FALLTHROUGH_EXECUTED = "fallthrough_executed"
+    OTHER = "other"
+
+
+class RegistrationError(DispatchLabError):
+    """A registration or a look-up was refused.
+
+    Args:
+        kind: why, in the words that all engines share.
+        message: what was found, what was wanted and what to do.
+        facts: what the decision was made from, by name; compared when two orders are.
+    """
+
+    def __init__(self, kind: ErrorKind, message: str, facts: Mapping[str, str] | None = None) -> None:
+        super().__init__(kind, message, facts)
+        self.kind = kind
+        self.message = message
+        self.facts: Mapping[str, str] = MappingProxyType(dict(facts or {}))
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.kind, self.message, dict(self.facts))
+
+
+class ParseError(DispatchLabError):
+    """Text could not be read: what was wanted, what was found, and where.
+
+    Args:
+        kind: the kind of `ErrorKind` that this is to an engine, `OTHER` for a plain syntax error.
+        text: the whole text.
+        at: offset into `text`, in characters from 0, where the trouble starts.
+        wanted: what would have been right there.
+        found: what stands there.
+        width: how many characters from `at` are wrong, at least 1.
+    """
+
+    def __init__(
+        self, text: str, at: int, *, wanted: str, found: str, width: int = 1, kind: ErrorKind = ErrorKind.OTHER
+    ) -> None:
+        super().__init__(text, at, wanted, found, width, kind)
+        self.text, self.at, self.wanted, self.found, self.width, self.kind = text, at, wanted, found, width, kind
+
+    @property
+    def sentence(self) -> str:
+        """The first line of the text: what was wanted and what was found."""
+        return f"expected {self.wanted} but found {self.found}"
+
+    def __str__(self) -> str:
+        start = self.text.rfind("\n", 0, self.at) + 1
+        end = self.text.find("\n", self.at)
+        line = self.text[start : None if end < 0 else end]
+        return f"{self.sentence}\n  {line}\n  {' ' * (self.at - start)}{'^' * max(1, self.width)}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _parse_error, (type(self), self.text, self.at, self.wanted, self.found, self.width, self.kind)
+
+
+def _parse_error(
+    cls: type[ParseError], text: str, at: int, wanted: str, found: str, width: int, kind: ErrorKind
+) -> ParseError:
+    return cls(text, at, wanted=wanted, found=found, width=width, kind=kind)
+
+
+def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ...]:
+    """The names that `word` was probably meant to be, best first; empty when nothing is near.
+
+    A difference of case alone always counts as near.
+    """
+    names = list(known)
+    same = [name for name in names if name.casefold() == word.casefold()]
+    close = get_close_matches(word, names, n=count, cutoff=0.6)
+    return tuple(dict.fromkeys([*same, *close]))[:count]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`"; did you mean X?"`, or nothing."""
+    found = nearest(word, known)
+    return f"; did you mean {found[0]}?" if found else ""

@@ -1,0 +1,128 @@
+"""What the explorer asks of an engine. The smallest protocols it needs; it never knows which engine it drives.
+
+`Engine` and `Sandbox` are what every engine has: register, release, look. An engine whose whole state is a value offers
+`Forkable` as well, and one that can say which parts of its state a registration touches offers `Footprints`; the
+explorer asks for these with `isinstance` and never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.snapshot import Snapshot, Violation
+
+
+class Handle(Protocol):
+    """A registration that is in force."""
+
+    def release(self) -> None:
+        """Undo it; a second release is harmless."""
+
+
+class Sandbox(Protocol):
+    """One isolated dispatcher, or one fresh namespace of a live one."""
+
+    def register(self, registration: Registration, /) -> Handle:
+        """Register, or raise a `RegistrationError`."""
+
+    def snapshot(self, operator: OperatorName, /) -> Snapshot:
+        """What can be seen of the operator now."""
+
+    def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
+        """The invariants that do not hold now; empty for an operator that does not exist."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """A kind of dispatcher, of which any number of isolated instances can be had."""
+
+    @property
+    def name(self) -> str:
+        """`lab` or `torch`."""
+
+    @property
+    def semantics(self) -> str:
+        """Which dispatcher it behaves as: `strict`, `torch-2.13`, ..."""
+
+    def sandbox(self) -> AbstractContextManager[Sandbox]:
+        """A fresh one; leaving the context takes it down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """That a registration was refused, as a value that two orders can be compared by."""
+
+    kind: ErrorKind
+    facts: tuple[tuple[str, str], ...]
+    message: str
+
+    @classmethod
+    def of(cls, error: RegistrationError) -> Refusal:
+        """The refusal that an error tells of."""
+        return cls(error.kind, tuple(sorted(error.facts.items())), error.message)
+
+
+S = TypeVar("S", bound=Hashable)
+Cell: TypeAlias = Hashable
+
+
+class StateSpace(Protocol[S]):
+    """The registrations of one scenario on an engine whose whole state is a value.
+
+    Two equal states have the same future: equality of states is the complete key on which the explorer merges.
+    """
+
+    def empty(self) -> S:
+        """The state in which nothing is registered."""
+
+    def register(self, state: S, index: int, /) -> tuple[S, Refusal | None]:
+        """The state after registering `index`; when refused, the state that the attempt leaves behind."""
+
+    def release(self, state: S, index: int, /) -> S:
+        """The state after releasing `index`, which is registered in `state`."""
+
+    def observe(self, state: S, /) -> tuple[Snapshot, ...]:
+        """What can be seen of every operator under observation, in their order."""
+
+    def violations(self, state: S, /) -> tuple[Violation, ...]:
+        """The invariants that do not hold in `state`."""
+
+    def why(self, expected: S, actual: S, /) -> tuple[str, ...]:
+        """Why two states that should be alike differ, in the engine's terms; empty when it does not know."""
+
+
+@runtime_checkable
+class Forkable(Protocol):
+    """An engine whose state can be kept, compared and continued from."""
+
+    def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
+        """The states that these registrations can reach, observed on these operators."""
+
+
+@runtime_checkable
+class Footprints(Protocol):
+    """A state space that knows, and records, which cells of its state are read and written."""
+
+    def cells(self, index: int, /) -> frozenset[Cell]:
+        """The cells that registration `index` is expected to write; broadcasts write more, see `is_broadcast`."""
+
+    def is_broadcast(self, index: int, /) -> bool:
+        """Whether it reaches every operator there is, as a fallback does; it is part of every component then."""
+
+    def shared_cells(self) -> frozenset[Cell]:
+        """The cells that broadcasts write and everybody may read."""
+
+    def touched(self) -> frozenset[Cell]:
+        """The cells that were read or written since the space was made, observations included."""
+
+    def pattern(self, indices: Sequence[int], /) -> Hashable:
+        """The registrations with operators and debug texts renamed in order of appearance.
+
+        Equal patterns explore alike.
+        """

@@ -1,0 +1,116 @@
+"""What an exploration found, as values: the verdict, how much it stands for, and the counterexample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dispatchlab.model.words import Word
+
+
+class Verdict(StrEnum):
+    """What is known after an exploration."""
+
+    PROVED = "proved"
+    NO_VIOLATION_FOUND = "no violation found"
+    VIOLATED = "violated"
+    INCOMPLETE = "incomplete"
+    NOT_DETERMINISTIC = "not deterministic"
+    CRASHED = "engine crashed"
+
+
+class Expectation(StrEnum):
+    """What a scenario says will be found."""
+
+    COMMUTES = "commutes"
+    ORDER_MATTERS = "order-matters"
+    REFUSED = "refused"
+
+
+class Flaw(StrEnum):
+    """How two words that should agree disagree."""
+
+    SQUARE = "square"  # two orders of the same registrations
+    UNDO = "undo"  # something that was released left a trace
+    RESIDUE = "residue"  # something that was refused left a trace
+    OUTCOME = "outcome"  # accepted after one word, refused (or refused otherwise) after the other
+    ASYMMETRY = "asymmetry"  # whether a set is accepted depends on who comes last
+    INVARIANT = "invariant"  # every word to this set breaks an invariant
+    RELEASE = "release"  # a release failed
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """Two words that should lead to the same and do not; each is as short as can be.
+
+    Args:
+        flaw: how they disagree.
+        expected_word: the word that sets what is expected; for `INVARIANT` the same as `actual_word`.
+        actual_word: the word that leads elsewhere.
+        diff: a unified diff of what is seen after them, or of their outcomes.
+        why: the reasons in the engine's terms, empty when it does not know.
+    """
+
+    flaw: Flaw
+    expected_word: Word
+    actual_word: Word
+    diff: str
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Registrations that exclude one another: without any one of them the others are accepted together.
+
+    Args:
+        members: the registrations, ascending.
+        kind: the error kind of the refusal.
+        message: what the engine says when the last of `members` comes last.
+        asymmetric: the error tells other facts when another member comes last.
+    """
+
+    members: tuple[int, ...]
+    kind: str
+    message: str
+    asymmetric: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """The result of one exploration.
+
+    Args:
+        verdict: what is known.
+        walk: `graph`, `orders`, `sample` or `laps`.
+        registrations: how many there are.
+        sets: distinct active sets that were reached, summed over components.
+        states: distinct states, at least one for each set.
+        edges: registrations and releases that were tried, refused ones included.
+        orders: how many orders this stands for: all registration orders times all release orders.
+        components: how many independent parts were explored apart; 1 when not factored.
+        classes: how many of these were different up to renaming.
+        conflicts: minimal conflicts.
+        never_accepted: registrations that were refused wherever they were tried.
+        counterexample: when violated, crashed or not deterministic.
+        notes: what else a reader should know, a sentence each.
+        elapsed_s: seconds.
+        seed: the seed of a sampled walk or of laps.
+        laps: how many laps were walked.
+    """
+
+    verdict: Verdict
+    walk: str
+    registrations: int
+    sets: int
+    states: int
+    edges: int
+    orders: int
+    components: int = 1
+    classes: int = 1
+    conflicts: tuple[Conflict, ...] = ()
+    never_accepted: tuple[int, ...] = ()
+    counterexample: Counterexample | None = None
+    notes: tuple[str, ...] = ()
+    elapsed_s: float = 0.0
+    seed: int | None = None
+    laps: int | None = None

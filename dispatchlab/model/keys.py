@@ -1,0 +1,291 @@
+"""The dispatch keys: which there are, in which order, and what each one covers.
+
+Order and numbers are those of c10/core/DispatchKey.h in PyTorch 2.13 (markers such as `EndOfFunctionalityKeys` are left
+out). Three kinds: functionality keys (0 to 46, some of which exist once for each backend), the runtime keys of those
+that do (`CPU`, `SparseCUDA`, ...), and alias keys, each of which stands for a set of runtime keys.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from dispatchlab.errors import DispatchLabError, did_you_mean
+
+
+class DispatchKey(IntEnum):
+    """A dispatch key; its number is upstream's enum value, which is also the order of lines in a dump."""
+
+    Undefined = 0
+    Dense = 1
+    FPGA = 2
+    Vulkan = 3
+    Metal = 4
+    Quantized = 5
+    CustomRNGKeyId = 6
+    MkldnnCPU = 7
+    Sparse = 8
+    SparseCsr = 9
+    NestedTensor = 10
+    BackendSelect = 11
+    Fake = 12
+    Python = 13
+    FuncTorchDynamicLayerBackMode = 14
+    Functionalize = 15
+    Conjugate = 16
+    Negative = 17
+    ZeroTensor = 18
+    ADInplaceOrView = 19
+    AutogradOther = 20
+    AutogradFunctionality = 21
+    AutogradNestedTensor = 22
+    Tracer = 23
+    AutocastCPU = 24
+    AutocastMTIA = 25
+    AutocastMAIA = 26
+    AutocastXPU = 27
+    AutocastIPU = 28
+    AutocastHPU = 29
+    AutocastXLA = 30
+    AutocastMPS = 31
+    AutocastCUDA = 32
+    AutocastPrivateUse1 = 33
+    FuncTorchBatched = 34
+    BatchedNestedTensor = 35
+    FuncTorchVmapMode = 36
+    Batched = 37
+    VmapMode = 38
+    FuncTorchGradWrapper = 39
+    DeferredInit = 40
+    PythonTLSSnapshot = 41
+    FuncTorchDynamicLayerFrontMode = 42
+    TESTING_ONLY_GenericWrapper = 43
+    TESTING_ONLY_GenericMode = 44
+    PreDispatch = 45
+    PythonDispatcher = 46
+    CPU = 49
+    CUDA = 50
+    HIP = 51
+    XLA = 52
+    MPS = 53
+    IPU = 54
+    XPU = 55
+    HPU = 56
+    VE = 57
+    Lazy = 58
+    MTIA = 59
+    MAIA = 60
+    PrivateUse1 = 61
+    PrivateUse2 = 62
+    PrivateUse3 = 63
+    Meta = 64
+    QuantizedCPU = 66
+    QuantizedCUDA = 67
+    QuantizedHIP = 68
+    QuantizedXLA = 69
+    QuantizedMPS = 70
+    QuantizedIPU = 71
+    QuantizedXPU = 72
+    QuantizedHPU = 73
+    QuantizedVE = 74
+    QuantizedLazy = 75
+    QuantizedMTIA = 76
+    QuantizedMAIA = 77
+    QuantizedPrivateUse1 = 78
+    QuantizedPrivateUse2 = 79
+    QuantizedPrivateUse3 = 80
+    QuantizedMeta = 81
+    SparseCPU = 83
+    SparseCUDA = 84
+    SparseHIP = 85
+    SparseXLA = 86
+    SparseMPS = 87
+    SparseIPU = 88
+    SparseXPU = 89
+    SparseHPU = 90
+    SparseVE = 91
+    SparseLazy = 92
+    SparseMTIA = 93
+    SparseMAIA = 94
+    SparsePrivateUse1 = 95
+    SparsePrivateUse2 = 96
+    SparsePrivateUse3 = 97
+    SparseMeta = 98
+    SparseCsrCPU = 100
+    SparseCsrCUDA = 101
+    SparseCsrHIP = 102
+    SparseCsrXLA = 103
+    SparseCsrMPS = 104
+    SparseCsrIPU = 105
+    SparseCsrXPU = 106
+    SparseCsrHPU = 107
+    SparseCsrVE = 108
+    SparseCsrLazy = 109
+    SparseCsrMTIA = 110
+    SparseCsrMAIA = 111
+    SparseCsrPrivateUse1 = 112
+    SparseCsrPrivateUse2 = 113
+    SparseCsrPrivateUse3 = 114
+    SparseCsrMeta = 115
+    NestedTensorCPU = 117
+    NestedTensorCUDA = 118
+    NestedTensorHIP = 119
+    NestedTensorXLA = 120
+    NestedTensorMPS = 121
+    NestedTensorIPU = 122
+    NestedTensorXPU = 123
+    NestedTensorHPU = 124
+    NestedTensorVE = 125
+    NestedTensorLazy = 126
+    NestedTensorMTIA = 127
+    NestedTensorMAIA = 128
+    NestedTensorPrivateUse1 = 129
+    NestedTensorPrivateUse2 = 130
+    NestedTensorPrivateUse3 = 131
+    NestedTensorMeta = 132
+    AutogradCPU = 134
+    AutogradCUDA = 135
+    AutogradHIP = 136
+    AutogradXLA = 137
+    AutogradMPS = 138
+    AutogradIPU = 139
+    AutogradXPU = 140
+    AutogradHPU = 141
+    AutogradVE = 142
+    AutogradLazy = 143
+    AutogradMTIA = 144
+    AutogradMAIA = 145
+    AutogradPrivateUse1 = 146
+    AutogradPrivateUse2 = 147
+    AutogradPrivateUse3 = 148
+    AutogradMeta = 149
+    Autograd = 150
+    CompositeImplicitAutograd = 151
+    FuncTorchBatchedDecomposition = 152
+    CompositeImplicitAutogradNestedTensor = 153
+    CompositeExplicitAutograd = 154
+    CompositeExplicitAutogradNonFunctional = 155
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_alias(self) -> bool:
+        """True for the six keys that stand for a set of runtime keys."""
+        return self >= DispatchKey.Autograd
+
+    @property
+    def is_runtime(self) -> bool:
+        """True when the key has a slot in every operator's table."""
+        return self in SLOT_OF_KEY
+
+    @property
+    def functionality(self) -> DispatchKey:
+        """The functionality key that this key belongs to; an alias key has none and gives `Undefined`."""
+        if self < DispatchKey.CPU:
+            return self
+        return DispatchKey.Undefined if self.is_alias else PER_BACKEND_FUNCTIONALITIES[(self - DispatchKey.CPU) // 17]
+
+    @property
+    def backend(self) -> int | None:
+        """The number of the backend component, from 0 (CPU) to 15 (Meta), or None for a key that has none."""
+        return (self - DispatchKey.CPU) % 17 if DispatchKey.CPU <= self < DispatchKey.Autograd else None
+
+
+BACKENDS: tuple[str, ...] = (
+    *("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU"),
+    *("VE", "Lazy", "MTIA", "MAIA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta"),
+)
+"""The backend components, lowest bit first."""
+
+PER_BACKEND_FUNCTIONALITIES: tuple[DispatchKey, ...] = (
+    DispatchKey.Dense,
+    DispatchKey.Quantized,
+    DispatchKey.Sparse,
+    DispatchKey.SparseCsr,
+    DispatchKey.NestedTensor,
+    DispatchKey.AutogradFunctionality,
+)
+"""The functionality keys that exist once for each backend; none of them is a runtime key itself."""
+
+FUNCTIONALITY_KEYS: tuple[DispatchKey, ...] = tuple(key for key in DispatchKey if key < DispatchKey.CPU)
+"""All 47 functionality keys, lowest priority first."""
+
+ALIAS_KEYS: tuple[DispatchKey, ...] = tuple(key for key in DispatchKey if key >= DispatchKey.Autograd)
+
+
+def _runtime_keys() -> tuple[DispatchKey, ...]:
+    keys: list[DispatchKey] = []
+    for key in FUNCTIONALITY_KEYS:
+        if key in PER_BACKEND_FUNCTIONALITIES:
+            first = DispatchKey.CPU + 17 * PER_BACKEND_FUNCTIONALITIES.index(key)
+            keys += [DispatchKey(value) for value in range(first, first + 16)]
+        else:
+            keys.append(key)
+    return tuple(keys)
+
+
+RUNTIME_KEYS: tuple[DispatchKey, ...] = _runtime_keys()
+"""All 137 runtime keys in the order of the slots of a table, `Undefined` first."""
+
+SLOT_OF_KEY: dict[DispatchKey, int] = {key: slot for slot, key in enumerate(RUNTIME_KEYS)}
+"""The slot of each runtime key."""
+
+AUTOGRAD_KEY_OF_BACKEND: tuple[DispatchKey, ...] = tuple(
+    DispatchKey.AutogradOther if name in ("HIP", "VE") else DispatchKey[f"Autograd{name}"] for name in BACKENDS
+)
+"""The autograd key of each backend component (`getAutogradKeyFromBackend` in c10/core/DispatchKeySet.h)."""
+
+# Note [Keys that upstream cannot parse]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# c10::parseDispatchKey looks a text up in a table that somebody has to extend by hand for each new backend, so 42 of
+# the 137 runtime keys can be reached from C++ only. We parse every key; an engine that wants to predict PyTorch asks
+# `parsed_by_torch`.
+_PARSED_BACKENDS: dict[str, tuple[str, ...]] = {
+    "": BACKENDS,
+    "Quantized": ("CPU", "CUDA", "XPU", "PrivateUse1"),
+    "Sparse": ("CPU", "CUDA", "HIP", "MPS", "XPU", "VE", "PrivateUse1", "Meta"),
+    "SparseCsr": ("CPU", "CUDA", "HIP", "MPS", "XPU", "VE", "PrivateUse1", "Meta"),
+    "NestedTensor": ("CPU", "CUDA", "XPU", "HPU", "PrivateUse1", "Meta"),
+    "Autograd": (
+        *("CPU", "CUDA", "XLA", "MPS", "IPU", "XPU", "HPU", "Lazy"),
+        *("PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta"),
+    ),
+}
+
+
+def _parsed_by_torch() -> frozenset[DispatchKey]:
+    per_backend = {DispatchKey[prefix + name] for prefix, names in _PARSED_BACKENDS.items() for name in names}
+    return frozenset({*FUNCTIONALITY_KEYS, *ALIAS_KEYS, *per_backend})
+
+
+PARSED_BY_TORCH: frozenset[DispatchKey] = _parsed_by_torch()
+"""The 107 keys that PyTorch 2.13 parses from text. See Note [Keys that upstream cannot parse]."""
+
+
+class UnknownKeyError(DispatchLabError):
+    """No dispatch key has this name."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.text!r} is not a dispatch key{did_you_mean(self.text, DispatchKey.__members__)}"
+
+
+def parse_key(text: str) -> DispatchKey:
+    """The key with this name, exactly as a dump writes it.
+
+    Args:
+        text: one name; case counts and nothing is trimmed.
+
+    Returns:
+        A runtime, functionality or alias key. `Undefined` is a key here; registrations read it as "no key".
+
+    Raises:
+        UnknownKeyError: no key has that name; the error names the nearest one.
+    """
+    try:
+        return DispatchKey[text]
+    except KeyError:
+        raise UnknownKeyError(text) from None

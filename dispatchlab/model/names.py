@@ -1,0 +1,29 @@
+"""The name of an operator: namespace, name and overload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OperatorName:
+    """`ns::name.overload` as a value; a namespace or an overload that is not there is empty text.
+
+    Equal names are one operator. Source: c10/core/OperatorName.h (torch keeps `ns::name` in one text).
+    """
+
+    namespace: str
+    name: str
+    overload: str = ""
+
+    def __str__(self) -> str:
+        return self.qualified + (f".{self.overload}" if self.overload else "")
+
+    @property
+    def qualified(self) -> str:
+        """`ns::name`, without the overload."""
+        return f"{self.namespace}::{self.name}" if self.namespace else self.name
+
+    def within(self, namespace: str) -> OperatorName:
+        """The same name, in `namespace` if it had none."""
+        return self if self.namespace or not namespace else OperatorName(namespace, self.name, self.overload)

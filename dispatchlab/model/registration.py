@@ -1,0 +1,211 @@
+"""What can be registered, as frozen values that know their place in the file.
+
+These are the words of a scenario: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, and `Block`, which is a library with
+its registrations and comes and goes as a whole. A value says nothing about whether an engine will accept it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+
+if TYPE_CHECKING:
+    from dispatchlab.model.schema import FunctionSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was written: a file, and line and column from 1."""
+
+    file: str
+    line: int
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class AliasKind(StrEnum):
+    """What a def promises about aliasing (`AliasAnalysisKind`); no value at all is upstream's default."""
+
+    CONSERVATIVE = "CONSERVATIVE"
+    FROM_SCHEMA = "FROM_SCHEMA"
+    PURE_FUNCTION = "PURE_FUNCTION"
+    INTERNAL_SPECIAL_CASE = "INTERNAL_SPECIAL_CASE"
+
+
+class BlockKind(StrEnum):
+    """What a library block may hold: `TORCH_LIBRARY`, `_FRAGMENT`, `_IMPL`, or the `import` of PR #35061."""
+
+    DEF = "DEF"
+    FRAGMENT = "FRAGMENT"
+    IMPL = "IMPL"
+    IMPORT = "IMPORT"
+
+
+class KernelForm(StrEnum):
+    """How a kernel can be called: with typed arguments, with a stack, or not at all because calls skip it."""
+
+    UNBOXED = "unboxed"
+    BOXED = "boxed"
+    FALLTHROUGH = "fallthrough"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel as far as a registration knows it.
+
+    Args:
+        form: how it can be called.
+        inferred: the schema that its type gives, for unboxed kernels; boxed ones and fallthroughs have none.
+        signature: the C++ signature that calls compare, hidden from every dump; boxed kernels carry none.
+        symint: True when the kernel takes symbolic integers; it has a signature cell of its own then.
+        function: the Python function behind it, if there is one.
+        reference: `package.module:function`, when a file named the function.
+    """
+
+    form: KernelForm = KernelForm.BOXED
+    inferred: FunctionSchema | None = None
+    signature: str | None = None
+    symint: bool = False
+    function: Callable[..., object] | None = None
+    reference: str | None = None
+
+    @property
+    def is_fallthrough(self) -> bool:
+        """True when calls skip the key that this kernel is at."""
+        return self.form is KernelForm.FALLTHROUGH
+
+    @property
+    def flags(self) -> str:
+        """What a dump shows in brackets, each word followed by one blank."""
+        fallthrough = "fallthrough " if self.is_fallthrough else ""
+        return f"{fallthrough}boxed {'unboxed ' if self.form is KernelForm.UNBOXED and not self.symint else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Def:
+    """Defines an operator.
+
+    Args:
+        schema: the schema, or a name alone, whose schema is then inferred from `kernel`.
+        alias: the alias kind; None leaves it at upstream's default.
+        tags: names of tags.
+        debug: where it comes from, as dumps print it.
+        kernel: a kernel registered by the same call, at `key`.
+        key: the key of `kernel`; None is "no key".
+        place: where it was written; not compared.
+    """
+
+    schema: FunctionSchema | OperatorName
+    alias: AliasKind | None = AliasKind.FROM_SCHEMA
+    tags: frozenset[str] = frozenset()
+    debug: str = ""
+    kernel: Kernel | None = None
+    key: DispatchKey | None = None
+    place: Place | None = field(default=None, compare=False)
+
+    @property
+    def operator(self) -> OperatorName:
+        """The operator that this defines."""
+        return self.schema if isinstance(self.schema, OperatorName) else self.schema.name
+
+
+@dataclass(frozen=True, slots=True)
+class Impl:
+    """Registers a kernel of an operator at a key; None is "no key", which means CompositeImplicitAutograd."""
+
+    operator: OperatorName
+    key: DispatchKey | None = None
+    kernel: Kernel = Kernel()
+    debug: str = ""
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Registers the kernel that every operator falls back to at a key."""
+
+    key: DispatchKey | None
+    kernel: Kernel = Kernel(KernelForm.FALLTHROUGH)
+    debug: str = ""
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NameOnly:
+    """Keeps an operator's entry alive without a schema or a kernel (`registerName`)."""
+
+    operator: OperatorName
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Claims a namespace, as a DEF library does; only one claim of a namespace can live at a time."""
+
+    namespace: str
+    debug: str = ""
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A library with its registrations: one registration, as a static initialiser is.
+
+    Args:
+        namespace: the namespace; None is the wildcard `_`.
+        kind: what the block may hold.
+        key: the key of an IMPL block.
+        registrations: in the order in which they run; released in that order too.
+        debug: what `Def` and `Impl` inside print when they have no text of their own.
+    """
+
+    namespace: str | None
+    kind: BlockKind
+    registrations: tuple[Def | Impl | Fallback, ...] = ()
+    key: DispatchKey | None = None
+    debug: str = ""
+    place: Place | None = field(default=None, compare=False)
+
+
+Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block
+
+
+def operators_of(registration: Registration) -> Iterator[OperatorName]:
+    """The operators that a registration names, qualified by its block where it is in one."""
+    match registration:
+        case Block():
+            for inner in registration.registrations:
+                for name in operators_of(inner):
+                    yield name.within(registration.namespace or "")
+        case Def() | Impl() | NameOnly():
+            yield registration.operator
+        case Fallback() | Claim():
+            pass
+
+
+def describe(registration: Registration) -> str:
+    """One line that says what a registration is, for people: `impl test::foo CPU (fn_cpu)`."""
+    match registration:
+        case Def():
+            text = f"def {registration.schema}"
+        case Impl():
+            text = f"impl {registration.operator} {registration.key or '(no key)'}"
+        case Fallback():
+            text = f"fallback {registration.key or '(no key)'}"
+        case NameOnly():
+            text = f"name {registration.operator}"
+        case Claim():
+            text = f"claim {registration.namespace}"
+        case Block():
+            key = f" {registration.key}" if registration.key else ""
+            count = len(registration.registrations)
+            text = f"library {registration.namespace or '_'} {registration.kind}{key} with {count} registrations"
+    debug = "" if isinstance(registration, NameOnly) else registration.debug
+    return f"{text} ({debug})" if debug else text

@@ -1,0 +1,65 @@
+"""What can be seen of one operator at one moment, on any engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dispatchlab.model.names import OperatorName
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One operator as an engine shows it; texts, so that any two engines can be compared.
+
+    Args:
+        operator: the operator looked at.
+        dump: what was registered (upstream's `dumpState`), empty when there is no such operator.
+        table: the computed table (upstream's `dumpComputedTable`), a line for each row.
+        slots: what calls really use, in the same form as `table`; None when the engine cannot tell. `table` is
+            recomputed when it is asked for and cannot show a slot that went stale; this can.
+        schema: what `find_schema` gives, None when there is none.
+        dangling: the operator has kernels and no schema, so `find_dangling_impls` lists it.
+    """
+
+    operator: OperatorName
+    dump: str
+    table: str
+    slots: str | None = None
+    schema: str | None = None
+    dangling: bool = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether `find_op` finds the operator."""
+        return self.dump != ""
+
+    def sections(self) -> tuple[tuple[str, str], ...]:
+        """Everything that is seen, as titled texts in the order in which a reader wants them."""
+        look_up = "found" if self.exists else "not found"
+        found = f"operator: {look_up}\nschema: {self.schema or 'none'}\ndangling: {'yes' if self.dangling else 'no'}\n"
+        return (
+            ("dump", self.dump),
+            ("table", self.table),
+            ("slots that calls use", "" if self.slots is None else self.slots),
+            ("look-up", found),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant of the dispatcher that does not hold for an operator.
+
+    Args:
+        operator: the operator.
+        rule: the invariant, in a few words that are always the same.
+        detail: what was found and what was wanted.
+        keys: the runtime keys concerned, by name.
+    """
+
+    operator: OperatorName
+    rule: str
+    detail: str
+    keys: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.rule}: {self.detail}"
