@@ -12,10 +12,22 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
+
+
+class EngineCrashed(DispatchLabError):
+    """A sandbox died, as a live dispatcher in a worker process can.
+
+    Args:
+        text: what is known of its end, a sentence.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
 
 
 class Handle(Protocol):

@@ -37,6 +37,8 @@ class Flaw(StrEnum):
     ASYMMETRY = "asymmetry"  # whether a set is accepted depends on who comes last
     INVARIANT = "invariant"  # every word to this set breaks an invariant
     RELEASE = "release"  # a release failed
+    CRASH = "crash"  # the engine died
+    CHANCE = "chance"  # the same word gave two results
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,120 @@
+"""How far an exploration may go: bounds on states and time, a way to cancel it, and how it tells of its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import factorial
+from time import perf_counter
+
+from dispatchlab.explore.result import Exploration
+
+_REPORT_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an exploration has come.
+
+    Args:
+        sets: active sets that were reached.
+        states: distinct states.
+        edges: registrations and releases that were tried.
+        total_edges: how many there are when nothing is refused; None when that is not known.
+        elapsed_s: seconds since the start.
+    """
+
+    sets: int
+    states: int
+    edges: int
+    total_edges: int | None
+    elapsed_s: float
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody pressed Ctrl-C; `exploration` is what was covered until then."""
+
+    def __init__(self, exploration: Exploration) -> None:
+        super().__init__(exploration)
+        self.exploration = exploration
+
+
+class Watch:
+    """Watches the bounds of one exploration, of which the parts may be explored one after another.
+
+    Args:
+        max_states: stop when there are this many states; None is no bound.
+        timeout_s: stop after this many seconds; None is no bound.
+        cancelled: asked about ten times a second whether to stop.
+        progress: told of the progress about ten times a second.
+        total_edges: the total that `progress` is told.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_states: int | None = None,
+        timeout_s: float | None = None,
+        cancelled: Callable[[], bool] | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        total_edges: int | None = None,
+    ) -> None:
+        self.total_edges = total_edges
+        self._max_states = max_states
+        self._timeout_s = timeout_s
+        self._cancelled = cancelled
+        self._progress = progress
+        self._sets = self._states = self._edges = 0
+        self._started = perf_counter()
+        self._deadline = float("inf") if timeout_s is None else self._started + timeout_s
+        self._next_report = self._started + _REPORT_EVERY_S
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the exploration began."""
+        return perf_counter() - self._started
+
+    def stop(self, sets: int, states: int, edges: int) -> str | None:
+        """Why the exploration has to stop here, a sentence; None when it may go on."""
+        if self._max_states is not None and self._states + states > self._max_states:
+            return f"stopped at the bound of {self._max_states:,} states"
+        now = perf_counter()
+        if now >= self._deadline:
+            return f"stopped at the bound of {self._timeout_s:g} seconds"
+        if now >= self._next_report:
+            self._next_report = now + _REPORT_EVERY_S
+            if self._cancelled is not None and self._cancelled():
+                return "cancelled"
+            if self._progress is not None:
+                done = (self._sets + sets, self._states + states, self._edges + edges)
+                self._progress(Progress(*done, self.total_edges, now - self._started))
+        return None
+
+    def settle(self, exploration: Exploration) -> None:
+        """Count a finished part; `stop` is told the counts of the next part from zero."""
+        self._sets += exploration.sets
+        self._states += exploration.states
+        self._edges += exploration.edges
+
+
+def count_orders(count: int, order: Sequence[int] = ()) -> int:
+    """How many orders there are: all registration orders that keep `order`, times all release orders."""
+    return factorial(count) // factorial(len(order)) * factorial(count)
+
+
+def count_edges(count: int, order: Sequence[int] = ()) -> int:
+    """How many edges the graph of active sets has when nothing is refused; *n* times 2 to the *n* without `order`."""
+    ordered, free = len(order), count - len(order)
+    releases = (ordered << ordered) >> 1
+    registers = (1 << ordered) - 1
+    return (free << count) + ((releases + registers) << free)
+
+
+def later_masks(count: int, order: Sequence[int]) -> list[int]:
+    """For each registration, the registrations that must not be active when it is registered, as a bit mask."""
+    masks = [0] * count
+    later = 0
+    for index in reversed(order):
+        masks[index] = later
+        later |= 1 << index
+    return masks

@@ -1,0 +1,50 @@
+"""The pseudo-random numbers of this project: SplitMix64, the same for ever, so that a printed seed always replays.
+
+Python promises no stable sequence for `random.shuffle` or `randrange` across versions; this file does. To change a
+number that it gives is a breaking change. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence
+from typing import TypeVar
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+T = TypeVar("T")
+
+
+class SplitMix64:
+    """A generator of 64-bit numbers; equal seeds give equal sequences on every machine."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed & _MASK
+
+    def next(self) -> int:
+        """The next number, from 0 to 2**64 - 1."""
+        self._state = z = (self._state + _GOLDEN) & _MASK
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        return z ^ (z >> 31)
+
+    def below(self, bound: int) -> int:
+        """A number from 0 to `bound` - 1; `bound` is at least 1 and far below 2**64, so the bias is negligible."""
+        return (self.next() * bound) >> 64
+
+    def chance(self, percent: int) -> bool:
+        """True `percent` times in a hundred."""
+        return self.below(100) < percent
+
+    def shuffle(self, items: MutableSequence[T]) -> None:
+        """Put `items` into a random order, in place (Fisher and Yates, from the end)."""
+        for last in range(len(items) - 1, 0, -1):
+            other = self.below(last + 1)
+            items[last], items[other] = items[other], items[last]
+
+    def split(self) -> SplitMix64:
+        """A generator of its own, seeded from this one."""
+        return SplitMix64(self.next())

@@ -1,0 +1,64 @@
+"""The definition of "order does not matter", run on every word up to a length. It merges nothing and knows no graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.snapshot import Snapshot
+from tests.toy_engines import State, ToySpace
+
+Answer: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The length of the shortest word that breaks a rule, and the rule."""
+
+    length: int
+    rule: str
+
+
+def brute_force(space: ToySpace, count: int, *, longest: int) -> Failure | None:
+    """Run all words, shorter ones first, and stop at the first that breaks a rule.
+
+    The functions of the toy are pure, so each is asked once for each question; every word is run all the same.
+    """
+    register, release = cache(space.register), cache(space.release)
+    violations, observe = cache(space.violations), cache(space.observe)
+    seen: dict[frozenset[int], tuple[Snapshot, ...]] = {}
+    answers: dict[tuple[frozenset[int], int], Answer] = {}
+    last: dict[frozenset[int], str] = {}
+    words: list[tuple[frozenset[int], State]] = [(frozenset(), space.empty())]
+    if violations(space.empty()):
+        return Failure(0, "invariant")
+    seen[frozenset()] = observe(space.empty())
+    for length in range(1, longest + 1):
+        longer: list[tuple[frozenset[int], State]] = []
+        for active, state in words:
+            for index in range(count):
+                if index in active:
+                    try:
+                        after = release(state, index)
+                    except RegistrationError:
+                        return Failure(length, "release")
+                    now = active - {index}
+                else:
+                    after, refusal = register(state, index)
+                    answer = None if refusal is None else (refusal.kind.value, refusal.facts)
+                    if answers.setdefault((active, index), answer) != answer:
+                        return Failure(length, "outcome")
+                    kind = "accepted" if refusal is None else refusal.kind.value
+                    if last.setdefault(active | {index}, kind) != kind:
+                        return Failure(length, "symmetry")
+                    now = active if refusal else active | {index}
+                if violations(after):
+                    return Failure(length, "invariant")
+                look = observe(after)
+                if seen.setdefault(now, look) != look:
+                    return Failure(length, "state")
+                longer.append((now, after))
+        words = longer
+    return None
