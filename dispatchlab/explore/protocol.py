@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.refusal import Refusal as Refusal  # part of the protocol, for those who import it from here
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
 
@@ -64,20 +64,6 @@ class Engine(Protocol):
 
     def sandbox(self) -> AbstractContextManager[Sandbox]:
         """A fresh one; leaving the context takes it down."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """That a registration was refused, as a value that two orders can be compared by."""
-
-    kind: ErrorKind
-    facts: tuple[tuple[str, str], ...]
-    message: str
-
-    @classmethod
-    def of(cls, error: RegistrationError) -> Refusal:
-        """The refusal that an error tells of."""
-        return cls(error.kind, tuple(sorted(error.facts.items())), error.message)
 
 
 S = TypeVar("S", bound=Hashable)

@@ -179,6 +179,11 @@ class DispatchKey(IntEnum):
         return self in SLOT_OF_KEY
 
     @property
+    def slot(self) -> int:
+        """The index of the key's slot in every operator's table; a KeyError for a key that is not a runtime key."""
+        return SLOT_OF_KEY[self]
+
+    @property
     def functionality(self) -> DispatchKey:
         """The functionality key that this key belongs to; an alias key has none and gives `Undefined`."""
         if self < DispatchKey.CPU:

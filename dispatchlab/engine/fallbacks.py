@@ -1,0 +1,57 @@
+"""The backend fallbacks of a dispatcher: at most one kernel for each slot, for all operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dispatchlab.engine.kernel import Cell, KernelEntry, Reason
+
+
+class Fallbacks:
+    """An immutable set of fallbacks.
+
+    Args:
+        by_slot: the bit of a slot -> the kernel that is there.
+    """
+
+    __slots__ = ("_by_slot", "_cells", "fallthrough_slots", "slots")
+
+    def __init__(self, by_slot: Mapping[int, KernelEntry]) -> None:
+        self._by_slot = dict(by_slot)
+        self._cells = {bit: entry.because(Reason.FALLBACK) for bit, entry in self._by_slot.items()}
+        self.slots = sum(self._by_slot)
+        self.fallthrough_slots = sum(bit for bit, entry in self._by_slot.items() if entry.kernel.is_fallthrough)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fallbacks) and self._by_slot == other._by_slot
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._by_slot.items()))
+
+    @property
+    def by_slot(self) -> Mapping[int, KernelEntry]:
+        """The bit of a slot -> the kernel that is there."""
+        return MappingProxyType(self._by_slot)
+
+    def cells_in(self, slots: int) -> dict[Cell, int]:
+        """What the fallbacks put into `slots`."""
+        slots &= self.slots
+        cells: dict[Cell, int] = {}
+        while slots:
+            bit = slots & -slots
+            slots ^= bit
+            cell = self._cells[bit]
+            cells[cell] = cells.get(cell, 0) | bit
+        return cells
+
+    def put(self, bit: int, entry: KernelEntry) -> Fallbacks:
+        """With `entry` at the slot of `bit`, which must be free."""
+        return Fallbacks({**self._by_slot, bit: entry})
+
+    def without(self, bit: int) -> Fallbacks:
+        """Without the fallback at the slot of `bit`."""
+        return Fallbacks({other: entry for other, entry in self._by_slot.items() if other != bit})
+
+
+NO_FALLBACKS = Fallbacks({})

@@ -1,0 +1,145 @@
+"""What must be true of an operator at any moment, checked against a second computation of everything derived.
+
+`violations` checks what the running PyTorch checks (`checkInvariants` in OperatorEntry.cpp) and what it leaves out: the
+slot of Undefined, the identity of kernels, and signatures. `upstream_violations` tells what PyTorch's own check would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from dispatchlab.engine.fallbacks import Fallbacks
+from dispatchlab.engine.kernel import AMBIGUOUS, Cell, Reason
+from dispatchlab.engine.key_bits import CATCH_ALL_BIT, KEY_BIT
+from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.engine.plain_precedence import plain_shape
+from dispatchlab.engine.precedence import Slots
+from dispatchlab.engine.semantics import Semantics, SignatureLife
+from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.registration import Kernel
+from dispatchlab.model.slots import UNDEFINED_SLOT, each_slot, keys_of
+from dispatchlab.model.snapshot import Violation
+
+_UNDEFINED = KEY_BIT[DispatchKey.Undefined]
+
+
+def expected_slots(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> Slots:
+    """What every slot should hold, by the plain computation."""
+    shape = plain_shape(semantics.precedence.plain, entry.present, fallbacks.slots, fallbacks.fallthrough_slots)
+    slots: Slots = {}
+    for (source, reason), bits in shape.items():
+        if reason is Reason.AMBIGUOUS:
+            cell = AMBIGUOUS
+        elif reason is Reason.FALLBACK:
+            cell = fallbacks.by_slot[source].because(reason)
+        else:
+            cell = entry.kernels[source][0].because(reason)
+        slots[cell] = slots.get(cell, 0) | bits
+    return slots
+
+
+def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> tuple[Violation, ...]:
+    """The invariants that do not hold for an operator; empty when all do.
+
+    Args:
+        entry: the operator.
+        fallbacks: the backend fallbacks of its dispatcher.
+        semantics: whose precedence and rules count.
+    """
+    found: list[Violation] = []
+    expected = expected_slots(entry, fallbacks, semantics)
+    if expected != entry.slots:
+        found.append(_stale(entry, expected))
+    found += _bookkeeping(entry)
+    if semantics.signature_life is SignatureLife.KERNEL:
+        found += _signatures(entry)
+    return tuple(found)
+
+
+def stale_keys(slots: Slots, expected: Slots) -> int:
+    """The slots that hold something else than they should, as bits."""
+    bits = 0
+    for cell in {**slots, **expected}:
+        bits |= slots.get(cell, 0) ^ expected.get(cell, 0)
+    return bits
+
+
+def _holding(slots: Slots, slot: int) -> Cell | None:
+    return next((cell for cell, bits in slots.items() if bits >> slot & 1), None)
+
+
+def _stale(entry: OperatorEntry, expected: Slots) -> Violation:
+    stale = stale_keys(entry.slots, expected)
+    first = next(each_slot(stale))
+    held, wanted = _holding(entry.slots, first), _holding(expected, first)
+    keys = tuple(str(key) for key in keys_of(stale))
+    detail = f"the slot of {keys[0]} holds {held.text if held else 'nothing'}"
+    detail += f" and should hold {wanted.text if wanted else 'nothing'}"
+    others = f" (with {', '.join(keys[1:4])}{', ...' if len(keys) > 4 else ''}: {len(keys)} slots)" if keys[1:] else ""
+    return Violation(entry.name, "stale slot", detail + others, keys)
+
+
+def _bookkeeping(entry: OperatorEntry) -> list[Violation]:
+    found: list[Violation] = []
+    stored = entry.stored
+    if (stored is not None) != bool(entry.defs):
+        found.append(
+            Violation(
+                entry.name,
+                "schema without def",
+                f"def_count is {entry.def_count}, the schema {stored and stored.schema}",
+            )
+        )
+    if stored is not None and stored.schema.name != entry.name:
+        found.append(Violation(entry.name, "name of the schema", f"the schema is of {stored.schema.name}"))
+    if _UNDEFINED in entry.kernels:
+        found.append(Violation(entry.name, "kernels at Undefined", "a kernel without a key belongs to a composite key"))
+    present = 0
+    for bit, kernels in entry.kernels.items():
+        present |= bit
+        if not kernels:
+            found.append(Violation(entry.name, "empty kernel list", f"at place {bit.bit_length() - 1}"))
+        for kernel in kernels:
+            at = CATCH_ALL_BIT if kernel.key is None else KEY_BIT[kernel.key]
+            if at != bit:
+                found.append(Violation(entry.name, "kernel at another key", f"{kernel.debug} of {kernel.key}"))
+    if present != entry.present:
+        found.append(Violation(entry.name, "places with kernels", f"{present:x} and not {entry.present:x}"))
+    return found
+
+
+def _signatures(entry: OperatorEntry) -> list[Violation]:
+    found: list[Violation] = []
+    for symint in (False, True):
+        texts = {
+            kernel.kernel.signature
+            for kernels in entry.kernels.values()
+            for kernel in kernels
+            if kernel.kernel.signature is not None and kernel.kernel.symint is symint
+        }
+        if len(texts) > 1:
+            found.append(Violation(entry.name, "signatures differ", " and ".join(sorted(map(str, texts)))))
+    return found
+
+
+def _function_identity(kernel: Kernel) -> Hashable:
+    """What PyTorch compares kernels by: the function pointers, which all Python kernels have in common."""
+    return kernel.form, kernel.signature, kernel.symint, kernel.reference
+
+
+def upstream_violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> tuple[str, ...]:
+    """The runtime keys for which PyTorch's own check fails; empty when it passes.
+
+    It compares function pointers only and skips Undefined.
+    """
+    expected = expected_slots(entry, fallbacks, semantics)
+    differing: list[str] = []
+    for slot in each_slot(stale_keys(entry.slots, expected) & ~UNDEFINED_SLOT):
+        held, wanted = _holding(entry.slots, slot), _holding(expected, slot)
+        pair = [
+            None if cell is None else "ambiguous" if cell is AMBIGUOUS else _function_identity(cell.entry.kernel)
+            for cell in (held, wanted)
+        ]
+        if pair[0] != pair[1]:
+            differing.append(str(RUNTIME_KEYS[slot]))
+    return tuple(differing)

@@ -1,0 +1,104 @@
+"""All that a dispatcher knows of one operator, as one immutable value."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.precedence import Kernels, Slots
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import AliasKind, Place
+from dispatchlab.model.schema import FunctionSchema
+
+
+class Definition:
+    """One def of an operator, equal to itself alone.
+
+    Args:
+        schema: the schema.
+        alias: the alias kind; None when it was left at upstream's default.
+        tags: names of tags.
+        debug: where it comes from.
+        place: the call site, when it is known.
+    """
+
+    __slots__ = ("alias", "debug", "place", "schema", "tags")
+
+    def __init__(
+        self,
+        schema: FunctionSchema,
+        alias: AliasKind | None,
+        tags: frozenset[str],
+        debug: str,
+        place: Place | None = None,
+    ) -> None:
+        self.schema = schema
+        self.alias = alias
+        self.tags = tags
+        self.debug = debug
+        self.place = place
+
+    def __repr__(self) -> str:
+        return f"Definition({str(self.schema)!r}, {self.debug!r})"
+
+
+class Stored(NamedTuple):
+    """The schema that an operator has, and what came with it."""
+
+    schema: FunctionSchema
+    alias: AliasKind | None
+    debug: str
+
+
+class HeldSignature(NamedTuple):
+    """A C++ signature that incoming kernels are compared with, and who set it."""
+
+    signature: str
+    debug: str
+    key: str
+
+
+class OperatorEntry(NamedTuple):
+    """An operator. Equal entries have the same future, so this is the complete key of its state.
+
+    Args:
+        name: the operator.
+        stored: its schema; None while there is no def.
+        defs: the live defs; more than one only under `pr35061`.
+        kernels: what is registered, by place.
+        present: the places that have kernels, as bits (the keys of `kernels`).
+        slots: what calls use. It can differ from what `kernels` would give: that is what a stale slot is.
+        signatures: the signatures (plain, symbolic-integer) that outlive their kernels, under semantics where they do.
+        tags: the tags in force.
+        names: live registrations of the name alone.
+    """
+
+    name: OperatorName
+    stored: Stored | None = None
+    defs: tuple[Definition, ...] = ()
+    kernels: Kernels = {}  # noqa: RUF012 - never mutated: every change makes a new dict
+    present: int = 0
+    slots: Slots = {}  # noqa: RUF012 - likewise
+    signatures: tuple[HeldSignature | None, HeldSignature | None] = (None, None)
+    tags: frozenset[str] = frozenset()
+    names: tuple[object, ...] = ()
+
+    @property
+    def def_count(self) -> int:
+        """Live defs."""
+        return len(self.defs)
+
+    @property
+    def def_and_impl_count(self) -> int:
+        """Live defs, kernels and names; at 0 the operator goes."""
+        return len(self.defs) + len(self.names) + sum(len(entries) for entries in self.kernels.values())
+
+    @property
+    def is_unused(self) -> bool:
+        """Nothing is registered any more."""
+        return not (self.defs or self.present or self.names)
+
+    def active(self, bit: int) -> KernelEntry | None:
+        """The newest kernel at a place."""
+        entries = self.kernels.get(bit)
+        return entries[0] if entries else None

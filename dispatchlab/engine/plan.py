@@ -1,0 +1,292 @@
+"""From a registration as somebody wrote it to the primitives that a dispatcher makes of it.
+
+What a library block may hold is decided here, rule by rule as in aten/src/ATen/core/library.cpp; none of it depends on
+the state of a dispatcher. `register` and `release` run a plan on a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dispatchlab.engine import refusals
+from dispatchlab.engine.cells import FALLBACKS, Cell, Transaction
+from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.operator_entry import Definition
+from dispatchlab.engine.primitives import (
+    ClaimNamespace,
+    Primitive,
+    Refused,
+    RegisterDef,
+    RegisterFallback,
+    RegisterImpl,
+    RegisterName,
+)
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, BlockKind, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.slots import ALIAS_SLOTS, keys_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What a dispatcher does for one registration.
+
+    Args:
+        calls: the primitives of each call; a def with a kernel, or a fallback at an alias key, has several.
+        is_block: the calls belong to a library that is destroyed when one of them is refused.
+    """
+
+    calls: tuple[tuple[Primitive, ...], ...]
+    is_block: bool = False
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """All of them, in the order in which they are made and released."""
+        return tuple(primitive for call in self.calls for primitive in call)
+
+    def written_cells(self) -> frozenset[Cell]:
+        """The cells that the plan writes by name; a fallback reaches every operator besides."""
+        cells: set[Cell] = set()
+        for primitive in self.primitives:
+            match primitive:
+                case RegisterFallback():
+                    cells.add(FALLBACKS)
+                case ClaimNamespace() | RegisterDef() | RegisterImpl() | RegisterName():
+                    cells.add(primitive.cell)
+                case _:
+                    pass
+        return frozenset(cells)
+
+
+def register(semantics: Semantics, state: Transaction, plan: Plan) -> None:
+    """Run a plan; all of it or, when it raises a RegistrationError, what Note [Traces of a refusal] says."""
+    done: list[Primitive] = []
+    try:
+        for primitive in plan.primitives:
+            primitive.register(semantics, state)
+            done.append(primitive)
+    except RegistrationError:
+        if plan.is_block and semantics.refusal_leaves_traces:
+            for primitive in done:
+                primitive.release(semantics, state)
+        raise
+
+
+def release(semantics: Semantics, state: Transaction, plan: Plan) -> None:
+    """Undo a plan that is registered: what was registered first is released first, as a library does it."""
+    for primitive in plan.primitives:
+        primitive.release(semantics, state)
+
+
+def plan_of(registration: Registration, semantics: Semantics) -> Plan:
+    """The primitives of a registration, with its refusal in place where a rule of blocks is broken."""
+    match registration:
+        case Block():
+            return Plan(tuple(_block_calls(registration, semantics)), is_block=True)
+        case Claim():
+            return Plan(((ClaimNamespace(registration.namespace, registration.debug),),))
+        case NameOnly():
+            return Plan(((RegisterName(registration.operator),),))
+        case Def():
+            return Plan((_guarded(_def_call, registration, semantics),))
+        case Impl():
+            return Plan((_guarded(_impl_call, registration, semantics),))
+        case Fallback():
+            return Plan((_guarded(_fallback_call, registration, semantics),))
+
+
+def _guarded(make, registration, semantics: Semantics) -> tuple[Primitive, ...]:  # type: ignore[no-untyped-def]
+    """A call, or its refusal as a primitive, so that it comes in its turn."""
+    try:
+        call: tuple[Primitive, ...] = make(registration, semantics)
+    except RegistrationError as error:
+        return (Refused(error),)
+    return call
+
+
+def _known(key: DispatchKey | None, semantics: Semantics) -> DispatchKey | None:
+    """The key as a registration reads it: `Undefined` means "no key"."""
+    if key is None or key == DispatchKey.Undefined:
+        return None
+    if key not in semantics.keys:
+        raise refusals.unknown_key(key, semantics.name)
+    return key
+
+
+def _def_call(registration: Def, semantics: Semantics) -> tuple[Primitive, ...]:
+    schema, kernel, name = registration.schema, registration.kernel, registration.operator
+    if isinstance(schema, OperatorName):
+        inferred = kernel.inferred if kernel is not None else None
+        if inferred is None:
+            raise refusals.refuse(
+                ErrorKind.CANNOT_INFER_SCHEMA,
+                f"the def of {name} gives a name alone and {'its kernel has no schema' if kernel else 'no kernel'} to "
+                "infer one from: write the schema, or register a kernel whose arguments are typed",
+                operator=str(name),
+            )
+        schema = clone_with_name(inferred, name)
+    definition = Definition(schema, registration.alias, registration.tags, registration.debug, registration.place)
+    call: tuple[Primitive, ...] = (RegisterDef(definition),)
+    if kernel is not None:
+        call += _impl_call(Impl(name, registration.key, kernel, registration.debug, registration.place), semantics)
+    return call
+
+
+def _impl_call(registration: Impl, semantics: Semantics) -> tuple[Primitive, ...]:
+    key = _known(registration.key, semantics)
+    stored_key = key if key is not None or semantics.catch_all else DispatchKey.CompositeImplicitAutograd
+    entry = KernelEntry(registration.kernel, registration.debug, stored_key, registration.place)
+    return (RegisterImpl(registration.operator, entry, semantics, with_key=key is not None),)
+
+
+def _fallback_call(registration: Fallback, semantics: Semantics) -> tuple[Primitive, ...]:
+    key = _known(registration.key, semantics)
+    if key is None:
+        raise refusals.refuse(
+            ErrorKind.FALLBACK_WITHOUT_KEY,
+            "a fallback serves one dispatch key and this one names none: say which with dispatch",
+            debug=registration.debug,
+        )
+    if key in ALIAS_SLOTS:
+        keys = keys_of(ALIAS_SLOTS[key])
+    elif key in RUNTIME_KEYS:
+        keys = (key,)
+    else:
+        raise refusals.refuse(
+            ErrorKind.UNKNOWN_KEY,
+            f"{key} has no slot of its own, so no operator can fall back to a kernel there: name its instance for one "
+            f"backend, such as {key.name.removesuffix('Functionality') if key.name != 'Dense' else ''}CPU",
+            key=str(key),
+        )
+    kernel = registration.kernel
+    return tuple(
+        RegisterFallback(k, KernelEntry(kernel, registration.debug, k, registration.place), semantics) for k in keys
+    )
+
+
+def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive, ...]]:
+    shown = block.namespace or "_"
+    facts = {"block": f"{block.kind} {shown}"}
+    if block.kind in (BlockKind.DEF, BlockKind.FRAGMENT):
+        if block.namespace is None:
+            yield (Refused(_wildcard(block)),)
+            return
+        if block.kind is BlockKind.DEF:
+            yield (ClaimNamespace(block.namespace, block.debug),)
+        if block.key is not None:
+            message = (
+                f"a {block.kind} library has no dispatch key and {shown} names {block.key}: give each impl its key, or "
+                "use an IMPL library"
+            )
+            yield (Refused(RegistrationError(ErrorKind.KEY_ON_DEF_BLOCK, message, facts | {"key": str(block.key)})),)
+            return
+    if block.key is not None and block.key not in semantics.keys:
+        yield (Refused(refusals.unknown_key(block.key, semantics.name)),)
+        return
+    for inner in block.registrations:
+        yield _guarded(_Inside(block), inner, semantics)
+
+
+def _wildcard(block: Block) -> RegistrationError:
+    return refusals.refuse(
+        ErrorKind.WILDCARD_NAMESPACE,
+        f"a {block.kind} library defines operators and so needs a namespace; the wildcard _ is for IMPL libraries",
+        block=f"{block.kind} _",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """The call that a registration makes inside a block."""
+
+    block: Block
+
+    def __call__(self, registration: Def | Impl | Fallback, semantics: Semantics) -> tuple[Primitive, ...]:
+        match registration:
+            case Def():
+                return _def_call(self._def(registration), semantics)
+            case Impl():
+                return _impl_call(self._impl(registration, semantics), semantics)
+            case Fallback():
+                return _fallback_call(self._fallback(registration), semantics)
+
+    @property
+    def _shown(self) -> str:
+        return f"{self.block.kind} {self.block.namespace or '_'}"
+
+    def _named(self, name: OperatorName) -> OperatorName:
+        block = self.block
+        if not name.namespace:
+            if block.namespace is None:
+                raise refusals.refuse(
+                    ErrorKind.UNQUALIFIED_NAME,
+                    f"{name} stands in the library {self._shown}, which has no namespace to give it: write ns::{name}",
+                    block=self._shown,
+                    operator=str(name),
+                )
+            return name.within(block.namespace)
+        if block.namespace is not None and block.kind is not BlockKind.IMPORT and name.namespace != block.namespace:
+            raise refusals.refuse(
+                ErrorKind.NAMESPACE_MISMATCH,
+                f"{name} stands in the library {self._shown}: leave its namespace out, or open a library for "
+                f"{name.namespace}",
+                block=self._shown,
+                namespace=name.namespace,
+                block_namespace=block.namespace,
+            )
+        return name
+
+    def _def(self, registration: Def) -> Def:
+        if self.block.kind is BlockKind.IMPL:
+            raise refusals.refuse(
+                ErrorKind.DEF_IN_IMPL_BLOCK,
+                f"{registration.operator} is defined in the library {self._shown}, which only holds kernels: define it "
+                "in a DEF or FRAGMENT library",
+                block=self._shown,
+                operator=str(registration.operator),
+            )
+        name = self._named(registration.operator)
+        schema = registration.schema
+        named = clone_with_name(schema, name) if isinstance(schema, FunctionSchema) else name
+        return replace(registration, schema=named, debug=registration.debug or self.block.debug)
+
+    def _impl(self, registration: Impl, semantics: Semantics) -> Impl:
+        name = self._named(registration.operator)
+        key = self._key(registration.key, semantics)
+        return replace(registration, operator=name, key=key, debug=registration.debug or self.block.debug)
+
+    def _key(self, key: DispatchKey | None, semantics: Semantics) -> DispatchKey | None:
+        own = self.block.key
+        named = _known(key, semantics)
+        if named is not None and own is not None and named != own:
+            raise refusals.refuse(
+                ErrorKind.KEY_MISMATCH,
+                f"the impl names {named} and stands in a library for {own}: leave the key out, or open another library",
+                block=self._shown,
+                key=str(named),
+                block_key=str(own),
+            )
+        return named if named is not None else own
+
+    def _fallback(self, registration: Fallback) -> Fallback:
+        block = self.block
+        if block.kind not in (BlockKind.IMPL, BlockKind.IMPORT):
+            raise refusals.refuse(
+                ErrorKind.FALLBACK_OUTSIDE_IMPL,
+                f"a fallback is for all operators and stands in the library {self._shown}: put it into an IMPL library "
+                "of the wildcard namespace _",
+                block=self._shown,
+            )
+        key = registration.key if registration.key not in (None, DispatchKey.Undefined) else block.key
+        if key is not None and block.namespace is not None:
+            raise refusals.refuse(
+                ErrorKind.FALLBACK_WITH_NAMESPACE,
+                f"a fallback is for the operators of all namespaces and stands in the library {self._shown}: use the "
+                "wildcard namespace _",
+                block=self._shown,
+            )
+        return replace(registration, key=key, debug=registration.debug or block.debug)

@@ -1,0 +1,333 @@
+"""The registrations that a dispatcher really makes: def, impl, fallback, name, claim. Each can be undone.
+
+A primitive is made once for each registration and is its own identity: what it puts into the state can be found and
+removed again by `is`. The order of the checks is upstream's (aten/src/ATen/core/dispatch/Dispatcher.cpp and
+OperatorEntry.cpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from dispatchlab.engine import refusals
+from dispatchlab.engine.cells import FALLBACKS, LibraryCell, Transaction
+from dispatchlab.engine.fallbacks import Fallbacks
+from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.key_bits import CATCH_ALL_BIT, DUMP_ORDER, KEY_BIT, KEY_OF_BIT
+from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
+from dispatchlab.engine.precedence import Slots
+from dispatchlab.engine.semantics import Semantics, SignatureLife
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.schema_difference import schema_difference
+from dispatchlab.model.slots import ALL_SLOTS
+
+# Note [Traces of a refusal]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch writes before it has checked everything: a def makes the operator's entry and may then be refused, a kernel's
+# signature is stored and the kernel then refused for its schema. The primitives below write in upstream's order, into a
+# transaction. Whoever ran them drops the transaction when a registration is refused, so that no trace is left, or
+# keeps it under semantics with `refusal_leaves_traces`.
+
+
+class Primitive(Protocol):
+    """One registration that a dispatcher makes."""
+
+    def register(self, semantics: Semantics, state: Transaction, /) -> None:
+        """Write it into `state`; raises a RegistrationError, with the traces written so far."""
+
+    def release(self, semantics: Semantics, state: Transaction, /) -> None:
+        """Remove it from `state`, where it is registered."""
+
+
+class Refused:
+    """A registration that is refused whatever the state is, in its place among the others."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: RegistrationError) -> None:
+        self.error = error
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Raises the error."""
+        raise self.error.with_traceback(None)
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """Never registered, so there is nothing to do."""
+
+
+class ClaimNamespace:
+    """A DEF library's claim of its namespace."""
+
+    __slots__ = ("cell", "debug")
+
+    def __init__(self, namespace: str, debug: str) -> None:
+        self.cell = LibraryCell(namespace)
+        self.debug = debug
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Refused while another claim lives."""
+        claimed = state.get(self.cell)
+        if isinstance(claimed, ClaimNamespace):
+            raise refusals.duplicate_library(self.cell.namespace, claimed.debug, self.debug)
+        state.put(self.cell, self)
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """Frees the namespace."""
+        state.put(self.cell, None)
+
+
+def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName, cell: str) -> OperatorEntry:
+    """The entry of an operator; a new one has the backend fallbacks in its slots."""
+    entry = state.operator(cell)
+    if entry is None:
+        slots = semantics.precedence.fill(ALL_SLOTS, 0, {}, state.fallbacks())
+        entry = OperatorEntry(name, slots=slots)
+        state.put(cell, entry)
+    return entry
+
+
+def _leave(state: Transaction, cell: str, entry: OperatorEntry) -> None:
+    state.put(cell, None if entry.is_unused else entry)
+
+
+class RegisterName:
+    """Keeps an operator's entry alive."""
+
+    __slots__ = ("cell", "name")
+
+    def __init__(self, name: OperatorName) -> None:
+        self.name = name
+        self.cell = str(name)
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Never refused."""
+        entry = find_or_create(semantics, state, self.name, self.cell)
+        state.put(self.cell, entry._replace(names=(*entry.names, self)))
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """The last one of an operator's registrations takes it along."""
+        entry = state.operator(self.cell)
+        assert entry is not None
+        _leave(state, self.cell, entry._replace(names=tuple(name for name in entry.names if name is not self)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _mismatch(definition: Definition, kernel: KernelEntry) -> str | None:
+    """Why a kernel does not fit a def; both are compared by identity, so that a pair is looked at once."""
+    inferred = kernel.kernel.inferred
+    if inferred is None:
+        return None
+    difference = schema_difference(definition.schema, inferred, symint_kernel=kernel.kernel.symint)
+    return None if difference is None else difference.reason
+
+
+class RegisterDef:
+    """A def."""
+
+    __slots__ = ("cell", "definition", "name")
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.name = definition.schema.name
+        self.cell = str(self.name)
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Refused by another def, by a kernel that does not fit, and by more arguments than a bitset holds."""
+        entry = find_or_create(semantics, state, self.name, self.cell)
+        new = self.definition
+        stored = Stored(new.schema, new.alias, new.debug)
+        if entry.defs:
+            assert entry.stored is not None
+            if not semantics.several_defs:
+                raise refusals.duplicate_def(self.name, entry.stored, new)
+            stored = _merged(self.name, entry.stored, new)
+        else:
+            for kernel in _in_dump_order(entry):
+                reason = _mismatch(new, kernel)
+                if reason is not None:
+                    assert kernel.kernel.inferred is not None
+                    inferred = kernel.kernel.inferred
+                    raise refusals.schema_mismatch(self.name, new.schema, new.debug, inferred, kernel, reason)
+            count = len(new.schema.arguments)
+            if count > refusals.MAX_ARGUMENTS:
+                raise refusals.too_many_arguments(self.name, count)
+        tags = entry.tags | new.tags
+        state.put(self.cell, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """The schema goes with the last def."""
+        entry = state.operator(self.cell)
+        assert entry is not None
+        defs = tuple(definition for definition in entry.defs if definition is not self.definition)
+        tags = entry.tags
+        if not semantics.tags_outlive_def:
+            tags = frozenset().union(*(definition.tags for definition in defs))
+        stored = entry.stored if defs else None
+        _leave(state, self.cell, entry._replace(stored=stored, defs=defs, tags=tags))
+
+
+def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
+    """What an operator keeps when it is defined again, as PR #35061 allows it."""
+    if stored.schema != new.schema:
+        raise refusals.schema_conflict(name, stored, new)
+    if new.alias is not None and new.alias != stored.alias:
+        raise refusals.alias_kind_conflict(name, stored, new)
+    return stored
+
+
+def _in_dump_order(entry: OperatorEntry) -> Sequence[KernelEntry]:
+    """Every kernel, inactive ones included, in an order that does not depend on how it came about."""
+    return [kernel for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__) for kernel in entry.kernels[bit]]
+
+
+class RegisterImpl:
+    """A kernel of an operator."""
+
+    __slots__ = ("bit", "cell", "entry", "held", "name", "refreshed_on_register", "refreshed_on_release")
+
+    def __init__(self, name: OperatorName, kernel: KernelEntry, semantics: Semantics, *, with_key: bool) -> None:
+        """`with_key` tells a kernel that named its key from one that named none and went to `kernel.key` for it."""
+        key = kernel.key
+        self.name = name
+        self.cell = str(name)
+        self.entry = kernel
+        self.bit = CATCH_ALL_BIT if key is None else KEY_BIT[key]
+        self.refreshed_on_release = ALL_SLOTS if key is None else semantics.refresh[key]
+        full = semantics.full_refresh_without_key and not with_key
+        self.refreshed_on_register = ALL_SLOTS if full else self.refreshed_on_release
+        signature = kernel.kernel.signature
+        self.held = None if signature is None else HeldSignature(signature, kernel.debug, refusals.key_text(key))
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Refused by another signature, then by a schema that it does not fit."""
+        entry = state.operator(self.cell) or find_or_create(semantics, state, self.name, self.cell)
+        if self.held is not None:
+            entry = self._agreeing(semantics, state, entry)
+        new = self.entry
+        if entry.defs and new.kernel.inferred is not None:
+            stored = entry.stored
+            reason = _mismatch(entry.defs[0], new)
+            if reason is not None:
+                assert stored is not None
+                raise refusals.schema_mismatch(self.name, stored.schema, stored.debug, new.kernel.inferred, new, reason)
+        bit = self.bit
+        kernels = dict(entry.kernels)
+        kernels[bit] = (new, *kernels[bit]) if bit in kernels else (new,)
+        state.put(self.cell, self._refreshed(semantics, state, entry, kernels, self.refreshed_on_register))
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """Whichever kernel of the key is the newest then is active; the last registration takes the operator along."""
+        entry = state.operator(self.cell)
+        assert entry is not None
+        kernels = dict(entry.kernels)
+        left = kernels[self.bit]
+        if len(left) == 1:
+            del kernels[self.bit]
+            if not (kernels or entry.defs or entry.names):
+                state.put(self.cell, None)
+                return
+        else:
+            kernels[self.bit] = tuple(kernel for kernel in left if kernel is not self.entry)
+        state.put(self.cell, self._refreshed(semantics, state, entry, kernels, self.refreshed_on_release))
+
+    def _refreshed(
+        self,
+        semantics: Semantics,
+        state: Transaction,
+        entry: OperatorEntry,
+        kernels: dict[int, tuple[KernelEntry, ...]],
+        wanted: int,
+    ) -> OperatorEntry:
+        name, stored, defs, _, present, slots, signatures, tags, names = entry
+        present = present | self.bit if self.bit in kernels else present & ~self.bit
+        slots = _refilled(slots, wanted, semantics.precedence.fill(wanted, present, kernels, state.fallbacks()))
+        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names)
+
+    def _agreeing(self, semantics: Semantics, state: Transaction, entry: OperatorEntry) -> OperatorEntry:
+        """The entry with this kernel's signature noted, if it agrees with those that are held against it."""
+        assert self.held is not None
+        symint = self.entry.kernel.symint
+        if semantics.signature_life is SignatureLife.NEVER:
+            return entry
+        if semantics.signature_life is SignatureLife.KERNEL:
+            if not _agrees(entry, self.held.signature, symint):
+                raise refusals.signature_mismatch(self.name, _other_signature(entry, self.held, symint), self.entry)
+            return entry
+        held = entry.signatures[symint]
+        if held is None:
+            plain, with_symint = entry.signatures
+            signatures = (plain, self.held) if symint else (self.held, with_symint)
+            entry = entry._replace(signatures=signatures)
+            state.put(self.cell, entry)  # before the schema is checked, see Note [Traces of a refusal]
+        elif held.signature != self.held.signature:
+            raise refusals.signature_mismatch(self.name, held, self.entry)
+        return entry
+
+
+def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa: FBT001 - as in Kernel
+    """Whether the registered kernels have this signature; they agree among themselves, so the first one decides."""
+    for kernels in entry.kernels.values():
+        for kernel in kernels:
+            other = kernel.kernel
+            if other.signature is not None and other.symint is symint:
+                return other.signature == signature
+    return True
+
+
+def _other_signature(entry: OperatorEntry, held: HeldSignature, symint: bool) -> HeldSignature:  # noqa: FBT001 - likewise
+    """The kernel to blame for a mismatch: the first in the order of a dump, whoever came first."""
+    for kernel in _in_dump_order(entry):
+        signature = kernel.kernel.signature
+        if signature not in (None, held.signature) and kernel.kernel.symint is symint:
+            return HeldSignature(str(signature), kernel.debug, refusals.key_text(kernel.key))
+    raise AssertionError("a signature disagreed with no kernel")
+
+
+def _refilled(slots: Slots, wanted: int, filled: Slots) -> Slots:
+    """`slots` with those in `wanted` replaced by `filled`."""
+    keep = ~wanted
+    result = {cell: left for cell, held in slots.items() if (left := held & keep)}
+    for cell, bits in filled.items():
+        result[cell] = result[cell] | bits if cell in result else bits
+    return result
+
+
+class RegisterFallback:
+    """The kernel of one slot for all operators."""
+
+    __slots__ = ("bit", "entry", "key", "refreshed")
+
+    def __init__(self, key: DispatchKey, kernel: KernelEntry, semantics: Semantics) -> None:
+        self.key = key
+        self.bit = KEY_BIT[key]
+        self.entry = kernel
+        self.refreshed = semantics.refresh[key]
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Refused while the key has another; every operator refreshes."""
+        fallbacks = state.fallbacks()
+        existing = fallbacks.by_slot.get(self.bit)
+        if existing is not None:
+            raise refusals.duplicate_fallback(self.key, existing, self.entry)
+        self._change(semantics, state, fallbacks.put(self.bit, self.entry))
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """Every operator refreshes again."""
+        self._change(semantics, state, state.fallbacks().without(self.bit))
+
+    def _change(self, semantics: Semantics, state: Transaction, fallbacks: Fallbacks) -> None:
+        state.put(FALLBACKS, fallbacks if fallbacks.slots else None)
+        fill = semantics.precedence.fill
+        for entry in list(state.operators()):
+            filled = fill(self.refreshed, entry.present, entry.kernels, fallbacks)
+            state.put(str(entry.name), entry._replace(slots=_refilled(entry.slots, self.refreshed, filled)))
+
+
+def place_name(bit: int) -> str:
+    """The name of a place where kernels are registered; `catchall` for the bucket of kernels without a key."""
+    key = KEY_OF_BIT[bit]
+    return "catchall" if key is None else str(key)

@@ -1,0 +1,160 @@
+"""The sentences of a refusing engine: what was found, what was wanted, what to do next, with the facts beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.schema import FunctionSchema
+
+if TYPE_CHECKING:
+    from dispatchlab.engine.kernel import KernelEntry
+    from dispatchlab.engine.operator_entry import Definition, HeldSignature, Stored
+
+MAX_ARGUMENTS = 64
+
+
+def key_text(key: DispatchKey | None) -> str:
+    """A key for people, `(no key)` when there is none."""
+    return str(key) if key is not None else "(no key)"
+
+
+def _by(debug: str) -> str:
+    return f" ({debug})" if debug else ""
+
+
+def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
+    """A second live def."""
+    return RegistrationError(
+        ErrorKind.DUPLICATE_DEF,
+        f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}; a second def {new.schema}"
+        f"{_by(new.debug)} is refused even when it is equal: release the first, or give this one an overload name",
+        {
+            "operator": str(operator),
+            "schema": str(new.schema),
+            "debug": new.debug,
+            "other_schema": str(stored.schema),
+            "other_debug": stored.debug,
+        },
+    )
+
+
+def schema_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
+    """A second def with another schema, where equal ones are merged."""
+    return RegistrationError(
+        ErrorKind.SCHEMA_CONFLICT,
+        f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}; a second def must have an equal schema "
+        f"and {new.schema}{_by(new.debug)} is another",
+        {
+            "operator": str(operator),
+            "schema": str(new.schema),
+            "debug": new.debug,
+            "other_schema": str(stored.schema),
+            "other_debug": stored.debug,
+        },
+    )
+
+
+def alias_kind_conflict(operator: OperatorName, stored: Stored, new: Definition) -> RegistrationError:
+    """Two defs whose alias kinds do not merge."""
+    old_kind, new_kind = str(stored.alias or "default"), str(new.alias or "default")
+    return RegistrationError(
+        ErrorKind.ALIAS_KIND_CONFLICT,
+        f"{operator} is defined already with alias kind {old_kind}{_by(stored.debug)} and this def says {new_kind}"
+        f"{_by(new.debug)}; only an explicit kind followed by a def without one is merged",
+        {
+            "operator": str(operator),
+            "alias_kind": new_kind,
+            "debug": new.debug,
+            "other_alias_kind": old_kind,
+            "other_debug": stored.debug,
+        },
+    )
+
+
+def schema_mismatch(
+    operator: OperatorName,
+    schema: FunctionSchema,
+    schema_debug: str,
+    inferred: FunctionSchema,
+    kernel: KernelEntry,
+    reason: str,
+) -> RegistrationError:
+    """A kernel whose type does not fit the schema, whichever of the two came last."""
+    return RegistrationError(
+        ErrorKind.SCHEMA_MISMATCH,
+        f"the kernel{_by(kernel.debug)} at {key_text(kernel.key)} does not fit the schema of {operator}"
+        f"{_by(schema_debug)}: {reason} The def says {schema}, the kernel's type gives {inferred}: change one of the two",
+        {
+            "operator": str(operator),
+            "def_schema": str(schema),
+            "def_debug": schema_debug,
+            "inferred_schema": str(inferred),
+            "inferred_debug": kernel.debug,
+            "reason": reason,
+        },
+    )
+
+
+def signature_mismatch(operator: OperatorName, held: HeldSignature, new: KernelEntry) -> RegistrationError:
+    """A kernel whose C++ signature differs from that of another kernel of the operator."""
+    return RegistrationError(
+        ErrorKind.SIGNATURE_MISMATCH,
+        f"the kernels of {operator} must agree in their C++ signature, and {new.kernel.signature}{_by(new.debug)} at "
+        f"{key_text(new.key)} is not {held.signature}{_by(held.debug)} at {held.key}: const, reference and value count",
+        {
+            "operator": str(operator),
+            "signature": str(new.kernel.signature),
+            "debug": new.debug,
+            "key": key_text(new.key),
+            "other_signature": held.signature,
+            "other_debug": held.debug,
+            "other_key": held.key,
+        },
+    )
+
+
+def too_many_arguments(operator: OperatorName, count: int) -> RegistrationError:
+    """A schema with more arguments than a dispatch bitset has bits."""
+    return RegistrationError(
+        ErrorKind.TOO_MANY_ARGUMENTS,
+        f"{operator} has {count} arguments and a dispatcher looks at {MAX_ARGUMENTS} at most: "
+        "pass some of them as lists",
+        {"operator": str(operator), "count": str(count)},
+    )
+
+
+def duplicate_fallback(key: DispatchKey, existing: KernelEntry, new: KernelEntry) -> RegistrationError:
+    """A second fallback at one key."""
+    return RegistrationError(
+        ErrorKind.DUPLICATE_FALLBACK,
+        f"{key} has a backend fallback already{_by(existing.debug)} and a second{_by(new.debug)} is refused: "
+        "a key has one fallback for all operators; release the first",
+        {"key": str(key), "debug": new.debug, "other_debug": existing.debug},
+    )
+
+
+def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationError:
+    """A second DEF library of one namespace."""
+    return RegistrationError(
+        ErrorKind.DUPLICATE_LIBRARY,
+        f"the namespace {namespace} is claimed already{_by(existing)}, so a second DEF library{_by(new)} is refused: "
+        "extend it with a FRAGMENT library",
+        {"namespace": namespace, "debug": new, "other_debug": existing},
+    )
+
+
+def unknown_key(key: DispatchKey, semantics: str) -> RegistrationError:
+    """A key that exists, but not for this dispatcher."""
+    return RegistrationError(
+        ErrorKind.UNKNOWN_KEY,
+        f"{semantics} cannot name the dispatch key {key} in a registration",
+        {"key": str(key)},
+    )
+
+
+def refuse(kind: ErrorKind, message: str, **facts: str) -> RegistrationError:
+    """Any refusal whose sentence is written where the rule is."""
+    return RegistrationError(kind, message, facts)
