@@ -6,8 +6,10 @@ the state of a dispatcher. `register` and `release` run a plan on a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.cells import FALLBACKS, Cell, Transaction
@@ -31,22 +33,20 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.slots import ALIAS_SLOTS, keys_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What a dispatcher does for one registration.
 
     Args:
-        calls: the primitives of each call; a def with a kernel, or a fallback at an alias key, has several.
-        is_block: the calls belong to a library that is destroyed when one of them is refused.
+        primitives: all that it makes, in the order in which they are made and released; a def with a kernel, and a
+            fallback at an alias key, are several.
+        is_block: they belong to a library that is destroyed when one of them is refused.
     """
 
-    calls: tuple[tuple[Primitive, ...], ...]
-    is_block: bool = False
+    __slots__ = ("is_block", "primitives")
 
-    @property
-    def primitives(self) -> tuple[Primitive, ...]:
-        """All of them, in the order in which they are made and released."""
-        return tuple(primitive for call in self.calls for primitive in call)
+    def __init__(self, primitives: Iterable[Primitive], *, is_block: bool = False) -> None:
+        self.primitives = tuple(primitives)
+        self.is_block = is_block
 
     def written_cells(self) -> frozenset[Cell]:
         """The cells that the plan writes by name; a fallback reaches every operator besides."""
@@ -64,14 +64,14 @@ class Plan:
 
 def register(semantics: Semantics, state: Transaction, plan: Plan) -> None:
     """Run a plan; all of it or, when it raises a RegistrationError, what Note [Traces of a refusal] says."""
-    done: list[Primitive] = []
+    done = 0
     try:
         for primitive in plan.primitives:
             primitive.register(semantics, state)
-            done.append(primitive)
+            done += 1
     except RegistrationError:
         if plan.is_block and semantics.refusal_leaves_traces:
-            for primitive in done:
+            for primitive in plan.primitives[:done]:
                 primitive.release(semantics, state)
         raise
 
@@ -86,26 +86,30 @@ def plan_of(registration: Registration, semantics: Semantics) -> Plan:
     """The primitives of a registration, with its refusal in place where a rule of blocks is broken."""
     match registration:
         case Block():
-            return Plan(tuple(_block_calls(registration, semantics)), is_block=True)
+            return Plan(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)
         case Claim():
-            return Plan(((ClaimNamespace(registration.namespace, registration.debug),),))
+            return Plan([ClaimNamespace(registration.namespace, registration.debug)])
         case NameOnly():
-            return Plan(((RegisterName(registration.operator),),))
+            return Plan([RegisterName(registration.operator)])
         case Def():
-            return Plan((_guarded(_def_call, registration, semantics),))
+            return Plan(_guarded(_def_call, registration, semantics))
         case Impl():
-            return Plan((_guarded(_impl_call, registration, semantics),))
+            return Plan(_guarded(_impl_call, registration, semantics))
         case Fallback():
-            return Plan((_guarded(_fallback_call, registration, semantics),))
+            return Plan(_guarded(_fallback_call, registration, semantics))
 
 
-def _guarded(make, registration, semantics: Semantics) -> tuple[Primitive, ...]:  # type: ignore[no-untyped-def]
+R = TypeVar("R")
+
+
+def _guarded(
+    make: Callable[[R, Semantics], tuple[Primitive, ...]], registration: R, semantics: Semantics
+) -> tuple[Primitive, ...]:
     """A call, or its refusal as a primitive, so that it comes in its turn."""
     try:
-        call: tuple[Primitive, ...] = make(registration, semantics)
+        return make(registration, semantics)
     except RegistrationError as error:
         return (Refused(error),)
-    return call
 
 
 def _known(key: DispatchKey | None, semantics: Semantics) -> DispatchKey | None:

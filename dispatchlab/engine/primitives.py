@@ -128,10 +128,11 @@ def _mismatch(definition: Definition, kernel: KernelEntry) -> str | None:
 class RegisterDef:
     """A def."""
 
-    __slots__ = ("cell", "definition", "name")
+    __slots__ = ("cell", "definition", "name", "stored")
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
+        self.stored = Stored(definition.schema, definition.alias, definition.debug)
         self.name = definition.schema.name
         self.cell = str(self.name)
 
@@ -139,7 +140,7 @@ class RegisterDef:
         """Refused by another def, by a kernel that does not fit, and by more arguments than a bitset holds."""
         entry = find_or_create(semantics, state, self.name, self.cell)
         new = self.definition
-        stored = Stored(new.schema, new.alias, new.debug)
+        stored = self.stored
         if entry.defs:
             assert entry.stored is not None
             if not semantics.several_defs:
@@ -155,7 +156,7 @@ class RegisterDef:
             count = len(new.schema.arguments)
             if count > refusals.MAX_ARGUMENTS:
                 raise refusals.too_many_arguments(self.name, count)
-        tags = entry.tags | new.tags
+        tags = entry.tags | new.tags if new.tags else entry.tags
         state.put(self.cell, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:

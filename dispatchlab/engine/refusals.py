@@ -86,7 +86,7 @@ def schema_mismatch(
     return RegistrationError(
         ErrorKind.SCHEMA_MISMATCH,
         f"the kernel{_by(kernel.debug)} at {key_text(kernel.key)} does not fit the schema of {operator}"
-        f"{_by(schema_debug)}: {reason} The def says {schema}, the kernel's type gives {inferred}: change one of the two",
+        f"{_by(schema_debug)}: {reason} The def says {schema}, the kernel's type gives {inferred}: change one",
         {
             "operator": str(operator),
             "def_schema": str(schema),
