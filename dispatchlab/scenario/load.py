@@ -1,0 +1,184 @@
+"""Scenario files -> `Scenario` values, or one error that tells everything that is wrong with the file.
+
+>>> scenario = load_scenario("scenarios/order/two_kernels.yaml")
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePath
+
+from dispatchlab.errors import nearest
+from dispatchlab.explore.result import Expectation
+from dispatchlab.scenario.problems import Problem, ScenarioError
+from dispatchlab.scenario.registrations import SOME_REGISTRATIONS, TOP_TABLES, Surroundings, read_all
+from dispatchlab.scenario.shapes import (
+    INDEX,
+    NAMESPACE,
+    OPERATOR,
+    ROW,
+    SENTENCE,
+    Context,
+    Wrong,
+    list_of,
+    word,
+)
+from dispatchlab.scenario.tables import Entry, Field, Table
+from dispatchlab.scenario.tree import Listing, Node, Scalar, compose
+from dispatchlab.scenario.value import SEMANTICS, Scenario, operators_named_by
+
+MAX_BYTES = 16 * 2**20
+"""Larger files are refused unread; a scenario of 10,000 registrations has one."""
+
+
+CLAIM = Field("claim", SENTENCE, "What the scenario shows, in a sentence.", required=True)
+NAMESPACE_FIELD = Field("namespace", NAMESPACE, "The namespace of names without one; test when left out.")
+SEMANTICS_FIELD = Field(
+    "semantics",
+    word("the name of a semantics", dict(zip(SEMANTICS, SEMANTICS, strict=True))),
+    "The semantics that the claim is about; by default those that the command asks for.",
+)
+OPERATORS = Field(
+    "operators",
+    list_of(OPERATOR, "a list of operators"),
+    "The operators that are observed; by default all that the registrations name.",
+)
+KEYS = Field("keys", list_of(ROW, "a list of dispatch keys"), "The rows of the table that are shown; default: all.")
+ORDER = Field(
+    "order",
+    list_of(INDEX, "a list of numbers of registrations", empty=True),
+    "Registrations, by number from 0, that keep this order; releases are still free.",
+)
+EXPECT = Field(
+    "expect",
+    word("an outcome", {str(each): each for each in Expectation}),
+    "What will be found: commutes when left out.",
+)
+REGISTRATIONS = Field("registrations", SOME_REGISTRATIONS, "What is registered, in any order.", required=True)
+
+SCENARIO_TABLE = Table(
+    "a scenario",
+    (CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, OPERATORS, KEYS, ORDER, EXPECT, REGISTRATIONS),
+)
+
+
+def load_scenario(path: str | os.PathLike[str], *, allow_import: bool = False) -> Scenario:
+    """Read a scenario file.
+
+    Args:
+        path: the file.
+        allow_import: whether `package.module:function` may be imported, which runs the module's code.
+
+    Raises:
+        ScenarioError: with every problem of the file.
+    """
+    return parse_scenario(read_bytes(path), file=os.fspath(path), allow_import=allow_import)
+
+
+def parse_scenario(data: bytes | str, *, file: str = "<text>", allow_import: bool = False) -> Scenario:
+    """Read a scenario from the content of a file.
+
+    Args:
+        data: the content.
+        file: what errors and default debug texts call it.
+        allow_import: as for `load_scenario`.
+
+    Raises:
+        ScenarioError: with every problem of the content.
+    """
+    return read_scenario(data, Context(file, allow_import=allow_import))
+
+
+def read_scenario(data: bytes | str, context: Context) -> Scenario:
+    """Read a scenario with everything that a context can say; `parse_scenario` is the short way.
+
+    Raises:
+        ScenarioError: with every problem of the content.
+    """
+    try:
+        scenario = _read(compose(data, context.file), context)
+    except Wrong as wrong:
+        context.report(wrong)
+        scenario = None
+    if context.problems or scenario is None:
+        raise all_problems(context)
+    return scenario
+
+
+def all_problems(context: Context) -> ScenarioError:
+    """The error that tells every problem that was reported, in the order of the file."""
+
+    def place(problem: Problem) -> tuple[int, int]:
+        where = problem.where
+        return (0, 0) if isinstance(where, str) else (where.line, where.column)
+
+    return ScenarioError(tuple(sorted(context.problems, key=place)))
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The content of a file.
+
+    Raises:
+        ScenarioError: there is no such file (with the nearest names), or it cannot be read.
+    """
+    file = os.fspath(path)
+    try:
+        with Path(file).open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ScenarioError((_missing(Path(file)),)) from None
+    except IsADirectoryError:
+        raise ScenarioError((Problem(file, "expected a file but found a folder", "name a file in it"),)) from None
+    except (OSError, ValueError) as error:
+        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ScenarioError((Problem(file, f"the file cannot be read: {told}"),)) from None
+    if len(data) > MAX_BYTES:
+        raise ScenarioError((Problem(file, f"the file is larger than {MAX_BYTES // 2**20} MiB, no scenario is"),))
+    return data
+
+
+def _missing(path: Path) -> Problem:
+    folder = path.parent
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return Problem(str(path), "there is no such file", f"the folder {folder} cannot be listed")
+    near = nearest(path.name, names)
+    hint = f"did you mean {folder / near[0]}?" if near else ""
+    return Problem(str(path), "there is no such file", hint)
+
+
+def _read(root: Node, context: Context) -> Scenario | None:
+    if isinstance(root, Scalar) and root.is_missing:
+        raise Wrong(root, "the file is empty", "a scenario has `claim` and `registrations`")
+    entry = Entry.read(root, SCENARIO_TABLE, context)
+    namespace = entry.get(NAMESPACE_FIELD, "test")
+    around = Surroundings(TOP_TABLES, namespace, None, PurePath(context.file).name)
+    nodes = entry.get(REGISTRATIONS, ())
+    registrations = [each for each in read_all(nodes, around, context) if each is not None]
+    if REGISTRATIONS in entry:
+        _check_order(entry.node_of(ORDER), entry.get(ORDER, ()), len(nodes), context)
+    if context.problems:
+        return None
+    operators = tuple(name.within(namespace) for name in entry.get(OPERATORS, ()))
+    return Scenario(
+        claim=entry[CLAIM],
+        registrations=tuple(registrations),
+        operators=tuple(dict.fromkeys(operators)) or operators_named_by(registrations),
+        namespace=namespace,
+        semantics=entry.get(SEMANTICS_FIELD),
+        keys=entry.get(KEYS, ()),
+        order=entry.get(ORDER, ()),
+        expect=entry.get(EXPECT, Expectation.COMMUTES),
+        file=context.file,
+    )
+
+
+def _check_order(node: Node, order: tuple[int, ...], count: int, context: Context) -> None:
+    if not isinstance(node, Listing) or not order:
+        return
+    for child in node.items:
+        if isinstance(child, Scalar) and child.text.isdecimal() and len(child.text) < 10 and int(child.text) >= count:
+            message = f"there is no registration {int(child.text)}"
+            hint = "there is one, 0" if count == 1 else f"they are 0 to {count - 1}"
+            context.report(Wrong(child, message, hint))

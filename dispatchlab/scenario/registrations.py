@@ -1,0 +1,259 @@
+"""The registrations of a file: a table of fields for each kind, and the values that they make.
+
+See Note [Names and debug texts that are left out].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.infer import infer_schema
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import (
+    AliasKind,
+    Block,
+    BlockKind,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    Kernel,
+    KernelForm,
+    NameOnly,
+    Registration,
+)
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.scenario.kernels import FALLBACK, KERNEL
+from dispatchlab.scenario.problems import quoted
+from dispatchlab.scenario.shapes import (
+    DEFINITION,
+    KEY,
+    LIBRARY,
+    NAMESPACE,
+    OPERATOR,
+    TEXT,
+    Context,
+    Shape,
+    Wrong,
+    did_you_mean,
+    expected,
+    list_of,
+    scalar,
+    word,
+)
+from dispatchlab.scenario.tables import Entry, Field, Table
+from dispatchlab.scenario.tree import Listing, Mapping, Node, Scalar
+
+# Note [Names and debug texts that are left out]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A name without a namespace gets the scenario's; inside a block it stays as it is written, because what a block does
+# with a bare name (and with a foreign one) is the engine's to decide and worth observing. A debug text that is left out
+# says `registered at {file name}:{line}`, of the entry, or of its block for entries inside one, as upstream's does. The
+# file name has no folder, so that a golden file does not depend on where it was made.
+
+UNKNOWN = "none"
+"""Written after `signature:` when nobody knows it."""
+
+
+def _nodes(node: Node, context: Context) -> tuple[Node, ...]:
+    if not isinstance(node, Listing):
+        raise expected("a list of registrations", node)
+    return node.items
+
+
+def _some_nodes(node: Node, context: Context) -> tuple[Node, ...]:
+    items = _nodes(node, context)
+    if not items:
+        raise Wrong(node, "expected at least one registration but found an empty list", "nothing would be tried")
+    return items
+
+
+def _signature(node: Node, context: Context) -> str:
+    text = scalar(node, "a C++ signature").text
+    if not text.strip():
+        raise expected("a C++ signature", node, "leave the field out for the signature that the schema gives")
+    return text
+
+
+SOME_REGISTRATIONS = Shape(
+    "a list of registrations",
+    _some_nodes,
+    {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/registration"}},
+)
+_NESTED = Shape("a list of registrations", _nodes, {"type": "array", "items": {"$ref": "#/$defs/nested"}})
+_ALIAS_KINDS: dict[str, AliasKind | None] = {**{str(kind): kind for kind in AliasKind}, "default": None}
+_ALIAS = word("an alias kind", _ALIAS_KINDS)
+_KIND = word("a kind of library block", {str(kind): kind for kind in BlockKind})
+_TAGS = list_of(TEXT, "a list of tags", empty=True)
+
+DISPATCH = Field("dispatch", KEY, "The dispatch key; Undefined is the same as no key at all.")
+DEBUG = Field("debug", TEXT, "Where it comes from, as dumps print it; by default `registered at file:line`.")
+KERNEL_FIELD = Field(
+    "kernel",
+    KERNEL,
+    "boxed (when left out), fallthrough, an unboxed kernel given as its inferred schema, `(Tensor _0) -> Tensor _0`, "
+    "or package.module:function.",
+)
+SIGNATURE = Field(
+    "signature",
+    Shape("a C++ signature", _signature, {"type": "string", "minLength": 1}),
+    "The hidden C++ signature of an unboxed kernel, by default the one that the schema gives; none leaves it unknown.",
+)
+SCHEMA = Field(
+    "def", DEFINITION, "Defines an operator: a schema, or a name whose schema `kernel` gives.", required=True
+)
+ALIAS = Field(
+    "alias",
+    _ALIAS,
+    "What the def promises about aliasing: FROM_SCHEMA when left out, or CONSERVATIVE when the schema is inferred; "
+    "default leaves it unset.",
+)
+TAGS = Field("tags", _TAGS, "Names of tags.")
+OPERATOR_FIELD = Field("impl", OPERATOR, "Registers a kernel of this operator.", required=True)
+FALLBACK_FIELD = Field("fallback", FALLBACK, "Registers the kernel that every operator falls back to.", required=True)
+NAME = Field("name", OPERATOR, "Registers a name alone: the operator's entry, no schema and no kernel.", required=True)
+CLAIM = Field("claim", NAMESPACE, "Claims a namespace, as a DEF library does.", required=True)
+LIBRARY_FIELD = Field(
+    "library",
+    LIBRARY,
+    "A library block of this namespace (_ is the wildcard): one registration that comes and goes as a whole.",
+    required=True,
+)
+KIND = Field("kind", _KIND, "What the block may hold.", required=True)
+NESTED = Field("registrations", _NESTED, "In the order in which they run.")
+
+DEF_TABLE = Table("a def", (SCHEMA, ALIAS, TAGS, DISPATCH, KERNEL_FIELD, SIGNATURE, DEBUG))
+IMPL_TABLE = Table("an impl", (OPERATOR_FIELD, DISPATCH, KERNEL_FIELD, SIGNATURE, DEBUG))
+FALLBACK_TABLE = Table("a fallback", (FALLBACK_FIELD, DISPATCH, DEBUG))
+NAME_TABLE = Table("a name", (NAME,))
+CLAIM_TABLE = Table("a claim", (CLAIM, DEBUG))
+BLOCK_TABLE = Table("a library block", (LIBRARY_FIELD, KIND, DISPATCH, DEBUG, NESTED))
+
+NESTED_TABLES = (DEF_TABLE, IMPL_TABLE, FALLBACK_TABLE)
+TOP_TABLES = (*NESTED_TABLES, NAME_TABLE, CLAIM_TABLE, BLOCK_TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a registration takes over from where it stands.
+
+    Args:
+        tables: the kinds that may stand there.
+        namespace: of names without one; empty inside a block.
+        debug: the text of a block's members; None at top level.
+        file: the name of the file, without its folder.
+    """
+
+    tables: tuple[Table, ...]
+    namespace: str
+    debug: str | None
+    file: str
+
+
+def read_registration(node: Node, around: Surroundings, context: Context) -> Registration | None:
+    """The registration that a node describes; None when it is wrong, after reporting why.
+
+    Raises:
+        Wrong: it cannot be told which kind of registration it is.
+    """
+    table = _table_of(node, around.tables)
+    entry = Entry.read(node, table, context)
+    place = context.place(node)
+    default = around.debug if around.debug is not None else f"registered at {around.file}:{node.line}"
+    debug = entry.get(DEBUG, default)
+    if table is BLOCK_TABLE:
+        nested = Surroundings(NESTED_TABLES, "", debug, around.file)
+        inner = read_all(entry.get(NESTED, ()), nested, context)
+        if not entry.is_right:
+            return None
+        members = tuple(member for member in inner if isinstance(member, Def | Impl | Fallback))
+        return Block(entry[LIBRARY_FIELD], entry[KIND], members, entry.get(DISPATCH), debug, place)
+    if not entry.is_right:
+        return None
+    if table is DEF_TABLE:
+        return replace(_def(entry, around, context), debug=debug, place=place)
+    if table is IMPL_TABLE:
+        operator = entry[OPERATOR_FIELD].within(around.namespace)
+        return Impl(operator, entry.get(DISPATCH), _kernel_of(entry, Kernel()), debug, place)
+    if table is FALLBACK_TABLE:
+        return Fallback(entry.get(DISPATCH), entry[FALLBACK_FIELD], debug, place)
+    if table is NAME_TABLE:
+        return NameOnly(entry[NAME].within(around.namespace), place)
+    return Claim(entry[CLAIM], debug, place)
+
+
+def read_all(nodes: tuple[Node, ...], around: Surroundings, context: Context) -> list[Registration | None]:
+    """The registrations of a list, with None for each wrong one; every problem is reported."""
+    read: list[Registration | None] = []
+    for node in nodes:
+        try:
+            read.append(read_registration(node, around, context))
+        except Wrong as wrong:
+            context.report(wrong)
+            read.append(None)
+    return read
+
+
+def _table_of(node: Node, tables: tuple[Table, ...]) -> Table:
+    heads = {table.head: table for table in tables}
+    if not isinstance(node, Mapping):
+        raise expected(f"a registration ({', '.join(heads)})", node)
+    keys = [key for key, _ in node.pairs if isinstance(key, Scalar)]
+    kinds = [key for key in keys if key.text in heads]
+    if not kinds:
+        near = (did_you_mean(key.text, heads) for key in keys)
+        hint = next(filter(None, near), f"start it with one of {', '.join(heads)}")
+        raise Wrong(keys[0] if keys else node, f"expected a registration but found {_keys(keys)}", hint)
+    if other := next((key for key in kinds if key.text != kinds[0].text), None):
+        message = f"an entry is one registration, but `{kinds[0].text}` and `{other.text}` are both here"
+        raise Wrong(other, message, "start a new entry with a dash")
+    return heads[kinds[0].text]
+
+
+def _keys(keys: list[Scalar]) -> str:
+    return f"a mapping with {', '.join(quoted(key.text) for key in keys[:3])}" if keys else "an empty mapping"
+
+
+def _def(entry: Entry, around: Surroundings, context: Context) -> Def:
+    named = entry[SCHEMA]
+    schema: FunctionSchema | OperatorName
+    if KERNEL_FIELD not in entry:
+        if isinstance(named, OperatorName):
+            hint = "write its arguments and returns, or a `kernel` that gives them"
+            raise Wrong(entry.node_of(SCHEMA), f"expected a schema but found the name {named} alone", hint)
+        for field in (DISPATCH, SIGNATURE):
+            if field in entry:
+                message = f"`{field.name}` belongs to a kernel, and this def has none"
+                raise Wrong(entry.node_of(field), message, "add `kernel`, or make it an impl of its own")
+        kernel = None
+    else:
+        kernel = _kernel_of(entry, Kernel())
+    if isinstance(named, OperatorName):
+        schema = _inferred(named.within(around.namespace), kernel, entry)
+        alias = entry.get(ALIAS, AliasKind.CONSERVATIVE)
+    else:
+        schema = clone_with_name(named, named.name.within(around.namespace))
+        alias = entry.get(ALIAS, AliasKind.FROM_SCHEMA)
+    tags: tuple[str, ...] = entry.get(TAGS, ())
+    return Def(schema, alias, frozenset(tags), kernel=kernel, key=entry.get(DISPATCH))
+
+
+def _inferred(name: OperatorName, kernel: Kernel | None, entry: Entry) -> FunctionSchema | OperatorName:
+    if kernel is None or kernel.function is None:
+        return name
+    try:
+        return clone_with_name(infer_schema(kernel.function), name)
+    except RegistrationError as error:
+        raise Wrong(entry.node_of(KERNEL_FIELD), error.message, "or write the schema out") from None
+
+
+def _kernel_of(entry: Entry, default: Kernel) -> Kernel:
+    kernel = entry.get(KERNEL_FIELD, default)
+    if SIGNATURE not in entry:
+        return kernel
+    if kernel.form is not KernelForm.UNBOXED:
+        message = f"only an unboxed kernel has a signature, and this one is {kernel.form}"
+        raise Wrong(entry.node_of(SIGNATURE), message, "give the kernel as its schema, `(Tensor _0) -> Tensor _0`")
+    signature = entry[SIGNATURE]
+    return replace(kernel, signature=None if signature == UNKNOWN else signature)

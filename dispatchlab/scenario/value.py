@@ -1,0 +1,107 @@
+"""A scenario as a value: registrations, what is observed, and what is claimed about their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from dispatchlab.explore.result import Expectation
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import (
+    Block,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    NameOnly,
+    Registration,
+    operators_of,
+)
+
+SEMANTICS = ("strict", "torch-2.13", "pr35061")
+"""The words that may stand after `semantics:`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One claim, and the registrations it is about.
+
+    Args:
+        claim: the sentence.
+        registrations: in the order of the file; numbers name them by their place, from 0.
+        operators: what is observed.
+        namespace: what names without one were put into.
+        semantics: the semantics that the claim is about, when the file says it.
+        keys: the table rows that are shown; empty means all.
+        order: registrations that keep this order among themselves; releases are free.
+        expect: what will be found.
+        file: the path it was read from, as it was given; not compared.
+    """
+
+    claim: str
+    registrations: tuple[Registration, ...]
+    operators: tuple[OperatorName, ...]
+    namespace: str = "test"
+    semantics: str | None = None
+    keys: tuple[DispatchKey, ...] = ()
+    order: tuple[int, ...] = ()
+    expect: Expectation = Expectation.COMMUTES
+    file: str = field(default="", compare=False)
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file, without its folder."""
+        return PurePath(self.file).name
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits that stand for the registrations and the operators: see `digest_of`."""
+        from dispatchlab.scenario.write import digest_of
+
+        return digest_of(self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each registration, different from all the others: see `registration_names`."""
+        return registration_names(self.registrations)
+
+
+def operators_named_by(registrations: Iterable[Registration]) -> tuple[OperatorName, ...]:
+    """The operators that registrations name, each once, in order of appearance."""
+    return tuple(dict.fromkeys(name for each in registrations for name in operators_of(each)))
+
+
+def registration_names(registrations: Iterable[Registration]) -> tuple[str, ...]:
+    """A name for each registration that survives edits elsewhere in the file: `impl test::foo CPU`.
+
+    It has no number, no debug text and no schema in it; the second registration of a name gets ` (2)`, and so on.
+    """
+    counts: dict[str, int] = {}
+    names: list[str] = []
+    for registration in registrations:
+        name = _name(registration)
+        counts[name] = counts.get(name, 0) + 1
+        names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
+    return tuple(names)
+
+
+def _name(registration: Registration) -> str:
+    match registration:
+        case Def():
+            return f"def {registration.operator}"
+        case Impl():
+            return f"impl {registration.operator}{_at(registration.key)}"
+        case Fallback():
+            return f"fallback{_at(registration.key)}"
+        case NameOnly():
+            return f"name {registration.operator}"
+        case Claim():
+            return f"claim {registration.namespace}"
+        case Block():
+            return f"library {registration.namespace or '_'} {registration.kind}{_at(registration.key)}"
+
+
+def _at(key: DispatchKey | None) -> str:
+    return f" {key}" if key else ""

@@ -1,0 +1,226 @@
+"""`Scenario` values -> the text of a file, as a person would write it, which loads back to an equal value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from typing import TypeAlias
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.explore.result import Expectation
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import (
+    AliasKind,
+    Block,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    Kernel,
+    KernelForm,
+    NameOnly,
+    Registration,
+)
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.signature import cpp_signature
+from dispatchlab.scenario.load import read_scenario
+from dispatchlab.scenario.problems import ScenarioError
+from dispatchlab.scenario.registrations import UNKNOWN
+from dispatchlab.scenario.shapes import Context
+from dispatchlab.scenario.value import Scenario, operators_named_by
+
+Lines: TypeAlias = Iterator[str]
+
+
+class UnwritableError(DispatchLabError):
+    """A scenario that was made in Python holds something that a file cannot say."""
+
+    def __init__(self, scenario: Scenario, told: str) -> None:
+        super().__init__(scenario, told)
+        self.scenario, self.told = scenario, told
+
+    def __str__(self) -> str:
+        return f"the scenario {self.scenario.claim!r} cannot be written as a file: {self.told}"
+
+
+def scenario_text(scenario: Scenario) -> str:
+    """The scenario as the text of a file; `parse_scenario` makes an equal value of it.
+
+    Raises:
+        UnwritableError: it would load as another value or not at all, as a kernel that is a Python function without a
+            reference would.
+    """
+    text = "\n".join((*_head(scenario), *_registrations(scenario.registrations, scenario.namespace, "  "), ""))
+    try:
+        again = read_scenario(text, Context("<written>", functions=_functions(scenario.registrations)))
+    except ScenarioError as error:
+        line = getattr(error.problems[0].where, "line", 1)
+        raise UnwritableError(scenario, f"{error.problems[0]} in {text.splitlines()[line - 1].strip()!r}") from None
+    if again != scenario:
+        raise UnwritableError(scenario, _first_difference(scenario, again))
+    return text
+
+
+def digest_of(scenario: Scenario) -> str:
+    """What identifies a scenario to a replay: 32 hexadecimal digits, the same on every machine.
+
+    It stands for what decides where a word leads: the registrations with all that they say, and the operators that are
+    observed. Claim, expectation, order and the rows that are shown can change without it.
+    """
+    observed = f"operators: {_flow(map(str, scenario.operators))}"
+    text = "\n".join((observed, *_registrations(scenario.registrations, "", "  ")))
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+def _head(scenario: Scenario) -> Lines:
+    yield f"claim: {scalar_text(scenario.claim)}"
+    if scenario.namespace != "test":
+        yield f"namespace: {scalar_text(scenario.namespace)}"
+    if scenario.semantics is not None:
+        yield f"semantics: {scalar_text(scenario.semantics)}"
+    if scenario.operators != operators_named_by(scenario.registrations):
+        yield f"operators: {_flow(_name(name, scenario.namespace) for name in scenario.operators)}"
+    if scenario.keys:
+        yield f"keys: {_flow(key.name for key in scenario.keys)}"
+    if scenario.order:
+        yield f"order: {_flow(map(str, scenario.order))}"
+    if scenario.expect is not Expectation.COMMUTES:
+        yield f"expect: {scenario.expect}"
+    yield "registrations:"
+
+
+def _registrations(
+    registrations: Iterable[Registration], namespace: str, indent: str, debug: str | None = None
+) -> Lines:
+    for registration in registrations:
+        start = f"{indent}- "
+        for line in _registration(registration, namespace, debug):
+            yield start + line
+            start = f"{indent}  "
+
+
+def _registration(registration: Registration, namespace: str, debug: str | None) -> Lines:
+    """The lines of one registration; a debug text equal to `debug` is left out."""
+    match registration:
+        case Def():
+            yield from _def(registration, namespace)
+        case Impl():
+            yield f"impl: {scalar_text(_name(registration.operator, namespace))}"
+            if registration.key:
+                yield f"dispatch: {registration.key}"
+            if registration.kernel != Kernel():
+                yield from _kernel(registration.kernel)
+        case Fallback():
+            yield f"fallback: {scalar_text(_kernel_word(registration.kernel))}"
+            if registration.key:
+                yield f"dispatch: {registration.key}"
+        case NameOnly():
+            yield f"name: {scalar_text(_name(registration.operator, namespace))}"
+            return
+        case Claim():
+            yield f"claim: {scalar_text(registration.namespace)}"
+        case Block():
+            yield f"library: {scalar_text(registration.namespace or '_')}"
+            yield f"kind: {registration.kind}"
+            if registration.key:
+                yield f"dispatch: {registration.key}"
+    if registration.debug != debug:
+        yield f"debug: {scalar_text(registration.debug)}"
+    if isinstance(registration, Block) and registration.registrations:
+        yield "registrations:"
+        yield from _registrations(registration.registrations, "", "  ", registration.debug)
+
+
+def _def(registration: Def, namespace: str) -> Lines:
+    schema = registration.schema
+    if isinstance(schema, OperatorName):
+        yield f"def: {scalar_text(_name(schema, namespace))}"
+        usual = AliasKind.CONSERVATIVE
+    else:
+        yield f"def: {scalar_text(str(clone_with_name(schema, _short(schema.name, namespace))))}"
+        usual = AliasKind.FROM_SCHEMA
+    if registration.alias is not usual:
+        yield f"alias: {registration.alias or 'default'}"
+    if registration.tags:
+        yield f"tags: {_flow(sorted(registration.tags))}"
+    if registration.key:
+        yield f"dispatch: {registration.key}"
+    if registration.kernel:
+        yield from _kernel(registration.kernel)
+
+
+def _kernel(kernel: Kernel) -> Lines:
+    yield f"kernel: {scalar_text(_kernel_word(kernel))}"
+    usual = None if kernel.inferred is None else cpp_signature(kernel.inferred)
+    if kernel.signature != usual:
+        yield f"signature: {scalar_text(UNKNOWN if kernel.signature is None else kernel.signature)}"
+
+
+def _kernel_word(kernel: Kernel) -> str:
+    if kernel.function is not None:
+        return _reference(kernel)
+    if kernel.form is KernelForm.UNBOXED and isinstance(kernel.inferred, FunctionSchema):
+        return str(kernel.inferred)
+    return str(kernel.form)
+
+
+def _reference(kernel: Kernel) -> str:
+    function = kernel.function
+    made = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    return made if kernel.reference is None else kernel.reference
+
+
+def _functions(registrations: Iterable[Registration]) -> dict[str, Callable[..., object]]:
+    """The functions behind the kernels by reference, so that reading the text back imports nothing."""
+    functions: dict[str, Callable[..., object]] = {}
+    for registration in registrations:
+        match registration:
+            case Block():
+                functions |= _functions(registration.registrations)
+            case Def() | Impl() | Fallback() if registration.kernel and registration.kernel.function:
+                functions[_reference(registration.kernel)] = registration.kernel.function
+    return functions
+
+
+def _name(name: OperatorName, namespace: str) -> str:
+    return str(_short(name, namespace))
+
+
+def _short(name: OperatorName, namespace: str) -> OperatorName:
+    return OperatorName("", name.name, name.overload) if namespace and name.namespace == namespace else name
+
+
+def _flow(texts: Iterable[str]) -> str:
+    return f"[{', '.join(scalar_text(text, flow=True) for text in texts)}]"
+
+
+_PLAIN = re.compile(r"[A-Za-z_(/](?:[ -~]*[!-9;-~])?")
+_PLAIN_IN_FLOW = re.compile(r"[A-Za-z_](?:[\w:.-]*[\w.-])?|0|[1-9][0-9]*", re.ASCII)
+_NOT_TEXT_ELSEWHERE = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_ESCAPED = re.compile('["\\\\]|[^ -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]')
+
+
+def scalar_text(text: str, *, flow: bool = False) -> str:
+    """The text as a YAML scalar on one line: plain where every YAML reader takes it for text, else in double quotes."""
+    broken = not flow and (": " in text or " #" in text)
+    plain = None if broken else (_PLAIN_IN_FLOW if flow else _PLAIN).fullmatch(text)
+    if plain and text.lower() not in _NOT_TEXT_ELSEWHERE:
+        return text
+    return f'"{_ESCAPED.sub(lambda found: _escape(found.group()), text)}"'
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    wide = f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return _ESCAPES.get(character) or (f"\\x{code:02x}" if code < 0x100 else wide)
+
+
+def _first_difference(scenario: Scenario, again: Scenario) -> str:
+    for at, (mine, other) in enumerate(zip(scenario.registrations, again.registrations, strict=True)):
+        if mine != other:
+            return f"registration {at} would load as {other!r}"
+    fields = ("claim", "operators", "namespace", "semantics", "keys", "order", "expect")
+    name = next(name for name in fields if getattr(scenario, name) != getattr(again, name))
+    return f"`{name}` would load as {getattr(again, name)!r}"

@@ -1,0 +1,136 @@
+"""Every way a scenario file can be wrong, and what is said about it. A case is a file in tests/data/scenarios_bad."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.model.registration import Place
+from dispatchlab.scenario import Problem, ScenarioError, load_scenario, parse_scenario
+from dispatchlab.scenario.load import MAX_BYTES
+
+BAD = Path(__file__).parent / "data" / "scenarios_bad"
+CASES = sorted(BAD.glob("*.yaml"))
+
+
+def _told(data: bytes | str) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(data, file="a.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_every_problem_of_a_bad_file_is_told_with_its_place(path: Path) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(path.read_bytes(), file=path.name)
+    told = f"{caught.value}\n"
+    golden = path.with_suffix(".txt")
+    if os.environ.get("EXPECTTEST_ACCEPT"):
+        golden.write_text(told, encoding="utf-8")
+    assert told == golden.read_text(encoding="utf-8")
+
+
+def test_each_bad_file_has_a_text_and_each_text_a_file() -> None:
+    assert len(CASES) >= 38
+    assert {path.stem for path in CASES} == {path.stem for path in BAD.glob("*.txt")}
+
+
+def test_deeper_nesting_than_any_stack_is_one_problem() -> None:
+    for opening in ("[", "{a: ", "- ", "? "):
+        assert "nested more than 32 deep" in _told(opening * 50_000)
+
+
+def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "two_kernels.yaml").write_text("claim: A")
+    path = tmp_path / "two_kernel.yaml"
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+    expected = Problem(str(path), "there is no such file", f"did you mean {tmp_path / 'two_kernels.yaml'}?")
+    assert caught.value.problems == (expected,)
+    assert str(caught.value) == f"{path}: there is no such file; did you mean {tmp_path / 'two_kernels.yaml'}?"
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        (".", "expected a file but found a folder", "name a file in it"),
+        ("a\0b", "the file cannot be read: embedded null byte", ""),
+        ("file/under/a_file", "the file cannot be read: Not a directory", ""),
+        ("no/such/folder", "there is no such file", "the folder {} cannot be listed"),
+    ],
+)
+def test_what_is_no_file_is_a_problem_without_a_line(tmp_path: Path, name: str, message: str, hint: str) -> None:
+    (tmp_path / "file").write_text("claim: A")
+    path = os.path.join(tmp_path, name)
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+    assert caught.value.problems == (Problem(path, message, hint.format(Path(path).parent)),)
+
+
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="the file is larger than 16 MiB, no scenario is"):
+        load_scenario("/dev/zero")
+    assert MAX_BYTES == 16 * 2**20
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("claim: A")
+    path.chmod(0)
+    with pytest.raises(ScenarioError, match="the file cannot be read: Permission denied"):
+        load_scenario(path)
+
+
+MODULES = {
+    "scenario_raises": "raise RuntimeError('no\\nway')",
+    "scenario_exits": "import sys; sys.exit(3)",
+    "scenario_kernels": "limit = 3\ndef kernel(x): return x",
+}
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("scenario_raises:f", "importing scenario_raises failed with RuntimeError: no way"),
+        ("scenario_exits:f", "importing scenario_exits failed with SystemExit: 3"),
+        ("scenario_gone:f", "importing scenario_gone failed with ModuleNotFoundError: No module named"),
+        ("scenario_kernels:kernal", "scenario_kernels has no kernal; did you mean kernel?"),
+        ("scenario_kernels:limit", "expected a function but scenario_kernels:limit is of type int"),
+    ],
+)
+def test_a_failing_import_is_a_problem_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str, message: str
+) -> None:
+    for name, text in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = f"{{claim: A, registrations: [{{impl: foo, kernel: '{reference}'}}]}}"
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(text, file="a.yaml", allow_import=True)
+    (problem,) = caught.value.problems
+    start = text.index("'") + 1
+    inside = message.startswith(("scenario_kernels has", "expected"))
+    at = start + (1 + len("scenario_kernels:") if inside else 0)
+    assert problem.where == Place("a.yaml", 1, at)
+    assert message in str(problem)
+
+
+def test_nothing_is_imported_unless_it_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scenario_unwanted.py").write_text("def f(x): return x")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "{claim: A, registrations: [{impl: foo, kernel: 'scenario_unwanted:f'}]}"
+    with pytest.raises(ScenarioError, match="imports scenario_unwanted, which runs its code; allow it with"):
+        parse_scenario(text)
+    assert "scenario_unwanted" not in sys.modules
+
+
+def test_the_error_survives_pickling() -> None:
+    error = ScenarioError((Problem(Place("a.yaml", 1, 2), "wrong", "do it right"),))
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.problems, str(again)) == (error.problems, "a.yaml:1:2: wrong; do it right")
