@@ -1,3 +1,103 @@
-"""dispatchlab: the laboratory for operator dispatchers."""
+"""dispatchlab: what an operator dispatcher knows, and proof that the order of registrations does not matter.
+
+The public names, and a map of the package:
+
+- `Dispatcher`, `Library`, `RegistrationHandle`, `fallthrough`, `boxed`, `unboxed`: register and look (`engine`);
+- `DispatchKey`, `DispatchKeySet`, `FunctionSchema`, `parse_schema`, `parse_name`: the words of the field (`model`);
+- `LabEngine`, `explore`: prove a scenario (`explore` drives `engine`, and `live`, which is the PyTorch you have);
+- `load_scenario`: scenario files (`scenario`);
+- `DispatchLabError`, `RegistrationError`, `ErrorKind`: what can go wrong (`errors`).
+
+`cli` is the command line and `pytest_plugin` makes tests of scenarios; `render` turns results into text, JSON and
+colour.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, Listener, OverrideWarning
+    from dispatchlab.engine.handle import RegistrationHandle
+    from dispatchlab.engine.kernel_function import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
+    from dispatchlab.engine.lab import LabEngine
+    from dispatchlab.engine.library import Library
+    from dispatchlab.errors import DispatchLabError, ErrorKind, ParseError, RegistrationError
+    from dispatchlab.explore.explore import explore
+    from dispatchlab.model.key_set import DispatchKeySet
+    from dispatchlab.model.keys import DispatchKey
+    from dispatchlab.model.names import OperatorName
+    from dispatchlab.model.schema import FunctionSchema
+    from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
+    from dispatchlab.scenario.load import load_scenario
+
+# Imported when they are first asked for: a command that needs one of them should not wait for all.
+_HOME = {
+    "Dispatcher": "engine.dispatcher",
+    "InvariantError": "engine.dispatcher",
+    "Listener": "engine.dispatcher",
+    "OverrideWarning": "engine.dispatcher",
+    "RegistrationHandle": "engine.handle",
+    "boxed": "engine.kernel_function",
+    "dispatch": "engine.kernel_function",
+    "dispatch_autograd": "engine.kernel_function",
+    "fallthrough": "engine.kernel_function",
+    "unboxed": "engine.kernel_function",
+    "LabEngine": "engine.lab",
+    "Library": "engine.library",
+    "DispatchLabError": "errors",
+    "ErrorKind": "errors",
+    "ParseError": "errors",
+    "RegistrationError": "errors",
+    "explore": "explore.explore",
+    "DispatchKeySet": "model.key_set",
+    "DispatchKey": "model.keys",
+    "OperatorName": "model.names",
+    "FunctionSchema": "model.schema",
+    "parse_name": "model.schema_parser",
+    "parse_schema": "model.schema_parser",
+    "parse_schema_or_name": "model.schema_parser",
+    "load_scenario": "scenario.load",
+}
+
+__all__ = [
+    "DispatchKey",
+    "DispatchKeySet",
+    "DispatchLabError",
+    "Dispatcher",
+    "ErrorKind",
+    "FunctionSchema",
+    "InvariantError",
+    "LabEngine",
+    "Library",
+    "Listener",
+    "OperatorName",
+    "OverrideWarning",
+    "ParseError",
+    "RegistrationError",
+    "RegistrationHandle",
+    "boxed",
+    "dispatch",
+    "dispatch_autograd",
+    "explore",
+    "fallthrough",
+    "load_scenario",
+    "parse_name",
+    "parse_schema",
+    "parse_schema_or_name",
+    "unboxed",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -94,9 +94,12 @@ class Dispatcher:
         Raises:
             RegistrationError: it is refused; under `strict` nothing has changed then.
         """
-        made = plan_of(registration, self.semantics)
+        return self.register_plan(plan_of(registration, self.semantics), describe(registration))
+
+    def register_plan(self, made: Plan, what: str) -> RegistrationHandle:
+        """The same for a plan that is made already; `what` is what the handle says of itself."""
         self._change(made, self._register)
-        return RegistrationHandle(lambda: self._change(made, self._release), describe(registration))
+        return RegistrationHandle(lambda: self._change(made, self._release), what)
 
     def add_listener(self, listener: Listener) -> RegistrationHandle:
         """Tell `listener` of every operator that has a schema now, and of all that come and go later.

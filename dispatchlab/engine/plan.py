@@ -99,6 +99,11 @@ def plan_of(registration: Registration, semantics: Semantics) -> Plan:
             return Plan(_guarded(_fallback_call, registration, semantics))
 
 
+def plan_inside(block: Block, registration: Def | Impl | Fallback, semantics: Semantics) -> Plan:
+    """The primitives of a registration in a block that is open already."""
+    return Plan(_guarded(_Inside(block), registration, semantics))
+
+
 R = TypeVar("R")
 
 

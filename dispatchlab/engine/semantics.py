@@ -62,6 +62,11 @@ class Semantics:
     warn_each_override: bool = True
     fallbacks: tuple[Fallback, ...] = ()
 
+    @property
+    def is_atomic(self) -> bool:
+        """A registration that is made of several comes as a whole or not at all."""
+        return not self.refusal_leaves_traces
+
 
 STRICT = Semantics("strict", precedence.TORCH_2_13, REFRESH_NEEDED)
 

@@ -1,0 +1,135 @@
+"""Python functions as kernels: boxed, unboxed, or a fallthrough, with the key and the debug text that go with them.
+
+The wrappers of PR #35061 and of torch/library.h: a plain function is a boxed kernel, as it is to `torch.library`;
+`unboxed` gives it the schema that its annotations say; `dispatch` ties it to a key.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
+
+from dispatchlab.errors import ErrorKind, RegistrationError, did_you_mean
+from dispatchlab.model.infer import infer_schema
+from dispatchlab.model.keys import BACKENDS, DispatchKey, UnknownKeyError, parse_key
+from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm, Place
+from dispatchlab.model.signature import cpp_signature, is_symint_schema
+
+PythonFunction: TypeAlias = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFunction:
+    """A kernel, the key that it is meant for, and where it says that it comes from.
+
+    Args:
+        kernel: the kernel.
+        key: its key; None when the registration says which, or none.
+        debug_text: what dumps print; empty to let the registration say.
+    """
+
+    kernel: Kernel
+    key: DispatchKey | None = None
+    debug_text: str = ""
+
+    def debug(self, text: str) -> KernelFunction:
+        """The same kernel with a debug text."""
+        return replace(self, debug_text=text)
+
+
+KernelLike: TypeAlias = KernelFunction | PythonFunction
+
+fallthrough = KernelFunction(Kernel(KernelForm.FALLTHROUGH))
+"""A kernel that calls skip: they go on to the next key of their set."""
+
+
+def boxed(function: PythonFunction) -> KernelFunction:
+    """A kernel that works on any operator's arguments; it has no schema of its own."""
+    return KernelFunction(Kernel(KernelForm.BOXED, function=function))
+
+
+def unboxed(function: PythonFunction) -> KernelFunction:
+    """A kernel with the schema that the function's annotations say.
+
+    Raises:
+        RegistrationError: of kind `cannot_infer_schema`, naming the parameter without a usable annotation.
+    """
+    inferred = infer_schema(function)
+    signature, symint = cpp_signature(inferred), is_symint_schema(inferred)
+    return KernelFunction(Kernel(KernelForm.UNBOXED, inferred, signature, symint, function))
+
+
+def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
+    """A kernel for one key; a device type such as `cuda` means the key of its backend.
+
+    Raises:
+        RegistrationError: of kind `unknown_key`.
+    """
+    return replace(kernel_function(function), key=key_or_device(key))
+
+
+def dispatch_autograd(function: KernelLike) -> KernelFunction:
+    """A kernel for the autograd keys of all backends."""
+    return dispatch(DispatchKey.Autograd, function)
+
+
+def kernel_function(function: object) -> KernelFunction:
+    """What can be registered as a kernel, as one: a `KernelLike`.
+
+    Raises:
+        RegistrationError: it cannot be called.
+    """
+    if isinstance(function, KernelFunction):
+        return function
+    if not callable(function):
+        message = f"a kernel is a function, and this is {function!r}: pass something that can be called, or fallthrough"
+        raise RegistrationError(ErrorKind.OTHER, message, {"kernel": type(function).__name__})
+    return boxed(function)
+
+
+def key_named(text: DispatchKey | str) -> DispatchKey | None:
+    """A key by its name; empty text means "no key".
+
+    Raises:
+        RegistrationError: of kind `unknown_key`, with the nearest name.
+    """
+    if isinstance(text, DispatchKey):
+        return text
+    if not text:
+        return None
+    try:
+        return parse_key(text)
+    except UnknownKeyError as error:
+        raise RegistrationError(ErrorKind.UNKNOWN_KEY, str(error), {"key": text}) from None
+
+
+def key_or_device(text: DispatchKey | str) -> DispatchKey | None:
+    """A key by its name or by the device type of its backend, such as `cuda`."""
+    devices = {name.lower(): DispatchKey[name] for name in BACKENDS}
+    return devices[text] if isinstance(text, str) and text in devices else key_named(text)
+
+
+E = TypeVar("E", AliasKind, BlockKind)
+
+
+def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> E:
+    """One of a closed set of words, or a refusal of `kind` that lists them."""
+    for one in choices:
+        if one == text:
+            return one
+    known = [str(one) for one in choices]
+    message = f"{text!r} is no {what}: expected one of {', '.join(known)}{did_you_mean(text, known)}"
+    raise RegistrationError(kind, message, {"text": text})
+
+
+def call_site() -> Place:
+    """Where the caller of this package stands: the innermost frame outside of it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+_PACKAGE = __name__.partition(".")[0] + "."

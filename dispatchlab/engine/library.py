@@ -1,0 +1,199 @@
+"""A library: registrations of one namespace that come with it and go with it.
+
+The names are those of `torch.library`, so that code which registers operators there reads the same here. Rules and
+order of release: aten/src/ATen/core/library.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.handle import RegistrationHandle
+from dispatchlab.engine.kernel_function import (
+    KernelLike,
+    call_site,
+    choice,
+    kernel_function,
+    key_named,
+)
+from dispatchlab.engine.plan import Plan, plan_inside, plan_of
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import AliasKind, Block, BlockKind, Def, Fallback, Impl
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_parser import parse_name, parse_schema_or_name
+
+_KINDS = (BlockKind.DEF, BlockKind.FRAGMENT, BlockKind.IMPL)
+
+
+class Library:
+    """A block of registrations.
+
+    Args:
+        namespace: the namespace of its operators; `_` is the wildcard of IMPL libraries that hold fallbacks.
+        kind: `DEF` claims the namespace, `FRAGMENT` extends it, `IMPL` only holds kernels.
+        dispatch_key: the key of every kernel in an IMPL library; empty for none.
+        dispatcher: where to register.
+        debug: what dumps print for its registrations; `registered at FILE:LINE` of the caller when left out.
+
+    Raises:
+        RegistrationError: of kinds `unknown_block_kind`, `unknown_key`, `wildcard_namespace`, `key_on_def_block`,
+            `duplicate_library`, or `other` for the reserved namespace `prim`.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        kind: str,
+        dispatch_key: DispatchKey | str = "",
+        *,
+        dispatcher: Dispatcher,
+        debug: str | None = None,
+    ) -> None:
+        self._handles: list[RegistrationHandle] = []
+        if namespace == "prim":
+            message = "the namespace prim is reserved for the operators of TorchScript: choose another"
+            raise RegistrationError(ErrorKind.OTHER, message, {"namespace": namespace})
+        site = call_site()
+        self._dispatcher = dispatcher
+        self._block = Block(
+            None if namespace == "_" else namespace,
+            choice(kind, _KINDS, kind=ErrorKind.UNKNOWN_BLOCK_KIND, what="kind of library"),
+            key=key_named(dispatch_key),
+            debug=f"registered at {site.file}:{site.line}" if debug is None else debug,
+            place=site,
+        )
+        opening = plan_of(self._block, dispatcher.semantics)
+        if opening.primitives:
+            self._handles.append(dispatcher.register_plan(opening, f"library {namespace} {kind}"))
+
+    @property
+    def handles(self) -> tuple[RegistrationHandle, ...]:
+        """The handles of what was registered, in order; released ones too."""
+        return tuple(self._handles)
+
+    def define(
+        self,
+        schema: str | FunctionSchema,
+        function: KernelLike | None = None,
+        *,
+        alias_analysis: str = "",
+        tags: Iterable[str] = (),
+        debug: str = "",
+    ) -> RegistrationHandle:
+        """Define an operator.
+
+        Args:
+            schema: a schema; with `function`, a name alone is enough and the schema is inferred.
+            function: a kernel to register along with the def.
+            alias_analysis: an alias kind; empty means FROM_SCHEMA for text, upstream's default for a parsed schema, and
+                CONSERVATIVE for an inferred one.
+            tags: names of tags.
+            debug: what dumps print; the library's text when left out.
+
+        Raises:
+            RegistrationError: the def, or the kernel, is refused.
+            ParseError: the schema cannot be read.
+        """
+        parsed = parse_schema_or_name(schema) if isinstance(schema, str) else schema
+        kernel = None if function is None else kernel_function(function)
+        if alias_analysis:
+            alias: AliasKind | None = choice(
+                alias_analysis, tuple(AliasKind), kind=ErrorKind.UNKNOWN_ALIAS_KIND, what="alias kind"
+            )
+        elif isinstance(parsed, OperatorName):
+            alias = AliasKind.CONSERVATIVE
+        else:
+            alias = AliasKind.FROM_SCHEMA if isinstance(schema, str) else None
+        text = debug or (kernel.debug_text if kernel is not None else "")
+        return self._add(
+            Def(
+                parsed,
+                alias,
+                frozenset(tags),
+                text,
+                None if kernel is None else kernel.kernel,
+                None if kernel is None else kernel.key,
+                call_site(),
+            ),
+            f"def {parsed}",
+        )
+
+    def impl(
+        self, name: str | OperatorName, function: KernelLike, dispatch_key: DispatchKey | str = "", *, debug: str = ""
+    ) -> RegistrationHandle:
+        """Register a kernel.
+
+        Args:
+            name: the operator, `ns::name.overload`; the namespace may be left out.
+            function: the kernel; `fallthrough` to have calls skip the key.
+            dispatch_key: the key; empty for the library's own, and CompositeImplicitAutograd when it has none.
+            debug: what dumps print; the kernel's text, and then the library's, when left out.
+
+        Raises:
+            RegistrationError: it is refused.
+            ParseError: the name cannot be read.
+        """
+        operator = parse_name(name) if isinstance(name, str) else name
+        kernel = kernel_function(function)
+        named = key_named(dispatch_key)
+        key = named if named is not None else kernel.key
+        text = debug or kernel.debug_text
+        return self._add(Impl(operator, key, kernel.kernel, text, call_site()), f"impl {operator} {key or ''}")
+
+    def fallback(
+        self, function: KernelLike, dispatch_key: DispatchKey | str = "", *, debug: str = ""
+    ) -> RegistrationHandle:
+        """Register the kernel that all operators fall back to at a key; an alias key means each of its runtime keys.
+
+        Raises:
+            RegistrationError: it is refused.
+        """
+        kernel = kernel_function(function)
+        named = key_named(dispatch_key)
+        key = named if named is not None else kernel.key
+        text = debug or kernel.debug_text
+        return self._add(Fallback(key, kernel.kernel, text, call_site()), f"fallback {key or ''}")
+
+    def _add(self, registration: Def | Impl | Fallback, what: str) -> RegistrationHandle:
+        made = plan_inside(self._block, registration, self._dispatcher.semantics)
+        # Upstream makes one registration after the other, and keeps those that came before one that is refused.
+        steps = [made] if self._dispatcher.semantics.is_atomic else [Plan([one]) for one in made.primitives]
+        added = [self._handle(step, what) for step in steps]
+        if len(added) == 1:
+            return added[0]
+        return RegistrationHandle(lambda: _release_all(added), what)
+
+    def _handle(self, made: Plan, what: str) -> RegistrationHandle:
+        handle = self._dispatcher.register_plan(made, what)
+        self._handles.append(handle)
+        return handle
+
+    def release(self) -> None:
+        """Undo everything, what was registered first first; a second release is harmless."""
+        _release_all(self._handles)
+        self._handles.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        block = self._block
+        return f"<Library {block.namespace or '_'} {block.kind}{f' {block.key}' if block.key else ''}>"
+
+
+def _release_all(handles: Iterable[RegistrationHandle]) -> None:
+    for handle in handles:
+        handle.release()

@@ -1,0 +1,133 @@
+"""Sets of dispatch keys as upstream computes with them: 16 backend bits and 46 functionality bits in one number.
+
+The algebra is that of c10/core/DispatchKeySet.h, its surprise included: taking keys away clears functionality bits
+only, so `{CPU, CUDA} - {CUDA}` has neither a functionality left nor lost a backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dispatchlab.model.keys import (
+    BACKENDS,
+    FUNCTIONALITY_KEYS,
+    PER_BACKEND_FUNCTIONALITIES,
+    SLOT_OF_KEY,
+    DispatchKey,
+)
+
+BACKEND_BITS = (1 << len(BACKENDS)) - 1
+FULL_BITS = (1 << len(BACKENDS) + len(FUNCTIONALITY_KEYS) - 1) - 1
+FUNCTIONALITY_BITS = FULL_BITS ^ BACKEND_BITS
+
+
+def functionality_bit(key: DispatchKey) -> int:
+    """The bit of a functionality key; `Undefined` has none and gives 0."""
+    return 0 if key == DispatchKey.Undefined else 1 << len(BACKENDS) + key - 1
+
+
+def _bits_of(key: DispatchKey) -> int:
+    if key.is_alias:
+        return 0
+    backend = key.backend
+    return functionality_bit(key.functionality) | (0 if backend is None else 1 << backend)
+
+
+_BITS: dict[DispatchKey, int] = {key: _bits_of(key) for key in DispatchKey}
+
+
+def _instance(functionality: DispatchKey, backend: int) -> DispatchKey:
+    """The runtime key of a per-backend functionality for one backend."""
+    return DispatchKey(DispatchKey.CPU + 17 * PER_BACKEND_FUNCTIONALITIES.index(functionality) + backend)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchKeySet:
+    """A set of dispatch keys; `bits` is upstream's `raw_repr()`."""
+
+    bits: int = 0
+
+    @classmethod
+    def of(cls, *keys: DispatchKey) -> DispatchKeySet:
+        """The set of these keys; `Undefined` and alias keys add nothing."""
+        bits = 0
+        for key in keys:
+            bits |= _BITS[key]
+        return cls(bits)
+
+    @classmethod
+    def full(cls) -> DispatchKeySet:
+        """All backend and functionality bits."""
+        return cls(FULL_BITS)
+
+    @classmethod
+    def full_after(cls, key: DispatchKey) -> DispatchKeySet:
+        """Everything of lower priority than the key's functionality, and PythonDispatcher."""
+        return cls((functionality_bit(key.functionality) - 1) | functionality_bit(DispatchKey.PythonDispatcher))
+
+    def has(self, key: DispatchKey) -> bool:
+        """Whether all bits of the key are here: `{CPU, AutogradCUDA}` has CUDA, too."""
+        return self.bits & _BITS[key] == _BITS[key]
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self.bits | other.bits)
+
+    def __and__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self.bits & other.bits)
+
+    def __sub__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self.bits & (BACKEND_BITS | ~other.bits))
+
+    def add(self, key: DispatchKey) -> DispatchKeySet:
+        """With a key."""
+        return DispatchKeySet(self.bits | _BITS[key])
+
+    def remove(self, key: DispatchKey) -> DispatchKeySet:
+        """Without the functionality of a key; backend bits stay."""
+        return DispatchKeySet(self.bits & ~(_BITS[key] & FUNCTIONALITY_BITS))
+
+    def __bool__(self) -> bool:
+        return self.bits != 0
+
+    def highest_functionality(self) -> DispatchKey:
+        """The functionality of the highest priority; `Undefined` when there is none."""
+        return DispatchKey((self.bits >> len(BACKENDS)).bit_length())
+
+    def highest_backend(self) -> int | None:
+        """The number of the highest backend component; None when there is none."""
+        length = (self.bits & BACKEND_BITS).bit_length()
+        return length - 1 if length else None
+
+    def highest(self) -> DispatchKey:
+        """The key that a call goes to.
+
+        A per-backend functionality without any backend has no runtime key and gives the functionality key itself,
+        where upstream prints a marker such as `QuantizedUndefined`.
+        """
+        functionality, backend = self.highest_functionality(), self.highest_backend()
+        if functionality in PER_BACKEND_FUNCTIONALITIES and backend is not None:
+            return _instance(functionality, backend)
+        return functionality
+
+    def slot(self) -> int:
+        """The index of the slot that a call with this set uses; no backend counts as CPU."""
+        functionality = self.highest_functionality()
+        if functionality in PER_BACKEND_FUNCTIONALITIES:
+            return SLOT_OF_KEY[_instance(functionality, self.highest_backend() or 0)]
+        return SLOT_OF_KEY[functionality]
+
+    def __iter__(self) -> Iterator[DispatchKey]:
+        """The runtime keys of the set, lowest priority first."""
+        for functionality in FUNCTIONALITY_KEYS[1:]:
+            if not self.bits & functionality_bit(functionality):
+                continue
+            if functionality not in PER_BACKEND_FUNCTIONALITIES:
+                yield functionality
+                continue
+            for backend in range(len(BACKENDS)):
+                if self.bits >> backend & 1:
+                    yield _instance(functionality, backend)
+
+    def __str__(self) -> str:
+        return f"DispatchKeySet({', '.join(map(str, self))})"
