@@ -1,0 +1,130 @@
+"""What an operator takes and gives: function schemas as frozen values that print as upstream's text.
+
+`parse_schema` in schema_parser.py reads the text; here are the values and their printing. The types are in
+schema_types.py, the defaults in schema_values.py. The alias kind is no part of a schema, it belongs to a def.
+Source: aten/src/ATen/core/function_schema.h, aten/src/ATen/core/alias_info.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, Type, without_size
+from dispatchlab.model.schema_values import Default, default_text
+
+# Note [Texts that do not read back]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A schema prints what upstream prints, to the character, because people diff dumps. For a few values upstream prints
+# text that neither parser accepts, or that reads back as another value: a default that is a device (`=cpu`, without
+# quotes), a complex number (`=0.+1.j`) or a string for a type that is not `str`; a list of equal ints without a size
+# (`int[] x=1`); a carriage return or a byte above 127 in a string; `Tensor!` (`Tensor($0! -> )`); an alias set inside
+# of an optional inside of a list, or of a list of lists; `Scalar??` and unions with all numbers. No schema that torch
+# registers is among them. Everything else reads back as an equal value.
+
+
+@dataclass(frozen=True, slots=True)
+class AliasInfo:
+    """Which alias sets a value is in before and after the call, `(a! -> a|b)`, and whether the call writes it.
+
+    Sets compare as sets and print sorted, `*` last; `contained` tells of the elements of a list.
+    """
+
+    before: frozenset[str]
+    after: frozenset[str]
+    is_write: bool = False
+    contained: tuple[AliasInfo, ...] = ()
+
+    def __str__(self) -> str:
+        arrow = "" if self.before == self.after else f" -> {_sets_text(self.after)}"
+        return f"({_sets_text(self.before)}{'!' if self.is_write else ''}{arrow})"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument, or one return (then `name` may be empty text, and there is no default)."""
+
+    name: str
+    type: Type
+    default: Default | None = None
+    kwarg_only: bool = False
+    alias: AliasInfo | None = None
+
+    def __str__(self) -> str:
+        type_, alias = self.type, self.alias
+        optional = isinstance(type_, OptionalType)
+        if isinstance(type_, OptionalType):
+            type_ = type_.element
+        if alias is None:
+            text = str(type_)
+        else:
+            if isinstance(type_, ListType):
+                inner = alias.contained[0] if alias.contained else ""
+                text = f"{type_.element}{inner}[{'' if type_.size is None else type_.size}]"
+            else:
+                text = str(type_)
+            if alias.before:
+                text += str(alias)
+        if optional:
+            text += "?"
+        if self.name:
+            text += f" {self.name}"
+        return text if self.default is None else f"{text}={default_text(self.default, self.type)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSchema:
+    """The declaration of an operator, `ns::name.overload(Tensor self, *, int n=1) -> Tensor`, as a value.
+
+    Text and value are two forms of one thing: `parse_schema(str(schema)) == schema`, but for the cases of
+    Note [Texts that do not read back]. An inferred schema has an empty name.
+    """
+
+    name: OperatorName
+    arguments: tuple[Argument, ...]
+    returns: tuple[Argument, ...]
+    is_vararg: bool = False
+    is_varret: bool = False
+
+    def __str__(self) -> str:
+        """The text that PyTorch 2.13 prints."""
+        returns = self._returns_text()
+        alone = len(self.returns) + self.is_varret == 1 and not returns.startswith("(")
+        return f"{self._head_text()} -> {returns if alone else f'({returns})'}"
+
+    def text_2020(self) -> str:
+        """The text of 2020, under which the returns always stand in parentheses."""
+        return f"{self._head_text()} -> ({self._returns_text()})"
+
+    def _head_text(self) -> str:
+        parts: list[str] = []
+        seen_kwarg_only = False
+        for argument in self.arguments:
+            if argument.kwarg_only and not seen_kwarg_only:
+                seen_kwarg_only = True
+                parts.append("*")
+            parts.append(str(argument))
+        if self.is_vararg:
+            parts.append("...")
+        return f"{self.name}({', '.join(parts)})"
+
+    def _returns_text(self) -> str:
+        return ", ".join([*map(str, self.returns), *(["..."] if self.is_varret else [])])
+
+    def dispatch_arguments(self) -> int:
+        """Which arguments decide the dispatch: bit i for argument i of type Tensor, Tensor?, Tensor[] or Tensor?[]."""
+        return sum(1 << at for at, argument in enumerate(self.arguments) if without_size(argument.type) in _DISPATCHED)
+
+
+def clone_with_name(schema: FunctionSchema, name: OperatorName) -> FunctionSchema:
+    """The same arguments and returns under another name."""
+    return replace(schema, name=name)
+
+
+def _sets_text(sets: frozenset[str]) -> str:
+    # NB: upstream leaves the order open, but its parser refuses a name after a `*`
+    return "|".join(sorted(sets, key=lambda name: (name == "*", name)))
+
+
+_TENSORS = (TENSOR, OptionalType(TENSOR))
+_DISPATCHED = frozenset((*_TENSORS, *(ListType(tensor) for tensor in _TENSORS)))

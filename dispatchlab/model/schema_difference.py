@@ -1,0 +1,138 @@
+"""Does a kernel fit the schema of its operator? The first difference that counts, or None.
+
+Names, defaults, keyword-only, alias annotations, list sizes, varargs and varrets do not count; the numbers and the
+types of arguments and returns do.
+Source: `findSchemaDifferences` in aten/src/ATen/core/op_registration/infer_schema.cpp and `cloneWithRealTypes` in
+aten/src/ATen/core/function_schema.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dispatchlab.model.schema import Argument, FunctionSchema
+from dispatchlab.model.schema_types import (
+    DictType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    TypeVariable,
+    UnionType,
+    WrapperType,
+    fake_of,
+    is_symint_type,
+    without_size,
+)
+
+
+class DifferenceKind(StrEnum):
+    """What differs; in the order in which the check asks."""
+
+    ARGUMENT_COUNT = "argument_count"
+    RETURN_COUNT = "return_count"
+    ARGUMENT_TYPE = "argument_type"
+    RETURN_TYPE = "return_type"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first thing in which two schemas differ.
+
+    Args:
+        kind: what differs.
+        expected: the number or the type on the side of the def.
+        found: the number or the type on the side of the kernel.
+        position: which argument or return, from 1; None for a number.
+    """
+
+    kind: DifferenceKind
+    expected: str
+    found: str
+    position: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """Upstream's sentence."""
+        sides = f"{self.expected} vs {self.found}."
+        place = self.kind.partition("_")[0]
+        if self.position is None:
+            return f"The number of {place}s is different. {sides}"
+        return f"Type mismatch in {place} {self.position}: {sides}"
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def schema_difference(expected: FunctionSchema, found: FunctionSchema, *, symint_kernel: bool) -> Difference | None:
+    """In what does the schema of a kernel differ from the schema of a def?
+
+    Args:
+        expected: the schema of the def.
+        found: the schema that was inferred from the kernel.
+        symint_kernel: whether the kernel takes SymInt arguments (`is_symint_schema`); for one that does not, an
+            argument that the def calls SymInt reads as int. Returns are compared as they are.
+    """
+    read_expected = without_size if symint_kernel else _without_symint
+    return _first_difference(expected, found, (read_expected, without_size), (without_size, without_size))
+
+
+def fake_difference(expected: FunctionSchema, found: FunctionSchema) -> Difference | None:
+    """In what do two schemas differ for calls, to which ScalarType, Layout, MemoryFormat and SymInt are all int?"""
+    return _first_difference(expected, found, (fake_of, fake_of), (fake_of, fake_of))
+
+
+_Reading = Callable[[Type], Type]
+
+
+def _first_difference(
+    expected: FunctionSchema,
+    found: FunctionSchema,
+    read_arguments: tuple[_Reading, _Reading],
+    read_returns: tuple[_Reading, _Reading],
+) -> Difference | None:
+    counts = (
+        (DifferenceKind.ARGUMENT_COUNT, expected.arguments, found.arguments),
+        (DifferenceKind.RETURN_COUNT, expected.returns, found.returns),
+    )
+    for kind, ours, theirs in counts:
+        if len(ours) != len(theirs):
+            return Difference(kind, str(len(ours)), str(len(theirs)))
+    return _first_type(
+        DifferenceKind.ARGUMENT_TYPE, zip(expected.arguments, found.arguments, strict=True), read_arguments
+    ) or _first_type(DifferenceKind.RETURN_TYPE, zip(expected.returns, found.returns, strict=True), read_returns)
+
+
+def _first_type(
+    kind: DifferenceKind, pairs: Iterable[tuple[Argument, Argument]], read: tuple[_Reading, _Reading]
+) -> Difference | None:
+    for position, (ours, theirs) in enumerate(pairs, start=1):
+        left, right = read[0](ours.type), read[1](theirs.type)
+        if not same_type(left, right):
+            return Difference(kind, str(left), str(right), position)
+    return None
+
+
+def same_type(left: Type, right: Type) -> bool:
+    """Whether the types are equal as upstream compares them: every type variable equals every other."""
+    match left, right:
+        case TypeVariable(), TypeVariable():
+            return True
+        case ListType(one), ListType(other):
+            return same_type(one, other)
+        case OptionalType(one), OptionalType(other):
+            return same_type(one, other)
+        case WrapperType(wrapper, one), WrapperType(another, other):
+            return wrapper == another and same_type(one, other)
+        case DictType(key, one), DictType(other_key, other):
+            return same_type(key, other_key) and same_type(one, other)
+        case (TupleType(ones), TupleType(others)) | (UnionType(ones), UnionType(others)):
+            return len(ones) == len(others) and all(map(same_type, ones, others))
+        case _:
+            return left == right
+
+
+def _without_symint(type_: Type) -> Type:
+    return fake_of(type_) if is_symint_type(type_) else without_size(type_)
