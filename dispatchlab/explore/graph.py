@@ -30,7 +30,7 @@ checked]; why that is enough for words of any length is in Note [When states may
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 from dispatchlab.errors import RegistrationError
@@ -51,6 +51,7 @@ def explore_graph(
     order: Sequence[int] = (),
     watch: Watch | None = None,
     max_length: int | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> Exploration:
     """Visit every state that `count` registrations can reach, in both directions of every edge.
 
@@ -60,6 +61,7 @@ def explore_graph(
         order: registrations that are registered in this order only; releases are free.
         watch: bounds and progress.
         max_length: do not look at words longer than this.
+        numbers: what the registrations are called in the result, when they are part of a larger scenario.
 
     Returns:
         `PROVED`, `VIOLATED` with the shortest counterexample, `INCOMPLETE` when a bound was hit, or `CRASHED`.
@@ -69,20 +71,27 @@ def explore_graph(
     """
     if watch is None:
         watch = Watch(total_edges=count_edges(count, order))
-    return _Walk(space, count, order, watch, max_length).run()
+    return _Walk(space, count, order, watch, max_length, numbers or range(count)).run()
 
 
 class _Walk:
     """One breadth-first walk. A node is an index into `states`, `masks` (its active set) and `parents`."""
 
     def __init__(
-        self, space: StateSpace[Any], count: int, order: Sequence[int], watch: Watch, max_length: int | None
+        self,
+        space: StateSpace[Any],
+        count: int,
+        order: Sequence[int],
+        watch: Watch,
+        max_length: int | None,
+        numbers: Sequence[int],
     ) -> None:
         self.space = space
         self.count = count
         self.order = order
         self.watch = watch
         self.max_length = max_length
+        self.numbers = numbers
         self.later = later_masks(count, order)
         self.states: list[Any] = []
         self.masks: list[int] = []
@@ -112,7 +121,7 @@ class _Walk:
             else:
                 verdict = Verdict.PROVED
         except EngineCrashed as crash:
-            word = (*self._word(self.at), self.step)
+            word = self._word(self.at, self.step)
             verdict, found = Verdict.CRASHED, Counterexample(Flaw.CRASH, word, word, "", (crash.text,))
         except MemoryError:
             self.states.clear()
@@ -131,13 +140,14 @@ class _Walk:
         bits = [(index, 1 << index, self.later[index]) for index in range(self.count)]
         stop = self.watch.stop
         found = self._arrive(0, space.empty(), -1, 0, refused=False)
-        head, edges, length, level_end = 0, 0, 0, 1
+        head, edges, length, level_end = 0, 0, -1, 0
         while head < len(states):
             if head == level_end:
                 length, level_end = length + 1, len(states)
                 if self.pending is not None:
                     break
                 if self.max_length is not None and length >= self.max_length:
+                    self.edges = edges
                     return f"stopped at words of {self.max_length} steps", None
             self.edges, self.at = edges, head
             reason = stop(len(first), len(states), edges)
@@ -227,12 +237,15 @@ class _Walk:
             seen = self.observed[node] = self.space.observe(self.states[node])
         return seen
 
-    def _word(self, node: int) -> Word:
-        steps: list[int] = []
+    def _word(self, node: int, *more: int) -> Word:
+        steps = list(reversed(more))
         while self.parents[node] >= 0:
             steps.append(self.steps[node])
             node = self.parents[node]
-        return tuple(reversed(steps))
+        return tuple(self._named(step) for step in reversed(steps))
+
+    def _named(self, step: int) -> int:
+        return ~self.numbers[~step] if step < 0 else self.numbers[step]
 
     def _has_refusal(self, node: int) -> bool:
         while node > 0:
@@ -282,8 +295,8 @@ class _Walk:
     def _other_outcome(
         self, expected: int, by: int, wanted: Refusal | None, actual: int, index: int, got: Refusal | None
     ) -> Counterexample:
-        diff = outcome_difference(outcome_text(by, wanted), outcome_text(index, got))
-        words = ((*self._word(expected), by), (*self._word(actual), index))
+        diff = outcome_difference(outcome_text(self._named(by), wanted), outcome_text(self._named(index), got))
+        words = self._word(expected, by), self._word(actual, index)
         if by != index:
             return Counterexample(Flaw.ASYMMETRY, *words, diff)
         why = self.space.why(self.states[expected], self.states[actual])
@@ -311,8 +324,8 @@ class _Walk:
         return Counterexample(Flaw.INVARIANT, word, word, diff, self.space.why(state, state))
 
     def _failed_release(self, node: int, index: int, error: RegistrationError) -> Counterexample:
-        word = (*self._word(node), ~index)
-        diff = outcome_difference(outcome_text(~index, None), outcome_text(~index, Refusal.of(error)))
+        word, step = self._word(node, ~index), self._named(~index)
+        diff = outcome_difference(outcome_text(step, None), outcome_text(step, Refusal.of(error)))
         return Counterexample(Flaw.RELEASE, word, word, diff)
 
     # --- the result
@@ -337,8 +350,8 @@ class _Walk:
             states=states,
             edges=self.edges,
             orders=count_orders(self.count, self.order),
-            conflicts=() if found else minimal_conflicts(self.refused, self.asymmetric),
-            never_accepted=tuple(i for i in range(self.count) if proved and not accepted >> i & 1),
+            conflicts=() if found else minimal_conflicts(self.refused, self.asymmetric, self.numbers),
+            never_accepted=tuple(self.numbers[i] for i in range(self.count) if proved and not accepted >> i & 1),
             counterexample=found,
             notes=tuple(notes),
             elapsed_s=self.watch.elapsed_s,
@@ -357,13 +370,14 @@ def classify(words: tuple[Word, Word], *, released: bool, refused: bool, last_re
 
 
 def minimal_conflicts(
-    refused: dict[int, dict[int, Refusal]], asymmetric: set[int] | frozenset[int] = frozenset()
+    refused: Mapping[int, Mapping[int, Refusal]], asymmetric: Set[int], numbers: Sequence[int]
 ) -> tuple[Conflict, ...]:
     """The smallest sets in which whoever came last was refused.
 
     Args:
         refused: by active set as a bit mask, the refusals of those that came last.
         asymmetric: sets whose refusals tell other facts when another member comes last.
+        numbers: what the registrations are called in the result.
     """
     minimal: list[int] = []
     for mask in sorted(refused, key=lambda mask: (mask.bit_count(), mask)):
@@ -372,6 +386,6 @@ def minimal_conflicts(
     conflicts = []
     for mask in minimal:
         refusal = refused[mask][max(refused[mask])]
-        members = tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
+        members = tuple(numbers[index] for index in range(mask.bit_length()) if mask >> index & 1)
         conflicts.append(Conflict(members, refusal.kind.value, refusal.message, mask in asymmetric))
     return tuple(conflicts)

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import factorial
 from time import perf_counter
+from typing import Final
 
 from dispatchlab.explore.result import Exploration
 
-_REPORT_EVERY_S = 0.1
+_REPORT_EVERY_S: Final = 0.1
+_CHUNK_DIGITS: Final = 4_000
+_CHUNK: Final = 10**_CHUNK_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +121,20 @@ def later_masks(count: int, order: Sequence[int]) -> list[int]:
         masks[index] = later
         later |= 1 << index
     return masks
+
+
+def exact_text(number: int) -> str:
+    """All digits of a number that is not negative, however many; `str` refuses more than 4,300 of them."""
+    parts: list[str] = []
+    while number >= _CHUNK:
+        number, rest = divmod(number, _CHUNK)
+        parts.append(f"{rest:0{_CHUNK_DIGITS}}")
+    return "".join([str(number), *reversed(parts)])
+
+
+def short_text(number: int) -> str:
+    """A number for people: with commas, or `about 2.4e6352` when it is long."""
+    if number < 10**15:
+        return f"{number:,}"
+    digits = exact_text(number)
+    return f"about {digits[0]}.{digits[1]}e{len(digits) - 1}"

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.refusal import Refusal as Refusal  # part of the protocol, for those who import it from here
 from dispatchlab.model.registration import Registration

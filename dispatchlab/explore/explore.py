@@ -1,0 +1,116 @@
+"""Does the order of these registrations matter? The one entry point: chooses a walk by what the engine can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from dispatchlab.explore.determinism import check_determinism
+from dispatchlab.explore.factor import explore_forkable
+from dispatchlab.explore.laps import DEFAULT_LAPS, explore_laps
+from dispatchlab.explore.limits import Progress, Watch, count_orders
+from dispatchlab.explore.orders import explore_orders
+from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
+from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.explore.sample import DEFAULT_SAMPLES, explore_sample
+from dispatchlab.explore.session import Sessions, StateSession, on_sandboxes, on_states, run
+from dispatchlab.explore.telling import tell
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.words import Word
+
+WalkName: TypeAlias = Literal["graph", "orders", "sample"]
+
+
+def explore(
+    engine: Engine,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    *,
+    walk: WalkName = "graph",
+    order: Sequence[int] = (),
+    max_states: int | None = None,
+    timeout_s: float | None = None,
+    laps: int = DEFAULT_LAPS,
+    samples: int = DEFAULT_SAMPLES,
+    seed: int = 0,
+    factored: bool = True,
+    cancelled: Callable[[], bool] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Exploration:
+    """Find out whether the order of registrations matters on an engine.
+
+    Args:
+        engine: the engine.
+        registrations: what is registered and released.
+        operators: what is observed.
+        walk: `graph` visits every state of a `Forkable` engine and goes in laps on any other; `orders` runs every order
+            of registration and release; `sample` goes on excursions.
+        order: registrations that are registered in this order only; releases are free.
+        max_states: stop there; None is no bound.
+        timeout_s: stop after so many seconds; None is no bound.
+        laps: how many laps to go on an engine that is not `Forkable`.
+        samples: how many excursions to go on.
+        seed: of everything that is chosen at random.
+        factored: whether independent parts may be explored apart.
+        cancelled: asked about ten times a second whether to stop.
+        progress: told about ten times a second how far it has come.
+
+    Returns:
+        The verdict, what it stands for, and a counterexample when there is one, verified from scratch.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    watch = Watch(max_states=max_states, timeout_s=timeout_s, cancelled=cancelled, progress=progress)
+    count = len(registrations)
+    fresh = on_sandboxes(engine, registrations, operators)
+    if walk == "graph" and isinstance(engine, Forkable):
+        found = explore_forkable(
+            engine, registrations, operators, order=order, seed=seed, watch=watch, factored=factored
+        )
+        return _verified(found, fresh)
+
+    unsure = check_determinism(fresh, fresh, count, seed=seed, order=order)
+    if unsure is not None:
+        verdict = Verdict.CRASHED if unsure.flaw is Flaw.CRASH else Verdict.NOT_DETERMINISTIC
+        name = "laps" if walk == "graph" else walk
+        orders = count_orders(count, order)
+        steps = len(unsure.actual_word)
+        return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
+    if walk == "orders":
+        return explore_orders(fresh, count, order=order, watch=watch)
+    if walk == "graph":
+        return explore_laps(fresh, count, laps=laps, seed=seed, order=order, watch=watch)
+    if not isinstance(engine, Forkable):
+        return explore_sample(fresh, count, samples=samples, seed=seed, order=order, watch=watch)
+    space = engine.space(registrations, operators)
+    found = explore_sample(on_states(space), count, samples=samples, seed=seed, order=order, watch=watch)
+    return _verified(_explained(found, space), fresh)
+
+
+def _verified(found: Exploration, fresh: Sessions) -> Exploration:
+    """Run the counterexample of a state space in fresh sandboxes, and say so when it does not show there."""
+    told = found.counterexample
+    if told is None or found.verdict is not Verdict.VIOLATED or tell(fresh, told.expected_word, told.actual_word):
+        return found
+    return replace(found, notes=(*found.notes, "the counterexample does not show in a fresh sandbox of this engine"))
+
+
+def _explained(found: Exploration, space: StateSpace[Any]) -> Exploration:
+    """Add what the engine knows of the reasons."""
+    told = found.counterexample
+    if told is None or told.why or found.verdict is not Verdict.VIOLATED or told.flaw is Flaw.ASYMMETRY:
+        return found
+    last = 1 if told.flaw is Flaw.OUTCOME else 0
+    states = [_state(space, word[: len(word) - last]) for word in (told.expected_word, told.actual_word)]
+    explained: Counterexample = replace(told, why=space.why(*states))
+    return replace(found, counterexample=explained)
+
+
+def _state(space: StateSpace[Any], word: Word) -> Any:
+    session = StateSession(space)
+    for _ in run(session, word):
+        pass
+    return session.state
