@@ -13,7 +13,7 @@ from dispatchlab.errors import ParseError
 Step: TypeAlias = int
 Word: TypeAlias = tuple[Step, ...]
 
-_STEP = re.compile(r"([+-])(\d+)$")
+_STEP = re.compile(r"([+-])([0-9]{1,9})$")
 
 
 def format_word(word: Word) -> str:
