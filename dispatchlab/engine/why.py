@@ -53,9 +53,8 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
             writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
             yield f"{writers} the {place_name(bit)} kernel of {name}: the newest wins"
     for mine, other in zip(left.signatures, right.signatures, strict=True):
-        if mine != other:
-            held = other or mine
-            assert held is not None
+        held = other or mine
+        if held is not None and (mine is None or other is None or mine.signature != other.signature):
             yield f"the signature {held.signature} of kernel {held.debug} at {held.key} is still held against {name}"
     if left.stored != right.stored:
         yield f"the first def of {name} decides its schema and alias kind"
