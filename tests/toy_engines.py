@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import EngineCrashed, Refusal
+from dispatchlab.explore.protocol import EngineCrashed, Refusal, StateSpace
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Claim, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -170,9 +170,10 @@ class ToyHandle:
 class ToySandbox:
     """A toy engine that can only be registered with, as a live one."""
 
-    space: ToySpace
+    space: StateSpace[Any]
     registrations: Sequence[Registration]
-    state: State = field(init=False)
+    operators: Sequence[OperatorName] = (FOO,)
+    state: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self.state = self.space.empty()
@@ -184,11 +185,11 @@ class ToySandbox:
             raise RegistrationError(refusal.kind, refusal.message, dict(refusal.facts))
         return ToyHandle(self, index)
 
-    def snapshot(self, _: OperatorName, /) -> Snapshot:
-        return self.space.observe(self.state)[0]
+    def snapshot(self, operator: OperatorName, /) -> Snapshot:
+        return self.space.observe(self.state)[self.operators.index(operator)]
 
-    def violations(self, _: OperatorName, /) -> tuple[Violation, ...]:
-        return self.space.violations(self.state)
+    def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
+        return tuple(broken for broken in self.space.violations(self.state) if broken.operator == operator)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from dispatchlab.explore.ledger import Ledger, Pair
 from dispatchlab.explore.limits import later_masks
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Flaw
-from dispatchlab.explore.session import Sessions, WordError
+from dispatchlab.explore.session import Sessions, WordError, run
 from dispatchlab.explore.telling import tell
 from dispatchlab.model.words import Word
 
-STEPS: Final = 60_000
+STEPS: Final = 200_000
+_SHORT: Final = 64  # words that need no tricks, both together
+_FEW: Final = 6  # registrations of which all pairs are soon tried
 _LONGEST: Final = {1: 4, 2: 6, 3: 6, 4: 6}  # by the number of registrations, how long words get
 
 
@@ -40,6 +42,7 @@ def shrink(
 class _Shrink:
     def __init__(self, sessions: Sessions, count: int, order: Sequence[int], steps: int) -> None:
         self.sessions = sessions
+        self.order = order
         self.later = later_masks(count, order)
         self.left = steps
 
@@ -47,14 +50,18 @@ class _Shrink:
         crash = found.flaw is Flaw.CRASH
         try:
             for size in _LONGEST:
-                if size == 3:
-                    found = self._without_bystanders(found)
-                members = sorted({_index(step) for word in (found.expected_word, found.actual_word) for step in word})
+                if size == 2:
+                    found = self._without_the_past(found)
+                    if len(_members(found)) > _FEW:
+                        found = self._without_bystanders(found)
+                    if len(found.actual_word) <= _SHORT:
+                        found = self._without_detours(found)
                 longest = min(_LONGEST[size], len(found.expected_word) + len(found.actual_word))
-                for support in combinations(members, size):
+                for support in combinations(_members(found), size):
                     short = self._search(support, longest)
                     if short is not None and (short.flaw is Flaw.CRASH) == crash:
                         return short
+            found = self._without_detours(self._without_bystanders(found))
         except _BudgetSpent:
             pass
         return found
@@ -110,18 +117,74 @@ class _Shrink:
         except EngineCrashed:
             return mask, (word, word)
 
+    def _without_the_past(self, found: Counterexample) -> Counterexample:
+        """Go straight to where the last few steps of a long word begin, and from there on as it does."""
+        if len(found.actual_word) + len(found.expected_word) <= _SHORT:
+            return found
+        sets = self._sets(found.actual_word)
+        straight = found.expected_word
+        if found.expected_word != found.actual_word:
+            on_the_way = self._sets(found.expected_word)
+            asks = found.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY)
+            straight = (*self._direct(on_the_way[-2]), straight[-1]) if asks else self._direct(on_the_way[-1])
+        kept = 1
+        while kept < len(found.actual_word):
+            word = (*self._direct(sets[-1 - kept]), *found.actual_word[-kept:])
+            shorter = self._still(found, (word if straight == found.actual_word else straight, word))
+            if shorter is not None:
+                return shorter
+            kept *= 2
+        return found
+
     def _without_bystanders(self, found: Counterexample) -> Counterexample:
         """Leave out one registration after the other, from both words, as long as they still disagree."""
-        for index in sorted({_index(step) for word in (found.expected_word, found.actual_word) for step in word}):
+        for index in _members(found):
             pair = _without(found.expected_word, index), _without(found.actual_word, index)
-            self._spend(len(pair[0]) + len(pair[1]))
-            try:
-                smaller = tell(self.sessions, *pair)
-            except WordError:
-                continue
-            if smaller is not None and (smaller.flaw is Flaw.CRASH) == (found.flaw is Flaw.CRASH):
-                found = smaller
+            found = self._still(found, pair) or found
         return found
+
+    def _without_detours(self, found: Counterexample) -> Counterexample:
+        """Leave out toggles of one registration that follow one another, two at a time, from the word at fault."""
+        at = 0
+        while at < len(found.actual_word):
+            word = found.actual_word
+            again = next((i for i in range(at + 1, len(word)) if word[i] == ~word[at]), None)
+            if again is not None:
+                word = (*word[:at], *word[at + 1 : again], *word[again + 1 :])
+                shorter = self._still(
+                    found, (word if found.expected_word == found.actual_word else found.expected_word, word)
+                )
+                if shorter is not None:
+                    found, at = shorter, 0
+                    continue
+            at += 1
+        return found
+
+    def _still(self, found: Counterexample, pair: Pair) -> Counterexample | None:
+        """How the words of a pair disagree, if they do and crash no more and no less than those that were found."""
+        try:
+            told = self._tell(pair)
+        except WordError:
+            return None
+        return told if told is not None and (told.flaw is Flaw.CRASH) == (found.flaw is Flaw.CRASH) else None
+
+    def _sets(self, word: Word) -> list[int]:
+        """The active set before the word and after each of its steps, a bit mask each."""
+        self._spend(len(word))
+        sets = [0]
+        try:
+            with self.sessions() as session:
+                for step, refusal in run(session, word):
+                    sets.append(sets[-1] if refusal else sets[-1] ^ 1 << _index(step))
+        except EngineCrashed:
+            sets.append(sets[-1])
+        return sets
+
+    def _direct(self, mask: int) -> Word:
+        """All of a set, registered in ascending order but for those that have an order of their own."""
+        members = [index for index in range(mask.bit_length()) if mask >> index & 1]
+        ordered = iter([index for index in self.order if mask >> index & 1])
+        return tuple(next(ordered) if index in self.order else index for index in members)
 
     def _tell(self, pair: Pair) -> Counterexample | None:
         self._spend(len(pair[0]) + len(pair[1]))
@@ -131,6 +194,10 @@ class _Shrink:
         self.left -= steps
         if self.left < 0:
             raise _BudgetSpent
+
+
+def _members(found: Counterexample) -> list[int]:
+    return sorted({_index(step) for word in (found.expected_word, found.actual_word) for step in word})
 
 
 def _index(step: int) -> int:

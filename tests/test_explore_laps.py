@@ -1,0 +1,161 @@
+"""Whether random laps try every edge, find what needs a history, and shorten it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.graph import explore_graph
+from dispatchlab.explore.laps import explore_laps
+from dispatchlab.explore.limits import Interrupted, Watch
+from dispatchlab.explore.result import Exploration, Flaw, Verdict
+from dispatchlab.explore.session import on_sandboxes
+from dispatchlab.model.words import format_word
+from tests.toy_engines import FOO, Exclusion, Planted, ToyEngine, ToySandbox, ToySpace, random_toy, toy
+
+
+def walk(space: ToySpace, *, laps: int = 8, seed: int = 0, order: tuple[int, ...] = ()) -> Exploration:
+    engine = ToyEngine(space)
+    return explore(engine, engine.registrations, [FOO], laps=laps, seed=seed, order=order)
+
+
+def test_a_lap_tries_every_edge_with_few_steps_more() -> None:
+    found = walk(toy(5), laps=1)
+    assert found.verdict is Verdict.NO_VIOLATION_FOUND
+    assert (found.walk, found.sets, found.laps, found.seed, found.orders) == ("laps", 32, 1, 0, 14_400)
+    assert found.notes == (f"160 edges tried in {found.edges} steps of 1 laps, each in a fresh sandbox",)
+    assert 160 <= found.edges <= 176
+
+
+def test_eight_laps_try_every_edge_eight_times() -> None:
+    found = walk(toy(6))
+    assert found.notes == (f"3,072 edges tried in {found.edges:,} steps of 8 laps, each in a fresh sandbox",)
+    assert 3_072 <= found.edges <= 3_072 * 1.06
+
+
+def test_a_seed_replays() -> None:
+    assert walk(toy(4), seed=7).edges == walk(toy(4), seed=7).edges
+    assert len({walk(toy(4), seed=seed).edges for seed in range(8)}) > 1
+
+
+def test_an_order_is_kept() -> None:
+    broken_backwards = toy(3, Planted("depends on order", by=0, partner=2, effect="breaks"))
+    assert walk(broken_backwards, order=(0, 2)).verdict is Verdict.NO_VIOLATION_FOUND
+    assert walk(broken_backwards, order=(2, 0)).verdict is Verdict.VIOLATED
+
+
+def test_refusals_are_edges_that_lead_nowhere() -> None:
+    found = walk(toy(3, exclusions=(Exclusion(0b011), Exclusion(0b100))), laps=2)
+    assert found.verdict is Verdict.NO_VIOLATION_FOUND
+    assert [conflict.members for conflict in found.conflicts] == [(2,), (0, 1)]
+    assert (found.never_accepted, found.sets) == ((2,), 3)
+    assert found.notes[0].startswith("18 edges tried")
+
+
+NEEDLES = [
+    (Planted("depends on order", 1, 0, "shows"), Flaw.SQUARE, "+0 +1", "+1 +0"),
+    (Planted("depends on order", 1, 0, "breaks"), Flaw.SQUARE, "+1 +0", "+0 +1"),
+    (Planted("is haunted", 3, 0, "shows"), Flaw.UNDO, "(nothing)", "+3 -3"),
+    (Planted("sticks", 2, 1, "refuses", target=4, when=0b1), Flaw.ASYMMETRY, "+0 +1 +2 +4", "+0 +1 +4 +2"),
+    (Planted("sticks", 2, 1, "jams", target=4), Flaw.RELEASE, "+1 +2 +4 -4", "+1 +2 +4 -4"),
+    (Planted("counts", 2, 0, "breaks", modulo=3), Flaw.INVARIANT, "+2", "+2"),
+]
+
+
+@pytest.mark.parametrize(("planted", "flaw", "expected", "actual"), NEEDLES)
+def test_a_needle_is_found_and_told_in_the_shortest_words(
+    planted: Planted, flaw: Flaw, expected: str, actual: str
+) -> None:
+    found = walk(toy(5, planted))
+    assert found.verdict is Verdict.VIOLATED
+    told = found.counterexample
+    assert told is not None
+    assert (told.flaw, format_word(told.expected_word), format_word(told.actual_word)) == (flaw, expected, actual)
+
+
+def test_a_disagreement_far_into_a_lap_is_cut_down_to_its_end() -> None:
+    found = walk(toy(9, Planted("sticks", by=1, partner=0, effect="shows", when=0b111100, unless=0b11)))
+    assert found.edges > 1_000
+    told = found.counterexample
+    assert told is not None
+    assert (told.flaw, format_word(told.expected_word)) == (Flaw.UNDO, "+2 +3 +4 +5")
+    assert sorted(told.actual_word) == sorted([0, 1, 2, 3, 4, 5, ~0, ~1])
+
+
+def test_laps_agree_with_the_graph_on_random_engines() -> None:
+    agreed = missed = longer = 0
+    for seed in range(300):
+        space = random_toy(seed)
+        truth = explore_graph(space, space.count)
+        found = explore_laps(on_sandboxes(ToyEngine(space), ToyEngine(space).registrations, [FOO]), space.count)
+        if truth.verdict is Verdict.PROVED:
+            assert found.verdict is Verdict.NO_VIOLATION_FOUND, f"seed {seed}"
+            assert found.conflicts == truth.conflicts, f"seed {seed}"
+            assert found.never_accepted == truth.never_accepted, f"seed {seed}"
+        elif found.verdict is Verdict.NO_VIOLATION_FOUND:
+            missed += 1
+        else:
+            agreed += 1
+            assert truth.counterexample is not None
+            assert found.counterexample is not None
+            lengths = [len(told.actual_word) for told in (truth.counterexample, found.counterexample)]
+            longer += lengths[1] > lengths[0]
+    assert (agreed, missed, longer) == (100, 0, 2)
+
+
+def test_an_engine_that_dies_leaves_the_shortest_word_that_kills_it() -> None:
+    found = walk(toy(5, Planted("sticks", by=3, partner=1, effect="crashes", target=0)))
+    assert found.verdict is Verdict.CRASHED
+    assert found.counterexample is not None
+    assert format_word(found.counterexample.actual_word) == "+1 +3 +0"
+    assert found.counterexample.why == ("the toy is broken",)
+
+
+def test_a_bound_is_never_a_silent_pass() -> None:
+    engine = ToyEngine(toy(8))
+    found = explore(engine, engine.registrations, [FOO], max_states=50)
+    assert found.verdict is Verdict.INCOMPLETE
+    assert found.notes[0] == "stopped at the bound of 50 states"
+    assert found.sets == 51
+
+
+def test_an_interruption_gives_what_was_covered() -> None:
+    sessions = on_sandboxes(ToyEngine(toy(8)), ToyEngine(toy(8)).registrations, [FOO])
+
+    def cancelled() -> bool:
+        raise KeyboardInterrupt
+
+    watch = Watch(cancelled=cancelled)
+    watch._next_report = 0
+    with pytest.raises(Interrupted) as caught:
+        explore_laps(sessions, 8, watch=watch)
+    assert caught.value.exploration.verdict is Verdict.INCOMPLETE
+
+
+@dataclass(frozen=True)
+class Moody(ToyEngine):
+    """Gives another result in every other sandbox."""
+
+    @contextmanager
+    def sandbox(self) -> Iterator[ToySandbox]:
+        count = _SANDBOXES.setdefault(id(self), 0)
+        _SANDBOXES[id(self)] += 1
+        flaws = (Planted("counts", 1, 0, "shows", modulo=3),) if count % 2 else ()
+        yield ToySandbox(toy(2, *flaws), self.registrations)
+
+
+_SANDBOXES: dict[int, int] = {}
+
+
+def test_an_engine_that_gives_two_results_for_one_word_is_found_out_first() -> None:
+    engine = Moody(toy(2))
+    found = explore(engine, engine.registrations, [FOO])
+    assert found.verdict is Verdict.NOT_DETERMINISTIC
+    assert found.counterexample is not None
+    assert found.counterexample.flaw is Flaw.CHANCE
+    assert found.counterexample.expected_word == found.counterexample.actual_word
+    assert "+flaw 0: 1" in found.counterexample.diff
