@@ -1,8 +1,6 @@
-"""`python -m dispatchlab` is `dispatchlab`."""
-
-from __future__ import annotations
+"""`python -m dispatchlab` is the command `dispatchlab`."""
 
 from dispatchlab.cli import main
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="dispatchlab")

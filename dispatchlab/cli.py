@@ -1,0 +1,253 @@
+"""The command line: parse, call, print, exit. What the commands do is in `commands`, imported when it is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from dispatchlab import __version__
+
+if TYPE_CHECKING:
+    from dispatchlab.commands.output import Format
+
+_FORMATS = click.Choice(["rich", "text", "json"])
+_SHELLS = click.Choice(["bash", "zsh", "fish"])
+_ENGINES = click.Choice(["lab", "torch"])
+_FORMAT_HELP = "How to print: rich on a terminal when left out, text anywhere else."
+_SEMANTICS_HELP = "Which dispatcher the lab engine is: strict, torch-2.13, pr35061. Default: what the scenario says."
+_ALLOW_IMPORT_HELP = "Import the functions that a scenario names. That runs their code: only for files you trust."
+
+
+class _Errors(click.Group):
+    """Tells what went wrong without a traceback, with an exit code that says what kind of thing it was."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(130)
+        except Exception as error:
+            from dispatchlab.commands.output import OutputClosed, OutputFailed, note
+            from dispatchlab.errors import DispatchLabError
+
+            if isinstance(error, OutputClosed):
+                ctx.exit(141)
+            if not isinstance(error, DispatchLabError):
+                raise
+            note(str(error))
+            ctx.exit(74 if isinstance(error, OutputFailed) else 2)
+
+
+if TYPE_CHECKING:
+    _TextType = click.ParamType[str]
+else:  # generic from click 8.2 on
+    _TextType = click.ParamType
+
+
+class _OneOf(_TextType):
+    """A text whose values are offered by the shell; whether it is right is for the command to say."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name = name
+        self._kind = kind
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The values that begin as `incomplete` does."""
+        from dispatchlab.commands.completion import candidates
+
+        values = candidates(self._kind, incomplete, ctx.params)
+        if self._kind == "scenario":
+            return (
+                [CompletionItem(incomplete, type="file")] if not values else [CompletionItem(each) for each in values]
+            )
+        return [CompletionItem(value) for value in values]
+
+
+@click.group(
+    cls=_Errors,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 not deterministic, 5 crashed.",
+)
+@click.version_option(__version__, prog_name="dispatchlab")
+@click.option("--no-color", is_flag=True, help="Print without colours, as the environment variable NO_COLOR does.")
+@click.pass_context
+def main(ctx: click.Context, *, no_color: bool) -> None:
+    """Prove that the order of registrations does not matter, or see the shortest order that proves it does.
+
+    \b
+    Examples:
+      dispatchlab permute scenarios/
+      dispatchlab dump test::foo --from scenario.yaml
+    """
+    from dispatchlab.commands.output import tolerate_encodings
+
+    tolerate_encodings()
+    ctx.obj = not no_color
+
+
+@main.command()
+@click.argument("operator", metavar="OP", type=_OneOf("operator", "operator"))
+@click.option("--from", "source", metavar="SCENARIO", type=_OneOf("scenario", "scenario"), help="What is registered.")
+@click.option(
+    "--after", metavar="WORD", help="What happens first, as '+0 +2 -0'. Default: all, in the order of the file."
+)
+@click.option("--engine", type=_ENGINES, default="lab", show_default=True, help="The engine that is asked.")
+@click.option("--semantics", metavar="NAME", type=_OneOf("name", "semantics"), help=_SEMANTICS_HELP)
+@click.option(
+    "--key",
+    "keys",
+    metavar="KEY",
+    multiple=True,
+    type=_OneOf("key", "row"),
+    help="Show this row of the table; may be repeated.",
+)
+@click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
+@click.option("--allow-import", is_flag=True, help=_ALLOW_IMPORT_HELP)
+@click.pass_obj
+def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes its object by place
+    """Show what the dispatcher knows of an operator: its kernels, and its table with the reasons.
+
+    OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). A registration
+    that is refused on the way is told on standard error and the word goes on; the exit code stays 0.
+
+    --format text prints the dump, an empty line, and the computed table.
+
+    \b
+    Examples:
+      dispatchlab dump test::foo --from scenario.yaml
+      dispatchlab dump foo --from scenario.yaml --after '+0 +1 -0' --semantics torch-2.13
+      dispatchlab dump 'test::*' --from scenario.yaml --key CPU --key AutogradCPU --format text
+    """
+    from dispatchlab.commands.dump import DumpRequest
+    from dispatchlab.commands.dump import dump as run
+
+    _exit(run(DumpRequest(**options, color=color)))
+
+
+@main.command()
+@click.argument("scenarios", metavar="SCENARIO...", nargs=-1, required=True, type=_OneOf("scenario", "scenario"))
+@click.option("--engine", type=_ENGINES, help="The engine that is explored. Default: lab.")
+@click.option("--semantics", metavar="NAME", type=_OneOf("name", "semantics"), help=_SEMANTICS_HELP)
+@click.option(
+    "--walk",
+    type=click.Choice(["graph", "orders", "sample"]),
+    default="graph",
+    show_default=True,
+    help="graph: every state once, a proof. orders: n! times n! words, to compare with. sample: for what is too large.",
+)
+@click.option("--samples", metavar="N", type=click.IntRange(min=1), help="How many excursions --walk sample goes on.")
+@click.option(
+    "--seed", metavar="N", type=int, default=0, show_default=True, help="Of everything that is chosen at random."
+)
+@click.option(
+    "--laps",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many laps to go on an engine that cannot be read. Default: 8.",
+)
+@click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Stop at this many states.")
+@click.option(
+    "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0), help="Stop after so many seconds."
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many scenarios to explore at once.",
+)
+@click.option("--require-proof", is_flag=True, help="Exit with 3 when nothing was found but nothing was proved.")
+@click.option(
+    "--replay", metavar="FILE", type=click.Path(), help="Run a saved counterexample again instead of exploring."
+)
+@click.option("--save", metavar="FILE", type=click.Path(), help="Save the counterexample, for --replay.")
+@click.option(
+    "--graph", metavar="FILE.dot|.svg", type=click.Path(), help="Draw the states with the counterexample marked."
+)
+@click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
+@click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Tell how far it has come, on standard error. Default: on a terminal.",
+)
+@click.option("--allow-import", is_flag=True, help=_ALLOW_IMPORT_HELP)
+@click.pass_obj
+def permute(
+    color: bool,  # noqa: FBT001  click passes its object by place
+    /,
+    *,
+    scenarios: tuple[str, ...],
+    jobs: int,
+    save: str | None,
+    format: Format | None,
+    progress: bool | None,
+    **options: Any,
+) -> None:
+    """Find out whether the order of registrations matters.
+
+    A folder stands for all scenarios below it. Each scenario has a report of its own, and the exit code is the highest
+    of theirs: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a bound was hit (or there is no proof and
+    --require-proof), 4 not deterministic, 5 the engine crashed; 130 after Ctrl-C, with what was covered until then.
+
+    \b
+    Examples:
+      dispatchlab permute scenario.yaml
+      dispatchlab permute scenarios/ --jobs 2 --format json
+      dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.replay
+      dispatchlab permute scenario.yaml --replay found.replay
+      dispatchlab permute scenario.yaml --graph states.svg
+    """
+    from dispatchlab.commands.exploring import Asked
+    from dispatchlab.commands.permute import PermuteRequest
+    from dispatchlab.commands.permute import permute as run
+
+    request = PermuteRequest(
+        scenarios=scenarios,
+        asked=Asked(**options),
+        jobs=jobs,
+        save=save,
+        format=format,
+        color=color,
+        progress=progress,
+    )
+    _exit(run(request))
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files, with which editors complete and check them.
+
+    \b
+    Examples:
+      dispatchlab schema > scenario.schema.json
+    """
+    from dispatchlab.commands.schema import print_schema
+
+    print_schema()
+
+
+@main.command()
+@click.argument("shell", type=_SHELLS)
+def completion(shell: str) -> None:
+    """Print the script that makes a shell complete commands, options, operators, keys and scenario files.
+
+    \b
+    Examples:
+      eval "$(dispatchlab completion bash)"
+      dispatchlab completion fish > ~/.config/fish/completions/dispatchlab.fish
+    """
+    from dispatchlab.commands.completion import script
+    from dispatchlab.commands.output import out
+
+    out(script(main, shell))
+
+
+def _exit(code: int) -> None:
+    click.get_current_context().exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""One scenario, explored or replayed: what `permute` does with each of its files, in this process or in another."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from dispatchlab.commands.engines import EngineName, engine_for
+from dispatchlab.commands.lattice import NotDrawnError, lattice
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.limits import Interrupted, Progress
+from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
+from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.explore.session import StateSession, on_sandboxes, run
+from dispatchlab.explore.telling import tell
+from dispatchlab.explore.verdicts import judge
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration, describe
+from dispatchlab.model.words import Word, format_word
+from dispatchlab.render.graph import dot, svg
+from dispatchlab.render.report import Report
+from dispatchlab.scenario.load import load_scenario
+from dispatchlab.scenario.replay import Replay, load_replay, make_replay, replay_text, resolve, staleness
+from dispatchlab.scenario.value import Scenario
+
+WalkName: TypeAlias = Literal["graph", "orders", "sample"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked about a scenario; each field is an option of `permute`, None where it was not given."""
+
+    engine: EngineName | None = None
+    semantics: str | None = None
+    walk: WalkName = "graph"
+    samples: int | None = None
+    seed: int = 0
+    laps: int | None = None
+    max_states: int | None = None
+    timeout_s: float | None = None
+    require_proof: bool = False
+    allow_import: bool = False
+    replay: str | None = None
+    graph: str | None = None
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """The options that the explorer knows, without those that were not given."""
+        options = {
+            "walk": self.walk,
+            "samples": self.samples,
+            "seed": self.seed,
+            "laps": self.laps,
+            "max_states": self.max_states,
+            "timeout_s": self.timeout_s,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one scenario.
+
+    Args:
+        report: the findings.
+        replay: the text of a file that replays the counterexample; None without one.
+        graph: the text of the picture that was asked for.
+        not_drawn: why there is no picture, when one was asked for.
+        notes: what else to tell, a line each.
+        interrupted: somebody pressed Ctrl-C, and the report is what was covered until then.
+    """
+
+    report: Report
+    replay: str | None = None
+    graph: str | None = None
+    not_drawn: str | None = None
+    notes: tuple[str, ...] = field(default=())
+    interrupted: bool = False
+
+
+@runtime_checkable
+class Explores(Protocol):
+    """An engine that walks by itself, as one in another process does."""
+
+    def explore(
+        self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /, **options: Any
+    ) -> Exploration:
+        """Find out whether the order of registrations matters."""
+
+
+def examine(
+    path: str,
+    asked: Asked,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Outcome:
+    """Load a scenario, explore it or replay a counterexample, and compare with what it expects.
+
+    Args:
+        path: the scenario file.
+        asked: what is asked.
+        progress: told about ten times a second how far it has come.
+        cancelled: asked about ten times a second whether to stop.
+
+    Raises:
+        DispatchLabError: the scenario or an option cannot be used.
+    """
+    scenario = load_scenario(path, allow_import=asked.allow_import)
+    saved = None if asked.replay is None else load_replay(asked.replay)
+    name: EngineName = asked.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
+    in_file = scenario.semantics if saved is None else saved.semantics
+    interrupted = False
+    with warnings.catch_warnings(), engine_for(name, asked=asked.semantics, in_file=in_file) as engine:
+        warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
+        notes: tuple[str, ...] = ()
+        try:
+            if saved is not None:
+                notes = tuple(
+                    f"{asked.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
+                )
+                found = _replayed(engine, scenario, saved)
+            else:
+                found = _explored(engine, scenario, asked, progress, cancelled)
+        except Interrupted as error:
+            found, interrupted = error.exploration, True
+        report = report_of(scenario, engine, found, require_proof=asked.require_proof)
+        outcome = Outcome(report, _replay_text(scenario, report), notes=notes, interrupted=interrupted)
+        return outcome if asked.graph is None or interrupted else _drawn(outcome, scenario, engine, asked.graph)
+
+
+def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require_proof: bool = False) -> Report:
+    """What was found, beside what the scenario expects."""
+    refusals = len(found.conflicts) + len(found.never_accepted)
+    as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
+    return Report(
+        scenario=scenario.file,
+        claim=scenario.claim,
+        engine=engine.name,
+        semantics=engine.semantics,
+        registrations=tuple(map(describe, scenario.registrations)),
+        expected=scenario.expect,
+        exploration=found,
+        as_expected=as_expected,
+        exit_code=code,
+    )
+
+
+def _explored(
+    engine: Engine,
+    scenario: Scenario,
+    asked: Asked,
+    progress: Callable[[Progress], None] | None,
+    cancelled: Callable[[], bool] | None,
+) -> Exploration:
+    about = scenario.registrations, scenario.operators
+    if isinstance(engine, Explores):
+        return engine.explore(*about, order=scenario.order, progress=progress, **asked.bounds)
+    return explore(engine, *about, order=scenario.order, progress=progress, cancelled=cancelled, **asked.bounds)
+
+
+def _replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
+    """Run the two words of a saved counterexample again."""
+    started = perf_counter()
+    expected, actual = resolve(saved, scenario)
+    sessions = on_sandboxes(engine, scenario.registrations, scenario.operators)
+    told = tell(sessions, expected, actual)
+    if told is not None and isinstance(engine, Forkable) and told.flaw is not Flaw.CRASH:
+        space = engine.space(scenario.registrations, scenario.operators)
+        told = replace(told, why=_why(space, told))
+    words = {expected, actual}
+    if told is None:
+        verdict = Verdict.NO_VIOLATION_FOUND
+        notes = [f"{format_word(expected)} and {format_word(actual)} lead to the same"]
+    else:
+        verdict = Verdict.CRASHED if told.flaw is Flaw.CRASH else Verdict.VIOLATED
+        notes = []
+    sets = len({active for word in words for active in _sets(word)})
+    return Exploration(
+        verdict=verdict,
+        walk="replay",
+        registrations=len(scenario.registrations),
+        sets=sets,
+        states=sets,
+        edges=sum(map(len, words)),
+        orders=len(words),
+        counterexample=told,
+        notes=tuple(notes),
+        elapsed_s=perf_counter() - started,
+        seed=saved.seed,
+    )
+
+
+def _why(space: StateSpace[Any], told: Counterexample) -> tuple[str, ...]:
+    if told.flaw in (Flaw.ASYMMETRY, Flaw.RELEASE):
+        return ()
+    last = 1 if told.flaw is Flaw.OUTCOME else 0
+    states = []
+    for word in (told.expected_word, told.actual_word):
+        session = StateSession(space)
+        for _ in run(session, word[: len(word) - last]):
+            pass
+        states.append(session.state)
+    return space.why(*states)
+
+
+def _sets(word: Word) -> set[frozenset[int]]:
+    active: frozenset[int] = frozenset()
+    reached = {active}
+    for step in word:
+        active = active - {~step} if step < 0 else active | {step}
+        reached.add(active)
+    return reached
+
+
+def _replay_text(scenario: Scenario, report: Report) -> str | None:
+    told = report.exploration.counterexample
+    if told is None:
+        return None
+    saved = make_replay(
+        scenario,
+        told.expected_word,
+        told.actual_word,
+        engine=report.engine,
+        semantics=report.semantics,
+        seed=report.exploration.seed,
+    )
+    return replay_text(saved)
+
+
+def _drawn(outcome: Outcome, scenario: Scenario, engine: Engine, path: str) -> Outcome:
+    if not isinstance(engine, Forkable):
+        return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
+    report = outcome.report
+    try:
+        picture = lattice(
+            engine.space(scenario.registrations, scenario.operators),
+            report.registrations,
+            title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
+            order=scenario.order,
+            counterexample=report.exploration.counterexample,
+        )
+    except NotDrawnError as error:
+        return replace(outcome, not_drawn=str(error))
+    return replace(outcome, graph=svg(picture) if path.endswith(".svg") else dot(picture))

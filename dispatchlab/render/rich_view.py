@@ -1,0 +1,223 @@
+"""Reports and operators for people who look before they read. Shows what render/text.py says, with rich.
+
+Texts of a user go through `plain`: a claim cannot colour the terminal or move its cursor, and `[red]` is just text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import zip_longest
+from typing import TextIO
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from dispatchlab.explore.result import Counterexample, Verdict
+from dispatchlab.model.explanation import Beaten, OperatorView, TableRow
+from dispatchlab.model.words import Word
+from dispatchlab.render.numbers import seconds
+from dispatchlab.render.printable import printable
+from dispatchlab.render.report import Report
+from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, step_text
+
+_STYLES = {
+    Verdict.PROVED: "green",
+    Verdict.NO_VIOLATION_FOUND: "cyan",
+    Verdict.VIOLATED: "red",
+    Verdict.INCOMPLETE: "yellow",
+    Verdict.NOT_DETERMINISTIC: "magenta",
+    Verdict.CRASHED: "magenta",
+}
+_DIFF_STYLES = {"---": "bold", "+++": "bold", "@@ ": "cyan"}
+_FIRST_STYLES = {"-": "red", "+": "green"}
+_HELD_BACK = "yellow"
+
+
+def console(stream: TextIO, *, color: bool = True) -> Console:
+    """A console on a stream. Where the stream is not a terminal it neither colours nor draws with box characters."""
+    return Console(file=stream, no_color=None if color else True, highlight=False, emoji=False, markup=False)
+
+
+def print_report(console: Console, report: Report) -> None:
+    """Print a report, which ends in its panel."""
+    told = report.exploration.counterexample
+    if told is not None:
+        console.print(_words(console, told, report.registrations))
+        if told.diff:
+            console.print(_diff(told.diff))
+        console.print(_why(told))
+    console.print(_panel(console, report))
+
+
+def print_operator(console: Console, view: OperatorView, *, keys: Collection[str] = ()) -> None:
+    """Print an operator: what it is, its kernels, and its table with the reasons.
+
+    Args:
+        console: where to.
+        view: the operator.
+        keys: the rows of the table that are shown; all of them when there are none.
+    """
+    console.print(_head(view))
+    if view.kernels:
+        console.print(_kernels(console, view))
+    rows = [row for row in view.table if not keys or row.key in keys]
+    if rows:
+        console.print(_table(console, rows))
+    for violation in view.violations:
+        console.print(plain(f"invariant broken: {violation}", "bold red"))
+
+
+def plain(text: str, style: str = "") -> Text:
+    """A user's text as it is, with control characters spelled out."""
+    return Text(printable(text), style=style)
+
+
+# -- permute
+
+
+def _panel(console: Console, report: Report) -> Panel:
+    found = report.exploration
+    style = _STYLES[found.verdict]
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    expected = Text(f"{report.expected}, ")
+    expected.append(
+        "as expected" if report.as_expected else "NOT as expected", "green" if report.as_expected else "red"
+    )
+    grid.add_row("verdict", Text(str(found.verdict), f"bold {style}"))
+    grid.add_row("expected", expected)
+    for title, number in counts(found):
+        grid.add_row(title, number)
+    grid.add_row("registrations", f"{found.registrations:,}")
+    if found.counterexample is None or found.conflicts:
+        conflicts = [conflict_text(conflict) for conflict in found.conflicts]
+        grid.add_row("conflicts", plain("\n".join(conflicts) or "none"))
+    if found.verdict in (Verdict.PROVED, Verdict.NO_VIOLATION_FOUND):
+        never = never_accepted_text(found, report.registrations)
+        grid.add_row("never accepted", plain("\n".join(never) or "none", _HELD_BACK if never else ""))
+    for note in found.notes:
+        grid.add_row("note", plain(note))
+    grid.add_row("engine", f"{report.engine}, {report.semantics}")
+    grid.add_row("walk", f"{found.walk}, {seconds(found.elapsed_s)}")
+    return Panel(
+        Group(plain(report.claim, "italic"), Text(), grid),
+        title=plain(report.scenario),
+        border_style=style,
+        box=_box(console, box.ROUNDED),
+    )
+
+
+def _words(console: Console, told: Counterexample, registrations: Sequence[str]) -> Table:
+    table = Table(
+        title=f"{told.flaw}: {FLAWS[told.flaw]}",
+        box=_box(console, box.SIMPLE_HEAD),
+        expand=True,
+        title_style="bold red",
+    )
+    if told.actual_word == told.expected_word:
+        table.add_column("word", overflow="fold")
+        for step in _steps(told.actual_word, registrations):
+            table.add_row(step)
+        return table
+    table.add_column("expected", overflow="fold", ratio=1)
+    table.add_column("actual", overflow="fold", ratio=1)
+    sides = _steps(told.expected_word, registrations), _steps(told.actual_word, registrations)
+    for one, other in zip_longest(*sides, fillvalue=Text()):
+        table.add_row(one, other)
+    return table
+
+
+def _steps(word: Word, registrations: Sequence[str]) -> list[Text]:
+    if not word:
+        return [Text("(nothing)", "dim")]
+    return [plain(step_text(step, registrations), "red" if step < 0 else "") for step in word]
+
+
+def _diff(diff: str) -> Text:
+    lines = [plain(line, _DIFF_STYLES.get(line[:3], _FIRST_STYLES.get(line[:1], ""))) for line in diff.splitlines()]
+    return Text("\n").join(lines)
+
+
+def _why(told: Counterexample) -> Text:
+    reasons = told.why or ("the engine does not know",)
+    return Text("\n").join([Text(), *(plain(f"why: {reason}", "bold") for reason in reasons)])
+
+
+# -- dump
+
+
+def _head(view: OperatorView) -> Group:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row("schema", plain(view.schema) if view.schema is not None else Text("(none)", _HELD_BACK))
+    if view.debug is not None:
+        grid.add_row("debug", plain(view.debug))
+    if view.alias_kind is not None:
+        grid.add_row("alias analysis", plain(view.alias_kind))
+    if view.tags:
+        grid.add_row("tags", plain(", ".join(view.tags)))
+    return Group(plain(view.name, "bold"), grid)
+
+
+def _kernels(console: Console, view: OperatorView) -> Table:
+    table = Table(title="kernels", title_justify="left", box=_box(console, box.SIMPLE_HEAD))
+    for title in ("key", "kernel", "inferred schema", "flags"):
+        table.add_column(title, overflow="fold")
+    for kernel in view.kernels:
+        key = Text(f"{kernel.key} (alias)" if kernel.is_alias else kernel.key)
+        if not kernel.active:
+            key.append(" inactive", _HELD_BACK)
+        style = "" if kernel.active else "dim"
+        table.add_row(
+            key, plain(kernel.debug, style), plain(kernel.inferred or "(none)", style), " ".join(kernel.flags)
+        )
+    return table
+
+
+def _table(console: Console, rows: Sequence[TableRow]) -> Table:
+    table = Table(title="table", title_justify="left", box=_box(console, box.SIMPLE_HEAD), show_lines=False)
+    table.add_column("keys", overflow="fold")
+    table.add_column("kernel", overflow="fold")
+    table.add_column("reason", overflow="fold")
+    beaten = any(row.beaten for row in rows)
+    if beaten:
+        table.add_column("instead of", overflow="fold")
+    for keys, row in _alike(rows):
+        kernel = plain(row.debug)
+        if row.fallthrough:
+            kernel = Text("fallthrough ", "dim").append_text(kernel)
+        if not row.text:
+            kernel = Text("(nothing)", "dim")
+        if row.stale is not None:
+            kernel.append_text(plain(f"\nSTALE, calls use: {row.stale}", "bold red"))
+        reason = Text(row.reason)
+        if row.source and row.source not in keys:
+            reason.append(f" at {row.source}")
+        cells: list[RenderableType] = [Text(" ".join(keys)), kernel, reason]
+        if beaten:
+            cells.append(plain("\n".join(_beaten_text(one) for one in row.beaten), "dim"))
+        table.add_row(*cells)
+    return table
+
+
+def _alike(rows: Sequence[TableRow]) -> Iterator[tuple[list[str], TableRow]]:
+    """The rows that say the same, with their keys; in the order of their first key."""
+    groups: dict[tuple[object, ...], tuple[list[str], TableRow]] = {}
+    for row in rows:
+        same = (row.text, row.source if row.source != row.key else None, row.beaten, row.stale)
+        groups.setdefault(same, ([], row))[0].append(row.key)
+    return iter(groups.values())
+
+
+def _beaten_text(beaten: Beaten) -> str:
+    return f"{beaten.debug} [{beaten.reason} at {beaten.source}]: {beaten.why}"
+
+
+def _box(console: Console, usual: box.Box) -> box.Box:
+    """Box characters are for terminals; a pipe gets ASCII."""
+    return usual if console.is_terminal else box.ASCII

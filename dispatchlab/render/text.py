@@ -1,0 +1,181 @@
+"""The plain text of a report and of an operator. This is the contract: golden files hold it, programs may diff it.
+
+Every view shows the same facts; nothing is only in colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.model.words import Step, Word, format_word
+from dispatchlab.render.numbers import readable, seconds
+from dispatchlab.render.report import Report
+
+FLAWS = {
+    Flaw.SQUARE: "two orders of the same registrations lead to different states",
+    Flaw.UNDO: "something that was released left a trace",
+    Flaw.RESIDUE: "something that was refused left a trace",
+    Flaw.OUTCOME: "a registration is answered in two ways in the same set",
+    Flaw.ASYMMETRY: "whether a set is accepted depends on who comes last",
+    Flaw.INVARIANT: "every word to this set breaks an invariant",
+    Flaw.RELEASE: "a release failed",
+    Flaw.CRASH: "the engine died",
+    Flaw.CHANCE: "the same word gave two results",
+}
+"""What each flaw means, in a sentence."""
+
+
+def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
+    """The dump of an operator, an empty line, and its table.
+
+    Args:
+        snapshot: the operator.
+        keys: the rows of the table that are shown; all of them when there are none.
+    """
+    return f"{snapshot.dump}\n{only_rows(snapshot.table, keys)}"
+
+
+def only_rows(table: str, keys: Collection[str]) -> str:
+    """The rows of a table that are about `keys`; all of them when there are none."""
+    if not keys:
+        return table
+    return "".join(line for line in table.splitlines(keepends=True) if line.split(":", 1)[0] in keys)
+
+
+def report_text(report: Report) -> str:
+    """Everything about one run: what was asked, what was found, and how long it took."""
+    found = report.exploration
+    return "".join(f"{line}\n" for line in _report(report, found))
+
+
+def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collection[str] = ()) -> str:
+    """What a golden file holds: the findings, and the operators with all that can be registered in force.
+
+    Args:
+        report: the run; nothing that differs from one run to the next is taken from it.
+        operators: what is seen after registering in the order of the file.
+        keys: the rows of the tables that are shown; all of them when there are none.
+    """
+    found = report.exploration
+    lines = [
+        f"claim: {report.claim}",
+        f"semantics: {report.semantics}",
+        f"expected: {report.expected}",
+        *_findings(found, report.registrations),
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    return text + "".join(f"\n{_with_slots(snapshot, keys)}" for snapshot in operators)
+
+
+def conflict_text(conflict: Conflict) -> str:
+    """Who excludes whom, and what the engine says to it."""
+    members = [str(member) for member in conflict.members]
+    if len(members) == 1:
+        who = f"{members[0]} is always refused"
+    elif len(members) == 2:
+        who = f"{members[0]} and {members[1]} exclude one another"
+    else:
+        who = f"{', '.join(members[:-1])} and {members[-1]} exclude one another"
+    blame = "; who comes last decides what the error says" if conflict.asymmetric else ""
+    return f"{who} ({conflict.kind}{blame}): {conflict.message}"
+
+
+def step_text(step: Step, registrations: Sequence[str]) -> str:
+    """A step and what it registers or releases: `+1 impl test::foo CPU (fn_cpu)`."""
+    index = ~step if step < 0 else step
+    return f"{'-' if step < 0 else '+'}{index} {registrations[index]}"
+
+
+def counts(found: Exploration) -> Iterator[tuple[str, str]]:
+    """How much was done, as titled numbers."""
+    yield "sets", f"{found.sets:,}"
+    yield "states", f"{found.states:,}"
+    yield "edges", f"{found.edges:,}"
+    yield "orders", readable(found.orders)
+    if found.components > 1:
+        classes = f" of {found.classes:,} patterns" if found.classes != found.components else ""
+        yield "components", f"{found.components:,}{classes}"
+    if found.seed is not None:
+        yield "seed", str(found.seed)
+    if found.laps is not None:
+        yield "laps", f"{found.laps:,}"
+
+
+def never_accepted_text(found: Exploration, registrations: Sequence[str]) -> tuple[str, ...]:
+    """The registrations that were accepted nowhere, one a line."""
+    return tuple(f"{index} {registrations[index]}" for index in found.never_accepted)
+
+
+def _report(report: Report, found: Exploration) -> Iterator[str]:
+    yield f"scenario: {report.scenario}"
+    yield f"claim: {report.claim}"
+    yield f"engine: {report.engine}, {report.semantics}"
+    yield f"registrations: {found.registrations:,}"
+    yield f"expected: {report.expected}"
+    yield from _findings(found, report.registrations)
+    for note in found.notes:
+        yield f"note: {note}"
+    yield f"walk: {found.walk}"
+    yield f"elapsed: {seconds(found.elapsed_s)}"
+    yield f"as expected: {'yes' if report.as_expected else 'no'}"
+
+
+def _findings(found: Exploration, registrations: Sequence[str]) -> Iterator[str]:
+    yield f"verdict: {found.verdict}"
+    for title, number in counts(found):
+        yield f"{title}: {number}"
+    if found.counterexample is None or found.conflicts:
+        yield from _listed("conflicts", [conflict_text(conflict) for conflict in found.conflicts])
+    if found.verdict in (Verdict.PROVED, Verdict.NO_VIOLATION_FOUND):
+        yield from _listed("never accepted", never_accepted_text(found, registrations))
+    if found.counterexample is not None:
+        yield from _counterexample(found.counterexample, registrations)
+
+
+def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if not lines:
+        yield f"{title}: none"
+        return
+    yield f"{title}:"
+    for line in lines:
+        yield from _indented(line)
+
+
+def _counterexample(told: Counterexample, registrations: Sequence[str]) -> Iterator[str]:
+    yield f"counterexample: {told.flaw}, {FLAWS[told.flaw]}"
+    yield from _word("expected", told.expected_word, registrations)
+    if told.actual_word != told.expected_word:
+        yield from _word("actual", told.actual_word, registrations)
+    yield from _listed("why", told.why or ("the engine does not know",))
+    if told.diff:
+        yield "diff:"
+        yield from _indented(told.diff)
+
+
+def _word(title: str, word: Word, registrations: Sequence[str]) -> Iterator[str]:
+    yield f"{title} word: {format_word(word)}"
+    for step in word:
+        yield f"  {step_text(step, registrations)}"
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (f"  {line}".rstrip(" ") for line in text.splitlines())
+
+
+def _with_slots(snapshot: Snapshot, keys: Collection[str]) -> str:
+    if not snapshot.exists:
+        return f"name: {snapshot.operator}\nnothing is registered for it\n"
+    text = operator_text(snapshot, keys=keys)
+    if snapshot.slots is None or snapshot.slots == snapshot.table:
+        return text
+    table = set(snapshot.table.splitlines())
+    held = set(snapshot.slots.splitlines())
+    rows = [line for line in only_rows(snapshot.slots, keys).splitlines() if line not in table]
+    keys_held = {line.split(":", 1)[0] for line in held}
+    gone = [line for line in only_rows(snapshot.table, keys).splitlines() if line.split(":", 1)[0] not in keys_held]
+    rows += [f"{line.split(':', 1)[0]}: nothing" for line in gone]
+    if not rows:
+        return text
+    return text + "\nslots that calls use, where they differ from the table:\n" + "".join(f"{row}\n" for row in rows)
