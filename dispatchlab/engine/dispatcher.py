@@ -1,22 +1,26 @@
 """A dispatcher: the one place where the state of registrations changes.
 
-Registrations are serialised by a lock and appear at once: a look-up, which takes no lock, sees an operator before or
+Registrations are serialised by a lock and appear at once: a look-up, which takes no lock, sees the state before or
 after a registration and never in between. Handles that the garbage collector finds in the middle of a registration
 wait until it is done, see Note [Releases that come at a bad time].
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from dispatchlab.engine import plan, view
-from dispatchlab.engine.cells import Cell, Transaction
+from dispatchlab.engine.cells import FALLBACKS, Cell, Transaction
 from dispatchlab.engine.dump import dump, dump_table, slots_text
 from dispatchlab.engine.handle import RegistrationHandle
+from dispatchlab.engine.kernel_function import call_site
+from dispatchlab.engine.listeners import Listener as Listener  # part of what a dispatcher offers
+from dispatchlab.engine.listeners import Listeners, Named
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.plan import Plan, plan_of
 from dispatchlab.engine.preloaded import preloaded
@@ -32,10 +36,18 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 
 # Note [Releases that come at a bad time]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A handle that nobody holds any more is released by the garbage collector, which runs whenever Python allocates: also
-# in a registration of the same thread, which the (re-entrant) lock would let in to change the state under its feet.
-# While a thread is inside a change, releases of that thread are queued; whoever leaves the outermost change runs them.
+# A handle that nobody holds any more is released by the garbage collector, which runs whenever Python allocates. In a
+# registration of the same thread the (re-entrant) lock would let it in to change the state under its feet; in any other
+# place waiting for the lock can be a deadlock, for nobody knows which locks the interrupted code holds. So such a
+# release is queued, and whoever can have the lock without waiting runs the queue. No release stays behind: whoever
+# leaves the lock looks at the queue afterwards, and whoever queues does too.
 # Registrations from a listener come after the state has changed and are therefore let in.
+
+# Note [Looking without a lock]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# The values of the cells are immutable, so a change of one operator is one assignment. A change of several cells, or of
+# the fallbacks, which everybody reads beside an operator, makes a new mapping instead: whoever looks takes the mapping
+# once and finds the operator and the fallbacks of the same moment in it.
 
 
 class OverrideWarning(UserWarning):
@@ -51,16 +63,6 @@ class InvariantError(DispatchLabError):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.violations))
-
-
-class Listener(Protocol):
-    """Hears of operators as their schemas come and go; never of kernels or fallbacks."""
-
-    def on_operator_registered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
-        """A def came; the operator already has its schema, and is not counted yet."""
-
-    def on_operator_deregistered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
-        """The last def is about to go; the schema can still be found."""
 
 
 class Dispatcher:
@@ -80,8 +82,8 @@ class Dispatcher:
         self._cells: dict[Cell, object] = dict(preloaded(self.semantics))
         self._lock = threading.RLock()
         self._changing = False
-        self._postponed: deque[Callable[[], None]] = deque()
-        self._listeners: list[Listener] = []
+        self._postponed: deque[Plan] = deque()
+        self._listeners = Listeners()
 
     # -- changing
 
@@ -93,13 +95,26 @@ class Dispatcher:
 
         Raises:
             RegistrationError: it is refused; under `strict` nothing has changed then.
+            Exception: a listener raised; the registration is taken back. See Note [Listeners that raise].
         """
         return self.register_plan(plan_of(registration, self.semantics), describe(registration))
 
     def register_plan(self, made: Plan, what: str) -> RegistrationHandle:
         """The same for a plan that is made already; `what` is what the handle says of itself."""
-        self._change(made, self._register)
-        return RegistrationHandle(lambda: self._change(made, self._release), what)
+        with self._turn():
+            if self._changing:
+                message = f"a finalizer cannot register while a registration is under way, and one tried to: {what}"
+                raise RegistrationError(ErrorKind.OTHER, message, {"registration": what})
+            overridden = self._register(made)
+        handle = RegistrationHandle(lambda: self._undo(made), what, forget=lambda: self._postpone(made))
+        try:
+            for text in overridden:
+                site = call_site()
+                warnings.warn_explicit(text, OverrideWarning, site.file, site.line)
+        except BaseException:
+            handle.release()
+            raise
+        return handle
 
     def add_listener(self, listener: Listener) -> RegistrationHandle:
         """Tell `listener` of every operator that has a schema now, and of all that come and go later.
@@ -107,101 +122,148 @@ class Dispatcher:
         Returns:
             A handle that ends it.
         """
-        with self._lock:
-            for entry in view.operators_in(dict(self._cells)):
-                if entry.stored is not None:
-                    listener.on_operator_registered(entry.name, entry.stored.schema)
-            self._listeners.append(listener)
-        return RegistrationHandle(lambda: self._remove_listener(listener), f"listener {listener!r}")
+        with self._turn():
+            known = dict(self._cells)
+            token = self._listeners.add(listener)
+            try:
+                for entry in view.operators_in(known):
+                    now = self.operator(entry.name)
+                    if entry.stored is not None and now is not None and now.stored is entry.stored:
+                        listener.on_operator_registered(entry.name, entry.stored.schema)
+            except BaseException:
+                self._listeners.remove(token)
+                raise
+        return RegistrationHandle(lambda: self._listeners.remove(token), f"listener {listener!r}")
 
-    def _remove_listener(self, listener: Listener) -> None:
-        with self._lock:
-            self._listeners = [other for other in self._listeners if other is not listener]
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Have the lock, and run what waits for it afterwards."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._settle()
 
-    def _change(self, made: Plan, how: Callable[[Plan], None]) -> None:
-        """Run a change now, or queue a release that comes in the middle of one of the same thread."""
-        with self._lock:
+    def _undo(self, made: Plan) -> None:
+        """Release, or queue a release that comes in the middle of a change of the same thread."""
+        with self._turn():
             if self._changing:
-                self._postponed.append(lambda: how(made))
-                return
-            how(made)
-            while self._postponed and not self._changing:
-                self._postponed.popleft()()
+                self._postponed.append(made)
+            else:
+                self._release(made)
 
-    def _register(self, made: Plan) -> None:
+    def _postpone(self, made: Plan) -> None:
+        self._postponed.append(made)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Run the releases that wait, unless somebody else is going to."""
+        # See Note [Releases that come at a bad time]
+        while self._postponed and self._lock.acquire(blocking=False):
+            try:
+                if self._changing:
+                    return
+                if self._postponed:
+                    self._release(self._postponed.popleft())
+            except Exception:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                self._lock.release()
+
+    def _register(self, made: Plan) -> list[str]:
+        """Register; returns the sentences about kernels that were overridden."""
         transaction = Transaction(self._cells, set())
+        come: list[Named] = []
         self._changing = True
         try:
             plan.register(self.semantics, transaction, made)
+            overridden = self._overridden(made, transaction)
+            come = self._schemas(transaction, come=True)
+            self._commit(transaction)
         except RegistrationError:
             if self.semantics.refusal_leaves_traces:
+                come = self._schemas(transaction, come=True)
                 self._commit(transaction)
+                self._changing = False
+                self._listeners.registered(come)
             raise
         finally:
             self._changing = False
-        overrides = self._overrides(made)
-        before = self._with_schema(transaction)
-        self._commit(transaction)
-        self._tell(before, transaction)
-        for text in overrides:
-            warnings.warn(text, OverrideWarning, stacklevel=4)
+        try:
+            self._listeners.registered(come)
+        except BaseException:
+            self._take_out(made)
+            raise
+        return overridden
 
     def _release(self, made: Plan) -> None:
+        try:
+            if self._listeners:
+                self._listeners.deregistered(self._leaving(made))
+        finally:
+            self._take_out(made)
+
+    def _leaving(self, made: Plan) -> list[Named]:
+        """What a release would take from the listeners, who may still change the state when they hear of it."""
         transaction = Transaction(self._cells, set())
         self._changing = True
         try:
             plan.release(self.semantics, transaction, made)
+            return self._schemas(transaction, come=False)
         finally:
             self._changing = False
-        self._tell(self._with_schema(transaction), transaction)
-        self._commit(transaction)
+
+    def _take_out(self, made: Plan) -> None:
+        transaction = Transaction(self._cells, set())
+        self._changing = True
+        try:
+            plan.release(self.semantics, transaction, made)
+            self._commit(transaction)
+        finally:
+            self._changing = False
 
     def _commit(self, transaction: Transaction) -> None:
-        for cell, value in transaction.changes.items():
+        # See Note [Looking without a lock]
+        changes = transaction.changes
+        if len(changes) > 1 or FALLBACKS in changes:
+            self._cells = transaction.applied()
+            return
+        for cell, value in changes.items():
             if value is None:
                 self._cells.pop(cell, None)
             else:
                 self._cells[cell] = value
 
-    def _with_schema(self, transaction: Transaction) -> dict[str, OperatorEntry]:
-        """Of the operators that a transaction changes, those that have a schema before it."""
-        if not self._listeners:
-            return {}
-        before = {cell: view.operator_in(self._cells, cell) for cell in transaction.changes if isinstance(cell, str)}
-        return {cell: entry for cell, entry in before.items() if entry is not None and entry.stored is not None}
-
-    def _tell(self, before: dict[str, OperatorEntry], transaction: Transaction) -> None:
-        """Tell the listeners which schemas a transaction brings and takes."""
-        if not self._listeners:
-            return
-        for cell, value in transaction.changes.items():
+    def _schemas(self, transaction: Transaction, *, come: bool) -> list[Named]:
+        """The operators that get a schema by a transaction, or those that lose theirs."""
+        found: list[Named] = []
+        for cell in transaction.changes if self._listeners else ():
             if not isinstance(cell, str):
                 continue
-            old = before.get(cell)
-            new = value if isinstance(value, OperatorEntry) and value.stored is not None else None
-            for listener in tuple(self._listeners):
-                if old is None and new is not None and new.stored is not None:
-                    listener.on_operator_registered(new.name, new.stored.schema)
-                elif old is not None and old.stored is not None and new is None:
-                    listener.on_operator_deregistered(old.name, old.stored.schema)
+            before, after = self.operator(cell), transaction.operator(cell)
+            has, lacks = (after, before) if come else (before, after)
+            if has is not None and has.stored is not None and (lacks is None or lacks.stored is None):
+                found.append(Named(has.name, has.stored.schema))
+        return found
 
-    def _overrides(self, made: Plan) -> list[str]:
+    def _overridden(self, made: Plan, transaction: Transaction) -> list[str]:
         texts: list[str] = []
         for primitive in made.primitives:
-            if not isinstance(primitive, RegisterImpl):
+            entry = transaction.operator(primitive.cell) if isinstance(primitive, RegisterImpl) else None
+            if entry is None or not isinstance(primitive, RegisterImpl):
                 continue
-            entry = self.operator(primitive.name)
-            previous = entry.active(primitive.bit) if entry is not None else None
-            if previous is None or previous is primitive.entry:
+            kernels = entry.kernels[primitive.bit]
+            older = kernels[kernels.index(primitive.entry) + 1 :]
+            if not older:
                 continue
+            key = place_name(primitive.bit)
             if not self.semantics.warn_each_override:
-                key = place_name(primitive.bit)
                 if Dispatcher._override_told or key in ("Meta", "MTIA"):
                     continue
                 Dispatcher._override_told = True
             texts.append(
-                f"the {place_name(primitive.bit)} kernel of {primitive.name} is overridden: "
-                f"{primitive.entry.debug or '(no debug text)'} takes the place of {previous.debug or '(no debug text)'}"
+                f"the {key} kernel of {primitive.name} is overridden: {primitive.entry.debug or '(no debug text)'} "
+                f"takes the place of {older[0].debug or '(no debug text)'}"
             )
         return texts
 
@@ -213,13 +275,11 @@ class Dispatcher:
 
     def operators(self) -> tuple[OperatorName, ...]:
         """Every operator that something is registered for, by name."""
-        with self._lock:
-            return tuple(entry.name for entry in view.operators_in(self._cells))
+        return tuple(entry.name for entry in view.operators_in(dict(self._cells)))
 
     def namespaces(self) -> tuple[str, ...]:
         """The namespaces that DEF libraries claim."""
-        with self._lock:
-            return view.namespaces_in(self._cells)
+        return view.namespaces_in(dict(self._cells))
 
     def find_op(self, name: OperatorName | str) -> OperatorName | None:
         """The operator of that name, with or without a schema."""
@@ -229,7 +289,7 @@ class Dispatcher:
     def find_schema(self, name: OperatorName | str) -> FunctionSchema | None:
         """The schema of an operator; None when there is no such operator or it has no def."""
         entry = self.operator(name)
-        return entry.stored.schema if entry is not None and entry.stored is not None else None
+        return None if entry is None or entry.stored is None else entry.stored.schema
 
     def find_schema_or_raise(self, name: OperatorName | str) -> FunctionSchema:
         """The schema of an operator.
@@ -238,10 +298,10 @@ class Dispatcher:
             RegistrationError: of kind `no_such_schema`; it tells an operator that does not exist from one that has
                 kernels and no def.
         """
-        schema = self.find_schema(name)
-        if schema is not None:
-            return schema
-        has_impl = self.operator(name) is not None
+        entry = self.operator(name)
+        if entry is not None and entry.stored is not None:
+            return entry.stored.schema
+        has_impl = entry is not None
         message = (
             f"{name} has kernels and no def: is the package that defines it imported?"
             if has_impl
@@ -262,8 +322,7 @@ class Dispatcher:
 
     def dangling_impls(self) -> tuple[OperatorName, ...]:
         """The operators that have no schema, by name."""
-        with self._lock:
-            return tuple(entry.name for entry in view.operators_in(self._cells) if entry.stored is None)
+        return tuple(entry.name for entry in view.operators_in(dict(self._cells)) if entry.stored is None)
 
     def dump(self, name: OperatorName | str) -> str:
         """What was registered for an operator, as upstream prints it; empty when there is no such operator."""
@@ -272,8 +331,9 @@ class Dispatcher:
 
     def dump_table(self, name: OperatorName | str) -> str:
         """The computed table of an operator, as upstream prints it."""
-        entry = self.operator(name)
-        return "" if entry is None else dump_table(entry, view.fallbacks_in(self._cells), self.semantics)
+        cells = self._cells
+        entry = view.operator_in(cells, name)
+        return "" if entry is None else dump_table(entry, view.fallbacks_in(cells), self.semantics)
 
     def dump_slots(self, name: OperatorName | str) -> str:
         """What calls of an operator really use, in the form of `dump_table`."""

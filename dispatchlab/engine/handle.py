@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Self
 
 
 class RegistrationHandle:
@@ -15,24 +13,36 @@ class RegistrationHandle:
     Args:
         undo: releases the registration; called once at most.
         what: what was registered, for `repr`.
+        forget: the same for a handle that nobody holds any more; it must not wait for anybody. `undo` when left out.
     """
 
-    __slots__ = ("__weakref__", "_undo", "_what")
+    __slots__ = ("__weakref__", "_forget", "_undo", "_what")
 
-    def __init__(self, undo: Callable[[], None], what: str) -> None:
-        self._undo: Callable[[], None] | None = undo
+    def __init__(self, undo: Callable[[], None], what: str, *, forget: Callable[[], None] | None = None) -> None:
+        self._undo = [undo]  # taking from a list happens once, whoever else releases at the same time
+        self._forget = undo if forget is None else forget
         self._what = what
 
     @property
     def is_released(self) -> bool:
         """Whether the registration is gone."""
-        return self._undo is None
+        return not self._undo
 
     def release(self) -> None:
         """Undo the registration; a second release is harmless."""
-        undo, self._undo = self._undo, None
-        if undo is not None:
+        for undo in self._taken():
             undo()
+
+    def forget(self) -> None:
+        """Undo it without waiting: now, or as soon as whoever is changing the dispatcher is done."""
+        for _ in self._taken():
+            self._forget()
+
+    def _taken(self) -> Iterable[Callable[[], None]]:
+        try:
+            return (self._undo.pop(),)
+        except IndexError:
+            return ()
 
     def __enter__(self) -> Self:
         return self
@@ -43,7 +53,30 @@ class RegistrationHandle:
         self.release()
 
     def __del__(self) -> None:
-        self.release()
+        self.forget()
 
     def __repr__(self) -> str:
         return f"<RegistrationHandle {'released' if self.is_released else 'of'} {self._what}>"
+
+
+def release_all(handles: Iterable[RegistrationHandle]) -> None:
+    """Release every one of them, in order, whatever listeners do.
+
+    Raises:
+        Exception: what a listener raised, when all are released; an ExceptionGroup when several did.
+    """
+    errors: list[Exception] = []
+    for handle in handles:
+        try:
+            handle.release()
+        except Exception as error:
+            errors.append(error)
+    raise_all("some releases raised", errors)
+
+
+def raise_all(what: str, errors: list[Exception]) -> None:
+    """Raise what was collected, if anything was."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ExceptionGroup(what, errors)

@@ -51,8 +51,11 @@ def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics)
     if expected != entry.slots:
         found.append(_stale(entry, expected))
     found += _bookkeeping(entry)
+    found += _tags(entry, semantics)
     if semantics.signature_life is SignatureLife.KERNEL:
         found += _signatures(entry)
+    if semantics.signature_life is SignatureLife.OPERATOR:
+        found += _held_signatures(entry)
     return tuple(found)
 
 
@@ -120,6 +123,25 @@ def _signatures(entry: OperatorEntry) -> list[Violation]:
         if len(texts) > 1:
             found.append(Violation(entry.name, "signatures differ", " and ".join(sorted(map(str, texts)))))
     return found
+
+
+def _held_signatures(entry: OperatorEntry) -> list[Violation]:
+    found: list[Violation] = []
+    for kernels in entry.kernels.values():
+        for kernel in kernels:
+            signature, held = kernel.kernel.signature, entry.signatures[kernel.kernel.symint]
+            if signature is not None and (held is None or held.signature != signature):
+                detail = f"{signature} of {kernel.debug}, and {held.signature if held else 'nothing'} is held"
+                found.append(Violation(entry.name, "signature that is not held", detail))
+    return found
+
+
+def _tags(entry: OperatorEntry, semantics: Semantics) -> list[Violation]:
+    given = frozenset().union(*(definition.tags for definition in entry.defs))
+    if entry.tags == given or (semantics.tags_outlive_def and not entry.defs):
+        return []
+    wrong = ", ".join(sorted(entry.tags ^ given))
+    return [Violation(entry.name, "tags", f"{wrong}: the live defs say otherwise")]
 
 
 def _function_identity(kernel: Kernel) -> Hashable:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.handle import RegistrationHandle
+from dispatchlab.engine.handle import RegistrationHandle, release_all
 from dispatchlab.engine.kernel_function import (
     KernelLike,
     call_site,
@@ -166,7 +166,7 @@ class Library:
         added = [self._handle(step, what) for step in steps]
         if len(added) == 1:
             return added[0]
-        return RegistrationHandle(lambda: _release_all(added), what)
+        return RegistrationHandle(lambda: release_all(added), what)
 
     def _handle(self, made: Plan, what: str) -> RegistrationHandle:
         handle = self._dispatcher.register_plan(made, what)
@@ -175,8 +175,8 @@ class Library:
 
     def release(self) -> None:
         """Undo everything, what was registered first first; a second release is harmless."""
-        _release_all(self._handles)
-        self._handles.clear()
+        handles, self._handles = self._handles, []
+        release_all(handles)
 
     def __enter__(self) -> Self:
         return self
@@ -187,13 +187,9 @@ class Library:
         self.release()
 
     def __del__(self) -> None:
-        self.release()
+        for handle in self._handles:
+            handle.forget()
 
     def __repr__(self) -> str:
         block = self._block
         return f"<Library {block.namespace or '_'} {block.kind}{f' {block.key}' if block.key else ''}>"
-
-
-def _release_all(handles: Iterable[RegistrationHandle]) -> None:
-    for handle in handles:
-        handle.release()

@@ -26,11 +26,11 @@ from dispatchlab.engine.primitives import (
 )
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import ErrorKind, RegistrationError
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.slots import ALIAS_SLOTS, keys_of
+from dispatchlab.model.slots import keys_of, slots_of_key
 
 
 class Plan:
@@ -160,11 +160,8 @@ def _fallback_call(registration: Fallback, semantics: Semantics) -> tuple[Primit
             "a fallback serves one dispatch key and this one names none: say which with dispatch",
             debug=registration.debug,
         )
-    if key in ALIAS_SLOTS:
-        keys = keys_of(ALIAS_SLOTS[key])
-    elif key in RUNTIME_KEYS:
-        keys = (key,)
-    else:
+    keys = keys_of(slots_of_key(key))
+    if not keys and not semantics.fallback_without_slot:
         raise refusals.refuse(
             ErrorKind.UNKNOWN_KEY,
             f"{key} has no slot of its own, so no operator can fall back to a kernel there: name its instance for one "
@@ -180,22 +177,23 @@ def _fallback_call(registration: Fallback, semantics: Semantics) -> tuple[Primit
 def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive, ...]]:
     shown = block.namespace or "_"
     facts = {"block": f"{block.kind} {shown}"}
+    key = None if block.key == DispatchKey.Undefined else block.key
+    if key is not None and key not in semantics.keys:
+        yield (Refused(refusals.unknown_key(key, semantics.name)),)
+        return
     if block.kind in (BlockKind.DEF, BlockKind.FRAGMENT):
         if block.namespace is None:
             yield (Refused(_wildcard(block)),)
             return
         if block.kind is BlockKind.DEF:
             yield (ClaimNamespace(block.namespace, block.debug),)
-        if block.key is not None:
+        if key is not None:
             message = (
-                f"a {block.kind} library has no dispatch key and {shown} names {block.key}: give each impl its key, or "
-                "use an IMPL library"
+                f"a {block.kind} library has no dispatch key and {shown} names {key}: give each impl its key, or use "
+                "an IMPL library"
             )
-            yield (Refused(RegistrationError(ErrorKind.KEY_ON_DEF_BLOCK, message, facts | {"key": str(block.key)})),)
+            yield (Refused(RegistrationError(ErrorKind.KEY_ON_DEF_BLOCK, message, facts | {"key": str(key)})),)
             return
-    if block.key is not None and block.key not in semantics.keys:
-        yield (Refused(refusals.unknown_key(block.key, semantics.name)),)
-        return
     for inner in block.registrations:
         yield _guarded(_Inside(block), inner, semantics)
 
@@ -215,19 +213,24 @@ class _Inside:
     block: Block
 
     def __call__(self, registration: Def | Impl | Fallback, semantics: Semantics) -> tuple[Primitive, ...]:
+        key = _known(registration.key, semantics)  # a key is read before the call is made
         match registration:
             case Def():
-                return _def_call(self._def(registration), semantics)
+                return _def_call(self._def(registration, semantics), semantics)
             case Impl():
-                return _impl_call(self._impl(registration, semantics), semantics)
+                return _impl_call(self._impl(registration, key, semantics), semantics)
             case Fallback():
-                return _fallback_call(self._fallback(registration), semantics)
+                return _fallback_call(self._fallback(registration, key), semantics)
 
     @property
     def _shown(self) -> str:
         return f"{self.block.kind} {self.block.namespace or '_'}"
 
-    def _named(self, name: OperatorName) -> OperatorName:
+    @property
+    def _own_key(self) -> DispatchKey | None:
+        return None if self.block.key == DispatchKey.Undefined else self.block.key
+
+    def _named(self, name: OperatorName, semantics: Semantics) -> OperatorName:
         block = self.block
         if not name.namespace:
             if block.namespace is None:
@@ -238,18 +241,19 @@ class _Inside:
                     operator=str(name),
                 )
             return name.within(block.namespace)
-        if block.namespace is not None and block.kind is not BlockKind.IMPORT and name.namespace != block.namespace:
+        matches_all = block.namespace is None and semantics.kernels_in_wildcard_block
+        if block.kind is not BlockKind.IMPORT and not matches_all and name.namespace != block.namespace:
             raise refusals.refuse(
                 ErrorKind.NAMESPACE_MISMATCH,
                 f"{name} stands in the library {self._shown}: leave its namespace out, or open a library for "
                 f"{name.namespace}",
                 block=self._shown,
                 namespace=name.namespace,
-                block_namespace=block.namespace,
+                block_namespace=block.namespace or "_",
             )
         return name
 
-    def _def(self, registration: Def) -> Def:
+    def _def(self, registration: Def, semantics: Semantics) -> Def:
         if self.block.kind is BlockKind.IMPL:
             raise refusals.refuse(
                 ErrorKind.DEF_IN_IMPL_BLOCK,
@@ -258,30 +262,24 @@ class _Inside:
                 block=self._shown,
                 operator=str(registration.operator),
             )
-        name = self._named(registration.operator)
+        name = self._named(registration.operator, semantics)
         schema = registration.schema
         named = clone_with_name(schema, name) if isinstance(schema, FunctionSchema) else name
         return replace(registration, schema=named, debug=registration.debug or self.block.debug)
 
-    def _impl(self, registration: Impl, semantics: Semantics) -> Impl:
-        name = self._named(registration.operator)
-        key = self._key(registration.key, semantics)
-        return replace(registration, operator=name, key=key, debug=registration.debug or self.block.debug)
-
-    def _key(self, key: DispatchKey | None, semantics: Semantics) -> DispatchKey | None:
-        own = self.block.key
-        named = _known(key, semantics)
-        if named is not None and own is not None and named != own:
+    def _impl(self, registration: Impl, key: DispatchKey | None, semantics: Semantics) -> Impl:
+        name, own = self._named(registration.operator, semantics), self._own_key
+        if key is not None and own is not None and key != own:
             raise refusals.refuse(
                 ErrorKind.KEY_MISMATCH,
-                f"the impl names {named} and stands in a library for {own}: leave the key out, or open another library",
+                f"the impl names {key} and stands in a library for {own}: leave the key out, or open another library",
                 block=self._shown,
-                key=str(named),
+                key=str(key),
                 block_key=str(own),
             )
-        return named if named is not None else own
+        return replace(registration, operator=name, key=key or own, debug=registration.debug or self.block.debug)
 
-    def _fallback(self, registration: Fallback) -> Fallback:
+    def _fallback(self, registration: Fallback, key: DispatchKey | None) -> Fallback:
         block = self.block
         if block.kind not in (BlockKind.IMPL, BlockKind.IMPORT):
             raise refusals.refuse(
@@ -290,7 +288,7 @@ class _Inside:
                 "of the wildcard namespace _",
                 block=self._shown,
             )
-        key = registration.key if registration.key not in (None, DispatchKey.Undefined) else block.key
+        key = key or self._own_key
         if key is not None and block.namespace is not None:
             raise refusals.refuse(
                 ErrorKind.FALLBACK_WITH_NAMESPACE,

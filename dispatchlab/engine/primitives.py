@@ -156,7 +156,7 @@ class RegisterDef:
             count = len(new.schema.arguments)
             if count > refusals.MAX_ARGUMENTS:
                 raise refusals.too_many_arguments(self.name, count)
-        tags = entry.tags | new.tags if new.tags else entry.tags
+        tags = entry.tags | new.tags if entry.defs else new.tags
         state.put(self.cell, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:

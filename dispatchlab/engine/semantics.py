@@ -42,6 +42,8 @@ class Semantics:
         signature_life: see `SignatureLife`.
         refusal_leaves_traces: what a refused registration had already written stays, see Note [Traces of a refusal].
         tags_outlive_def: the tags of a def stay when it goes.
+        fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves nobody.
+        kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
         warn_each_override: every override of a kernel is told, not only the first in a process.
@@ -57,6 +59,8 @@ class Semantics:
     signature_life: SignatureLife = SignatureLife.KERNEL
     refusal_leaves_traces: bool = False
     tags_outlive_def: bool = False
+    fallback_without_slot: bool = False
+    kernels_in_wildcard_block: bool = True
     several_defs: bool = False
     schema_2020: bool = False
     warn_each_override: bool = True
@@ -79,6 +83,8 @@ TORCH_2_13 = Semantics(
     signature_life=SignatureLife.OPERATOR,
     refusal_leaves_traces=True,
     tags_outlive_def=True,
+    fallback_without_slot=True,
+    kernels_in_wildcard_block=False,
     warn_each_override=False,
     fallbacks=TORCH_2_13_FALLBACKS,
 )

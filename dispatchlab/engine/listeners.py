@@ -1,0 +1,88 @@
+"""Those who hear of operators as their schemas come and go, and what happens when one of them raises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from dispatchlab.engine.handle import raise_all
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.schema import FunctionSchema
+
+# Note [Listeners that raise]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A def is in force when listeners hear of it: they may look at it, and register more. One that raises refuses the def:
+# those that were told before are told that it goes, then it is taken back, and the error goes to whoever registered.
+# A release cannot be refused. All listeners hear of it, it is done, and only then the errors go on their way.
+
+
+class Listener(Protocol):
+    """Hears of operators as their schemas come and go; never of kernels or fallbacks."""
+
+    def on_operator_registered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
+        """A def came; the operator can be found, with its schema. Raising refuses the def."""
+
+    def on_operator_deregistered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
+        """The last def is about to go; the schema can still be found."""
+
+
+class Named(NamedTuple):
+    """An operator with the schema that comes or goes."""
+
+    name: OperatorName
+    schema: FunctionSchema
+
+
+class Listeners:
+    """The listeners of a dispatcher, told in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, Listener] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: Listener) -> object:
+        """Tell it from now on; returns what `remove` wants."""
+        token = object()
+        self._listeners[token] = listener
+        return token
+
+    def remove(self, token: object) -> None:
+        """Tell it no more."""
+        self._listeners.pop(token, None)
+
+    def registered(self, news: Sequence[Named]) -> None:
+        """Tell all of them of operators that came; raises what one of them raises, with nobody left who was told."""
+        told: list[tuple[Listener, Named]] = []
+        for token, listener in tuple(self._listeners.items()):
+            for one in news:
+                if token not in self._listeners:
+                    continue
+                try:
+                    listener.on_operator_registered(*one)
+                except BaseException as error:
+                    _tell_back(told, error)
+                    raise
+                told.append((listener, one))
+
+    def deregistered(self, news: Sequence[Named]) -> None:
+        """Tell all of them of operators that are about to go, and raise what they raised when all are told."""
+        errors: list[Exception] = []
+        for token, listener in tuple(self._listeners.items()):
+            for one in news:
+                if token not in self._listeners:
+                    continue
+                try:
+                    listener.on_operator_deregistered(*one)
+                except Exception as error:
+                    errors.append(error)
+        raise_all("some listeners raised", errors)
+
+
+def _tell_back(told: list[tuple[Listener, Named]], error: BaseException) -> None:
+    for listener, one in reversed(told):
+        try:
+            listener.on_operator_deregistered(*one)
+        except Exception as another:
+            error.add_note(f"told that {one.name} goes again, {listener!r} raised {another!r}")
