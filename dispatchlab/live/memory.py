@@ -69,18 +69,19 @@ class SlotView:
         entry: the address of the operator's entry.
     """
 
-    __slots__ = ("_boxed", "_functor", "_sum")
+    __slots__ = ("boxed", "functor", "sum")
 
     def __init__(self, layout: MemoryLayout, entry: int) -> None:
         words = _COUNT * layout.stride // _WORD
         table = np.frombuffer(memoryview(_words(entry + layout.table, words)), dtype=np.uint64).reshape(_COUNT, -1)
-        self._functor, self._boxed = table[:, 0], table[:, 1]
-        self._sum: Fingerprints = np.empty(_COUNT, dtype=np.uint64)
+        self.functor: Fingerprints = table[:, 0]
+        self.boxed: Fingerprints = table[:, 1]
+        self.sum: Fingerprints = np.empty(_COUNT, dtype=np.uint64)
 
     def fingerprints(self) -> Fingerprints:
         """What identifies the kernel in each slot; the array is reused by the next call."""
-        np.add(self._functor, self._boxed, out=self._sum)
-        return self._sum
+        np.add(self.functor, self.boxed, self.sum)
+        return self.sum
 
 
 def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | None:

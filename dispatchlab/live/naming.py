@@ -1,18 +1,27 @@
 """From the texts that PyTorch shows in a sandbox to those that the user would see: names and debug texts put back.
 
-One `Naming` serves one sandbox. It also knows, line by line of a computed table, which slot a line is about and which
-kernel it names.
+A `Naming` gives the calls their numbers and serves all sandboxes that register the same registrations, so that what one
+of them has read need not be read again in the next. It also knows, line by line of a computed table, which slot a line
+is about and which kernel it names.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from itertools import count
+from typing import NamedTuple, TypeAlias
 
-from dispatchlab.live.opening import Origin
+import numpy as np
+import numpy.typing as npt
+
+from dispatchlab.live.opening import Opener, Origin, Step
 from dispatchlab.live.world import World
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.registration import Fallback
+from dispatchlab.model.registration import Fallback, Registration
+
+Template: TypeAlias = npt.NDArray[np.intp]
+
+_marks = count(1)
 
 NOTHING, AMBIGUOUS, BUILTIN, OWN = 0, 1, 2, 2 + len(SLOT_OF_KEY)
 """Numbers of kernels: none, the ambiguous one, the fallback of slot *i* at BUILTIN + i, call *n* at OWN + n."""
@@ -35,28 +44,80 @@ class Row(NamedTuple):
     shown: str
 
 
-class Naming:
-    """Renames texts of one sandbox.
+class Table(NamedTuple):
+    """A computed table, read.
 
     Args:
-        prefix: what stands before every namespace of the sandbox.
-        mark: the file that its libraries name.
+        shown: as the user sees it.
+        template: the number of the kernel of each slot.
+        slots_of: the slots of each kernel, by number.
+        rows: its lines, by slot.
+    """
+
+    shown: str
+    template: Template
+    slots_of: dict[int, list[int]]
+    rows: dict[int, str]
+
+
+class Naming:
+    """Numbers calls and renames texts.
+
+    Args:
         world: the fallbacks that PyTorch brings.
     """
 
-    def __init__(self, prefix: str, mark: str, world: World) -> None:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.mark = f"dlab{next(_marks)}!"
         self.origins: dict[int, Origin] = {}
-        self._world = world
-        self._ours = re.compile(rf"registered at {re.escape(mark)}:(\d+)|{re.escape(prefix)}")
-        self._kernel = re.compile(rf"registered at {re.escape(mark)}:(\d+) \[")
+        self.tables: dict[str, Table] = {}
+        self._numbers: dict[tuple[int, int], tuple[int, Registration]] = {}
+        self._next = 0
+        mark = re.escape(f"registered at {self.mark}:")
+        self._debug = re.compile(mark + r"(\d+)")
+        self._kernel = re.compile(mark + r"(\d+) \[")
         self._rows: dict[str, Row] = {}
 
-    def shown(self, text: str) -> str:
-        """The text with the user's names and debug texts."""
-        return self._ours.sub(self._put_back, text)
+    def planned(self, registration: Registration, copy: int, opener: Opener) -> tuple[Step, ...]:
+        """The calls of a registration; when it is in force `copy` times already, those of one more.
+
+        Raises:
+            NotExpressibleError: the bindings have no call for it.
+        """
+        known = self._numbers.get((id(registration), copy))
+        steps = opener.steps_of(registration, self._next if known is None else known[0])
+        if known is None:
+            self._numbers[id(registration), copy] = self._next, registration
+            self._next += len(steps)
+            self.origins.update((step.number, step.origin) for step in steps)
+        return steps
+
+    @property
+    def size(self) -> int:
+        """More than any number of a kernel so far."""
+        return OWN + self._next
+
+    def shown(self, text: str, prefix: str) -> str:
+        """The text of a sandbox with the user's names and debug texts."""
+        return self._debug.sub(self._put_back, text).replace(prefix, "")
 
     def _put_back(self, match: re.Match[str]) -> str:
-        return self.origins[int(match[1])].debug if match[1] else ""
+        return self.origins[int(match[1])].debug
+
+    def table(self, raw: str) -> Table:
+        """A table of any of the sandboxes, read."""
+        found = self.tables.get(raw)
+        if found is None:
+            rows = [self.row(line) for line in raw.splitlines()]
+            template = np.full(len(SLOT_OF_KEY), NOTHING, dtype=np.intp)
+            slots_of: dict[int, list[int]] = {}
+            for row in rows:
+                template[row.slot] = row.kernel
+                slots_of.setdefault(row.kernel, []).append(row.slot)
+            shown = "".join(f"{row.shown}\n" for row in rows)
+            found = self.tables[raw] = Table(shown, template, slots_of, {row.slot: row.shown for row in rows})
+        return found
 
     def row(self, line: str) -> Row:
         """What a line of the raw table says."""
@@ -74,7 +135,7 @@ class Naming:
             kernel = AMBIGUOUS
         else:
             kernel = BUILTIN + slot
-        return Row(slot, kernel, self.shown(line))
+        return Row(slot, kernel, self._debug.sub(self._put_back, line))
 
     def held(self, slot: int, kernel: int) -> str | None:
         """What a line would say behind the key if this kernel sat in this slot; None for no kernel."""
@@ -83,7 +144,7 @@ class Naming:
         if kernel == AMBIGUOUS:
             return "ambiguous_autogradother [ambiguous autogradother]"
         if kernel < OWN:
-            return self._world.lines[kernel - BUILTIN].partition(": ")[2]
+            return self.world.lines[kernel - BUILTIN].partition(": ")[2]
         origin = self.origins[kernel - OWN]
         is_fallback = isinstance(origin.registration, Fallback)
         reason = "backend fallback" if is_fallback else _PROVENANCE.get(origin.key or DispatchKey.Undefined, "kernel")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError
 from dispatchlab.live.torch import bindings, torch
@@ -106,14 +106,14 @@ class Step:
         open: makes it.
         number: its number. See Note [One number for each call].
         origin: what it was made from.
-        leaves: the number of an earlier step that stays in force when this one is refused, 0 for none: upstream does
+        leaves: the number of an earlier step that stays in force when this one is refused, if any: upstream does
             not take a def back whose kernel is refused in the same call.
     """
 
     open: Open
     number: int
     origin: Origin
-    leaves: int = 0
+    leaves: int | None = None
 
     @property
     def operator(self) -> OperatorName | None:
@@ -143,12 +143,13 @@ class Opener:
         self._fallthrough = torch().library.fallthrough_kernel
         self._next = 0
 
-    def steps_of(self, registration: Registration) -> tuple[Step, ...]:
-        """The calls of a registration, in order.
+    def steps_of(self, registration: Registration, first: int) -> tuple[Step, ...]:
+        """The calls of a registration, in order, numbered from `first`.
 
         Raises:
             NotExpressibleError: the bindings have no call for it.
         """
+        self._next = first
         return tuple(self._steps(registration))
 
     def name_of(self, operator: OperatorName) -> OperatorName:
@@ -157,7 +158,7 @@ class Opener:
 
     def _number(self) -> int:
         self._next += 1
-        return self._next
+        return self._next - 1
 
     def _steps(self, registration: Registration) -> Iterator[Step]:
         match registration:
@@ -191,16 +192,16 @@ class Opener:
                 number,
                 Origin(block, block.debug),
             )
-        kind = "FRAGMENT" if block.kind is BlockKind.DEF else kind
+        inside = "FRAGMENT" if block.kind is BlockKind.DEF else kind  # a second name: `kind` is opened with later
         for inner in block.registrations:
             own = replace(inner, debug=inner.debug or block.debug)
             match own:
                 case Def():
-                    yield from self._def(own, kind, block.namespace, block.key)
+                    yield from self._def(own, inside, block.namespace, block.key)
                 case Impl():
-                    yield self._impl(own, kind, block.namespace, block.key)
+                    yield self._impl(own, inside, block.namespace, block.key)
                 case Fallback():
-                    yield self._fallback(own, kind, block.namespace, block.key)
+                    yield self._fallback(own, inside, block.namespace, block.key)
 
     def _namespace(self, namespace: str | None) -> str:
         return "_" if namespace is None else self._prefix + namespace
@@ -208,6 +209,20 @@ class Opener:
     def _library(self, kind: str, namespace: str, key: str, number: int) -> Library:
         library: Library = self._c._dispatch_library(kind, namespace, key, self._mark, number)
         return library
+
+    def _reopened(self, call: Callable[[Any], None], kind: str, where: str, key: str, number: int) -> Open:
+        """Make a call on one library, which is made the first time and used again after each reset."""
+        make, mark = self._c._dispatch_library, self._mark
+        library: Any = None
+
+        def reopen() -> Library:
+            nonlocal library
+            if library is None:
+                library = make(kind, where, key, mark, number)
+            call(library)
+            return library  # type: ignore[no-any-return]  # the bindings are untyped
+
+        return reopen
 
     def _key_text(self, key: DispatchKey | None) -> str:
         return "" if key is None or key == DispatchKey.Undefined else str(key)
@@ -243,15 +258,17 @@ class Opener:
         if alias is None and tags:
             raise NotExpressibleError(registration, "its bindings give no tags to a def without an alias kind")
 
-        def define() -> Library:
-            library = self._c._dispatch_library(kind, where, key_text, self._mark, number)
+        alias_text = str(alias)
+
+        def define(library: Any) -> None:
             if alias is None:
                 library.def_legacy(text)
+            elif tags:
+                library.define(text, alias_text, tags)
             else:
-                library.define(text, str(alias), tags)
-            return library  # type: ignore[no-any-return]  # the bindings are untyped
+                library.def_(text, alias_text)
 
-        yield Step(define, number, origin)
+        yield Step(self._reopened(define, kind, where, key_text, number), number, origin)
         if kernel is not None:
             impl = Impl(schema.name, registration.key, kernel, registration.debug, registration.place)
             step = self._impl(impl, kind, namespace, block_key)
@@ -298,14 +315,12 @@ class Opener:
             function = self._fallthrough if kernel.is_fallthrough else _function(registration, kernel)
             key_value = self._key(key)
 
-            def boxed() -> Library:
-                library = self._c._dispatch_library(kind, where, key_text, self._mark, number)
+            def boxed(library: Any) -> None:
                 library.impl(name, key_value, function)
-                return library  # type: ignore[no-any-return]  # the bindings are untyped
 
-            return Step(boxed, number, origin)
+            return Step(self._reopened(boxed, kind, where, key_text, number), number, origin)
         if self._native is not None and kernel.signature in self._native.signatures():
-            return Step(self._native_impl(operator, kernel.signature, effective, debug), number, origin)
+            return Step(self._native_impl(operator, kernel.signature, effective, number), number, origin)
         if not _is_t_t(kernel):
             shown = kernel.signature or kernel.inferred or "an unboxed kernel of unknown type"
             reason = f"its bindings register unboxed kernels only as {T_T_SIGNATURE}, and {shown} needs an extension"
@@ -316,17 +331,18 @@ class Opener:
                 registration, f"its bindings take the key of an unboxed kernel as text, not {key}"
             )
 
-        def unboxed() -> Library:
-            library = self._c._dispatch_library(kind, where, key_text, self._mark, number)
-            return library.impl_t_t(name, text, debug)  # type: ignore[no-any-return]  # the bindings are untyped
+        def unboxed(library: Any) -> None:
+            library.impl_t_t(name, text, debug)
 
-        return Step(unboxed, number, origin)
+        return Step(self._reopened(unboxed, kind, where, key_text, number), number, origin)
 
-    def _native_impl(self, operator: OperatorName, signature: str, key: DispatchKey | None, debug: str) -> Open:
-        native, name = self._native, self.name_of(operator)
+    def _native_impl(self, operator: OperatorName, signature: str, key: DispatchKey | None, number: int) -> Open:
+        native, name, text, debug = self._native, self.name_of(operator), self._key_text(key), self._debug(number)
         assert native is not None
-        number = -1 if key is None or key == DispatchKey.Undefined else int(key)
-        return lambda: native.impl(name.qualified, name.overload, number, signature, debug)
+        if text and self._parse_keys and self._c._parse_dispatch_key(text) is None:
+            return lambda: self._library("IMPL", "_", text, number)  # which says that it cannot parse the key
+        at = int(key) if key is not None and text else -1
+        return lambda: native.impl(name.qualified, name.overload, at, signature, debug)
 
     def _fallback(
         self, registration: Fallback, kind: str, namespace: str | None, block_key: DispatchKey | None
@@ -338,12 +354,11 @@ class Opener:
         function = self._fallthrough if kernel.is_fallthrough else _function(registration, kernel)
         key_value = self._key(key if key not in (None, DispatchKey.Undefined) else block_key)
 
-        def fallback() -> Library:
-            library = self._c._dispatch_library(kind, where, key_text, self._mark, number)
+        def fallback(library: Any) -> None:
             library.fallback(key_value, function)
-            return library  # type: ignore[no-any-return]  # the bindings are untyped
 
-        return Step(fallback, number, Origin(registration, registration.debug, key or block_key, kernel))
+        origin = Origin(registration, registration.debug, key or block_key, kernel)
+        return Step(self._reopened(fallback, kind, where, key_text, number), number, origin)
 
 
 def _is_t_t(kernel: Kernel) -> bool:

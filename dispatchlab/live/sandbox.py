@@ -17,9 +17,9 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.live import torch as live_torch
 from dispatchlab.live.journal import Journal
 from dispatchlab.live.memory import Fingerprints, SlotView, entry_address, memory_layout
-from dispatchlab.live.naming import NOTHING, OWN, Naming
+from dispatchlab.live.naming import NOTHING, OWN, Naming, Table
 from dispatchlab.live.opening import Library, NativeKernels, Opener, Step
-from dispatchlab.live.slots import KernelObjects, Template
+from dispatchlab.live.slots import KernelObjects
 from dispatchlab.live.texts import refusal, without_backtrace
 from dispatchlab.live.world import world
 from dispatchlab.model.keys import PARSED_BY_TORCH, RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
@@ -30,28 +30,72 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 STALE = "stale slot"
 UPSTREAM = "PyTorch's own check"
 
+_REMEMBERED = 256
 _number = count(1)
 
 # Note [Looking again]
 # ~~~~~~~~~~~~~~~~~~~~
 # The dump, the table and the slots are read after every step. The other observations cost more than all of these
 # together: listing dangling impls walks over every operator of PyTorch, and a schema that is not found is an exception.
-# So they are made once for each dump that a sandbox shows. PyTorch's own invariant check is run once for each pair of
-# dump and table; it compares the slots with the table by function, and reading the slots, which is done every time,
-# compares them by kernel.
+# So they are made once for each pair of dump and table that an engine shows, and PyTorch's own invariant check as well;
+# it compares the slots with the table by function, and reading the slots, which is done every time, compares them by
+# kernel.
+
+
+class _Looked:
+    """What was seen of an operator with one dump and one table, in any sandbox of an engine."""
+
+    __slots__ = ("checked", "snapshot", "table")
+
+    def __init__(self, snapshot: Snapshot, table: Table) -> None:
+        self.snapshot, self.table = snapshot, table
+        self.checked = False
+
+
+class _Known:
+    """The dump and the table of an active set in this sandbox, and what was seen then."""
+
+    __slots__ = ("dump", "looked", "slots_of", "snapshot", "table", "template")
+
+    def __init__(self, dump: str, table: str, looked: _Looked) -> None:
+        self.dump, self.table, self.looked = dump, table, looked
+        self.snapshot, self.template, self.slots_of = looked.snapshot, looked.table.template, looked.table.slots_of
+
+
+class _Operator:
+    """An operator that is registered or looked at."""
+
+    __slots__ = ("alive", "known", "last", "name", "raw", "raw_text", "slots", "stale", "version")
+
+    def __init__(self, name: OperatorName, raw: OperatorName) -> None:
+        self.name, self.raw, self.raw_text = name, raw, str(raw)
+        self.alive = 0
+        self.known: dict[int, _Known] = {}
+        self.slots: SlotView | None = None
+        self.last: _Known | None = None
+        self.stale: tuple[Snapshot, Violation] | None = None
+        self.version = -1
 
 
 class _Plan:
     """A registration of one sandbox: its calls, and what is in force of it."""
 
-    __slots__ = ("bit", "index", "kernels", "live", "operators", "registration", "steps")
+    __slots__ = ("bit", "index", "kernels", "live", "open", "operators", "source", "steps")
 
-    def __init__(self, registration: Registration, steps: tuple[Step, ...], bit: int, index: int | None) -> None:
-        self.registration, self.steps, self.bit, self.index = registration, steps, bit, index
+    def __init__(
+        self,
+        source: Registration,
+        steps: tuple[Step, ...],
+        operators: list[_Operator],
+        bit: int,
+        index: int | None,
+    ) -> None:
+        self.source = source
+        self.steps, self.operators, self.bit, self.index = steps, operators, bit, index
         self.live: LiveHandle | None = None
         kernels = ((step.number, step.origin.kernel) for step in steps)
         self.kernels = [OWN + number for number, kernel in kernels if kernel is not None and not kernel.is_fallthrough]
-        self.operators = tuple(step.operator for step in steps if step.operator is not None)
+        self.open = steps[0].open if len(steps) == 1 else None
 
 
 class LiveHandle:
@@ -70,39 +114,13 @@ class LiveHandle:
             self._sandbox._release(self._plan, libraries)
 
 
-class _Seen:
-    """What was seen of one operator while PyTorch showed one dump and one table."""
-
-    __slots__ = ("checked", "dump", "slots_of", "snapshot", "table", "template")
-
-    def __init__(
-        self, dump: str, table: str, snapshot: Snapshot, template: Template, slots_of: Mapping[int, list[int]]
-    ) -> None:
-        self.dump, self.table, self.snapshot = dump, table, snapshot
-        self.template, self.slots_of = template, slots_of
-        self.checked = False
-
-
-class _Watched:
-    """An operator that is looked at."""
-
-    __slots__ = ("by_mask", "by_text", "last", "operator", "raw_name", "slots", "stale", "version")
-
-    def __init__(self, operator: OperatorName, raw_name: str) -> None:
-        self.operator, self.raw_name = operator, raw_name
-        self.by_mask: dict[int, _Seen] = {}
-        self.by_text: dict[tuple[str, str], _Seen] = {}
-        self.slots: SlotView | None = None
-        self.last: _Seen | None = None
-        self.stale: tuple[Snapshot, Violation] | None = None
-        self.version = -1
-
-
 class LiveSandbox:
     """A fresh set of namespaces; see `LocalEngine`."""
 
     def __init__(
         self,
+        naming: Naming,
+        looked: dict[tuple[str, str], _Looked],
         *,
         indices: Mapping[int, int],
         journal: Journal | None,
@@ -110,21 +128,19 @@ class LiveSandbox:
         native: NativeKernels | None,
         memory: bool,
     ) -> None:
-        number = next(_number)
-        self.prefix, mark = f"dlab{number}_", f"dlab{number}!"
+        self.prefix = f"dlab{next(_number)}_"
         self._c = live_torch.bindings()
         self._dump, self._table = self._c._dispatch_dump, self._c._dispatch_dump_table
-        world_now = world()
-        self._opener = Opener(self.prefix, mark, parse_keys=parse_keys, native=native)
-        self._naming = Naming(self.prefix, mark, world_now)
+        self._naming, self._looked = naming, looked
+        self._opener = Opener(self.prefix, naming.mark, parse_keys=parse_keys, native=native)
         self._layout = memory_layout() if memory else None
-        self._objects = KernelObjects(world_now) if self._layout is not None else None
+        self._objects = KernelObjects(naming.world) if self._layout is not None else None
         self._indices, self._journal = indices, journal
         self._plans: dict[int, _Plan] = {}
         self._all_plans: list[_Plan] = []
-        self._watched: dict[OperatorName, _Watched] = {}
-        self._watched_by_id: dict[int, _Watched] = {}
-        self._alive: dict[OperatorName, int] = {}
+        self._operators: dict[OperatorName, _Operator] = {}
+        self._by_id: dict[int, _Operator] = {}
+        self._asked: list[OperatorName] = []
         self._left: list[Library] = []
         self._mask = self._version = 0
         if journal is not None:
@@ -144,20 +160,18 @@ class LiveSandbox:
             self._journal.write(plan.index)
         objects = self._objects
         if objects is not None and objects.released:
-            objects.forget(watched.slots for watched in self._watched.values() if watched.slots is not None)
+            objects.forget(operator.slots for operator in self._operators.values() if operator.slots is not None)
         self._version += 1
-        steps = plan.steps
-        if len(steps) == 1:
+        if plan.open is not None:
             try:
-                libraries: tuple[Library, ...] = (steps[0].open(),)
+                libraries: tuple[Library, ...] = (plan.open(),)
             except RuntimeError as error:
-                raise self._refusal(error, steps[0]) from None
+                raise self._refusal(error, plan.steps[0]) from None
         else:
-            libraries = self._open(steps)
+            libraries = self._open(plan)
         self._mask |= plan.bit
-        alive = self._alive
         for operator in plan.operators:
-            alive[operator] += 1
+            operator.alive += 1
         if objects is not None:
             objects.pending += plan.kernels
         handle = plan.live = LiveHandle(self, plan, libraries)
@@ -165,34 +179,35 @@ class LiveSandbox:
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
         """What PyTorch shows of the operator now, and what sits in its slots."""
-        watched = self._watched_by_id.get(id(operator)) or self._watch(operator)
-        raw = watched.raw_name
+        watched = self._by_id.get(id(operator)) or self._watched(operator)
+        raw = watched.raw_text
         dump, table = self._dump(raw), self._table(raw)
-        seen = watched.by_mask.get(self._mask)
-        if seen is None or seen.dump != dump or seen.table != table:
-            seen = self._look(watched, dump, table)
-        if self._agrees(watched, seen):
-            watched.last, watched.stale, watched.version = seen, None, self._version
-            return seen.snapshot
-        watched.stale = self._stale(watched, seen)
-        watched.last, watched.version = seen, self._version
+        known = watched.known.get(self._mask)
+        if known is None or known.dump != dump or known.table != table:
+            known = self._look(watched, dump, table)
+        watched.version = self._version
+        if self._agrees(watched, known):
+            watched.last, watched.stale = known, None
+            return known.snapshot
+        watched.stale = self._stale(watched, known)
+        watched.last = known
         return watched.stale[0]
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
         """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
-        watched = self._watched_by_id.get(id(operator)) or self._watch(operator)
+        watched = self._by_id.get(id(operator)) or self._watched(operator)
         if watched.version != self._version:
             self.snapshot(operator)
         if watched.stale is not None:
             return (watched.stale[1],)
-        seen = watched.last
-        assert seen is not None
-        if seen.checked and self._objects is not None:
+        assert watched.last is not None
+        looked = watched.last.looked
+        if looked.checked and self._objects is not None:
             return ()
-        said = self._upstream_check(watched.raw_name)
+        said = self._upstream_check(watched.raw_text)
         if said is not None:
-            return (Violation(operator, UPSTREAM, said),)
-        seen.checked = True
+            return (Violation(watched.name, UPSTREAM, said),)
+        looked.checked = True
         return ()
 
     def close(self) -> None:
@@ -204,31 +219,31 @@ class LiveSandbox:
             library.reset()
 
     def _planned(self, registration: Registration) -> _Plan:
-        steps = self._opener.steps_of(registration)
-        for step in steps:
-            self._naming.origins[step.number] = step.origin
-        plan = _Plan(registration, steps, 1 << len(self._naming.origins), self._indices.get(id(registration)))
+        copy = sum(plan.source is registration for plan in self._all_plans)
+        steps = self._naming.planned(registration, copy, self._opener)
+        operators = [self._operator(step.operator) for step in steps if step.operator is not None]
+        plan = _Plan(registration, steps, operators, 1 << len(self._all_plans), self._indices.get(id(registration)))
         self._plans[id(registration)] = plan
         self._all_plans.append(plan)
-        for operator in plan.operators:
-            self._alive.setdefault(operator, 0)
         if self._objects is not None:
             for step in steps:
-                if step.origin.kernel is not None:
-                    self._objects.planned(OWN + step.number, falls_through=step.origin.kernel.is_fallthrough)
+                kernel = step.origin.kernel
+                if kernel is not None:
+                    number, size = OWN + step.number, self._naming.size
+                    self._objects.planned(number, size, falls_through=kernel.is_fallthrough)
         return plan
 
-    def _open(self, steps: tuple[Step, ...]) -> tuple[Library, ...]:
+    def _open(self, plan: _Plan) -> tuple[Library, ...]:
         done: list[tuple[Step, Library]] = []
-        for step in steps:
+        for step in plan.steps:
             try:
                 done.append((step, step.open()))
             except (RuntimeError, RegistrationError) as error:
                 for before, library in done:
-                    if before.number == step.leaves:
+                    if before.number == step.leaves and before.operator is not None:
                         self._left.append(library)
-                        if before.operator is not None:
-                            self._alive[before.operator] += 1
+                        self._operator(before.operator).alive += 1
+                        self._plans.pop(id(plan.source), None)  # whose library is not its own any more
                     else:
                         library.reset()
                 if isinstance(error, RegistrationError):
@@ -243,100 +258,103 @@ class LiveSandbox:
         for library in libraries:
             library.reset()
         plan.live = None
-        self._mask &= ~plan.bit
-        objects, alive = self._objects, self._alive
+        self._mask ^= plan.bit
+        objects = self._objects
         if objects is not None:
             for kernel in plan.kernels:
                 objects.gone(kernel)
         for operator in plan.operators:
-            alive[operator] -= 1
-            if not alive[operator] and operator in self._watched:
-                self._watched[operator].slots = None
+            operator.alive -= 1
+            if not operator.alive:
+                operator.slots = None
 
     def _refusal(self, error: RuntimeError, step: Step) -> RegistrationError:
         found = refusal(str(error))
-        facts = {name: self._naming.shown(value) for name, value in found.facts.items()}
+        facts = {name: self._shown(value) for name, value in found.facts.items()}
         operator = step.operator
         if found.kind is ErrorKind.DUPLICATE_DEF and operator is not None:
-            facts |= {"operator": str(operator), "other_schema": self._schema(operator) or ""}
-        return RegistrationError(found.kind, self._naming.shown(found.message), facts)
+            facts |= {"operator": str(operator), "other_schema": self._schema(self._operator(operator)) or ""}
+        return RegistrationError(found.kind, self._shown(found.message), facts)
 
-    def _watch(self, operator: OperatorName) -> _Watched:
-        watched = self._watched.get(operator)
-        if watched is None:
-            watched = self._watched[operator] = _Watched(operator, str(self._opener.name_of(operator)))
-            self._watched_by_id[id(watched.operator)] = watched
-        return watched
+    def _shown(self, text: str) -> str:
+        return self._naming.shown(text, self.prefix)
 
-    def _look(self, watched: _Watched, dump: str, table: str) -> _Seen:
-        seen = watched.by_text.get((dump, table))
-        if seen is None:
-            rows = [self._naming.row(line) for line in table.splitlines()]
-            template = np.full(len(RUNTIME_KEYS), NOTHING, dtype=np.intp)
-            slots_of: dict[int, list[int]] = {}
-            for row in rows:
-                template[row.slot] = row.kernel
-                slots_of.setdefault(row.kernel, []).append(row.slot)
-            shown = "".join(f"{row.shown}\n" for row in rows)
-            naming, schema = self._naming, self._schema(watched.operator) if dump else None
+    def _operator(self, name: OperatorName) -> _Operator:
+        operator = self._operators.get(name)
+        if operator is None:
+            operator = self._operators[name] = _Operator(name, self._opener.name_of(name))
+        return operator
+
+    def _watched(self, name: OperatorName) -> _Operator:
+        if len(self._asked) == _REMEMBERED:
+            self._asked.clear()
+            self._by_id.clear()
+        operator = self._by_id[id(name)] = self._operator(name)
+        self._asked.append(name)  # whose id stays its own for as long
+        return operator
+
+    def _look(self, watched: _Operator, dump: str, table: str) -> _Known:
+        unprefixed = dump.replace(self.prefix, "")
+        looked = self._looked.get((unprefixed, table))
+        if looked is None:
+            read = self._naming.table(table)
             snapshot = Snapshot(
-                watched.operator,
-                naming.shown(dump),
-                shown,
-                shown,
-                schema,
+                watched.name,
+                self._shown(dump),
+                read.shown,
+                read.shown,
+                self._schema(watched) if dump else None,
                 dangling=dump in self._c._dispatch_find_dangling_impls() if dump else False,
             )
-            seen = watched.by_text[dump, table] = _Seen(dump, table, snapshot, template, slots_of)
-        watched.by_mask[self._mask] = seen
-        return seen
+            looked = self._looked[unprefixed, table] = _Looked(snapshot, read)
+        if not dump and looked.snapshot.operator != watched.name:
+            looked = _Looked(replace(looked.snapshot, operator=watched.name), looked.table)
+        known = watched.known[self._mask] = _Known(dump, table, looked)
+        return known
 
-    def _schema(self, operator: OperatorName) -> str | None:
-        name = self._opener.name_of(operator)
+    def _schema(self, operator: _Operator) -> str | None:
+        raw = operator.raw
         try:
-            return self._naming.shown(
-                str(self._c._dispatch_find_schema_or_throw(name.qualified, name.overload).schema())
-            )
+            return self._shown(str(self._c._dispatch_find_schema_or_throw(raw.qualified, raw.overload).schema()))
         except RuntimeError:
             return None
 
-    def _agrees(self, watched: _Watched, seen: _Seen) -> bool:
+    def _agrees(self, watched: _Operator, known: _Known) -> bool:
         objects = self._objects
         if objects is None:
-            return not seen.dump or self._slots_by_bindings(watched, seen) == seen.snapshot.table
-        found = self._found(watched, seen)
-        if found is None:
-            return True
+            return not known.dump or self._slots_by_bindings(watched, known) == known.snapshot.table
+        slots = watched.slots
+        if slots is None:
+            if not known.dump:
+                return True
+            slots = self._slots(watched)
+        found = slots.sum
+        np.add(slots.functor, slots.boxed, found)
         if objects.pending:
-            objects.name_pending(seen.slots_of, found)
-        if found.tobytes() != objects.by_number.take(seen.template).tobytes():
-            return not self._differing(watched, seen, found)
-        if objects.released and len(self._watched) == 1:
+            objects.name_pending(known.slots_of, found)
+        if found.tobytes() != objects.by_number.take(known.template).tobytes():
+            return not self._differing(watched, known, found)
+        if objects.released and len(self._operators) == 1:
             objects.released.clear()
         return True
 
-    def _found(self, watched: _Watched, seen: _Seen) -> Fingerprints | None:
-        slots = watched.slots
-        if slots is None:
-            if not seen.dump:
-                return None
-            assert self._layout is not None
-            name = self._opener.name_of(watched.operator)
-            entry = entry_address(self._layout, name.qualified, name.overload)
-            assert entry is not None, f"{name} is dumped and not in the list of operators"
-            slots = SlotView(self._layout, entry)
-            if self._alive.get(watched.operator):
-                watched.slots = slots
-        return slots.fingerprints()
+    def _slots(self, watched: _Operator) -> SlotView:
+        assert self._layout is not None
+        entry = entry_address(self._layout, watched.raw.qualified, watched.raw.overload)
+        assert entry is not None, f"{watched.raw_text} is dumped and not in the list of operators"
+        slots = SlotView(self._layout, entry)
+        if watched.alive:
+            watched.slots = slots
+        return slots
 
-    def _differing(self, watched: _Watched, seen: _Seen, found: Fingerprints) -> dict[int, str | None]:
+    def _differing(self, watched: _Operator, known: _Known, found: Fingerprints) -> dict[int, str | None]:
         """What the slots hold that do not hold what the table says; None for nothing."""
         objects, naming = self._objects, self._naming
         assert objects is not None
         before = None if watched.last is None else watched.last.template
         differing: dict[int, str | None] = {}
-        for slot in np.flatnonzero(found != objects.by_number[seen.template]).tolist():
-            wanted = int(seen.template[slot])
+        for slot in np.flatnonzero(found != objects.by_number[known.template]).tolist():
+            wanted = int(known.template[slot])
             last = NOTHING if before is None else int(before[slot])
             number = objects.number_at(slot, int(found[slot]), wanted, last)
             held = "a kernel that no table has shown" if number is None else naming.held(slot, number)
@@ -344,38 +362,35 @@ class LiveSandbox:
                 differing[slot] = held
         return differing
 
-    def _stale(self, watched: _Watched, seen: _Seen) -> tuple[Snapshot, Violation]:
-        rows = {row.slot: row.shown for row in map(self._naming.row, seen.table.splitlines())}
+    def _stale(self, watched: _Operator, known: _Known) -> tuple[Snapshot, Violation]:
+        rows = known.looked.table.rows
         if self._objects is None:
-            held = self._slots_by_bindings(watched, seen)
+            held = self._slots_by_bindings(watched, known)
             kept = {line.partition(":")[0] for line in held.splitlines()}
-            differing: dict[int, str | None] = {
-                slot: None for slot, row in rows.items() if str(RUNTIME_KEYS[slot]) not in kept
-            }
+            differing: dict[int, str | None] = {slot: None for slot in rows if str(RUNTIME_KEYS[slot]) not in kept}
             for line in held.splitlines():
                 key, _, text = line.partition(": ")
                 if SLOT_OF_KEY[DispatchKey[key]] not in rows:
                     differing[SLOT_OF_KEY[DispatchKey[key]]] = text
         else:
-            found = self._found(watched, seen)
-            assert found is not None
-            differing = self._differing(watched, seen, found)
-        slots = {slot: row for slot, row in rows.items() if slot not in differing}
-        slots |= {slot: f"{RUNTIME_KEYS[slot]}: {text}" for slot, text in differing.items() if text is not None}
-        text = "".join(f"{slots[slot]}\n" for slot in sorted(slots))
+            slots = watched.slots or self._slots(watched)
+            differing = self._differing(watched, known, slots.fingerprints())
+        lines = {slot: row for slot, row in rows.items() if slot not in differing}
+        lines |= {slot: f"{RUNTIME_KEYS[slot]}: {text}" for slot, text in differing.items() if text is not None}
+        text = "".join(f"{lines[slot]}\n" for slot in sorted(lines))
         first = min(differing)
         keys = tuple(str(RUNTIME_KEYS[slot]) for slot in sorted(differing))
         wanted = rows[first].partition(": ")[2] if first in rows else "nothing"
         more = f", and {len(keys) - 1} more slots: {', '.join(keys[1:])}" if len(keys) > 1 else ""
         detail = f"the slot of {keys[0]} holds {differing[first] or 'nothing'} and should hold {wanted}{more}"
-        return replace(seen.snapshot, slots=text), Violation(watched.operator, STALE, detail, keys)
+        return replace(known.snapshot, slots=text), Violation(watched.name, STALE, detail, keys)
 
-    def _slots_by_bindings(self, watched: _Watched, seen: _Seen) -> str:
-        rows = {row.slot: row.shown for row in map(self._naming.row, seen.table.splitlines())}
+    def _slots_by_bindings(self, watched: _Operator, known: _Known) -> str:
+        rows = dict(known.looked.table.rows)
         for slot, key in enumerate(RUNTIME_KEYS):
             if key not in PARSED_BY_TORCH:
                 continue
-            filled = self._c._dispatch_has_computed_kernel_for_dispatch_key(watched.raw_name, str(key))
+            filled = self._c._dispatch_has_computed_kernel_for_dispatch_key(watched.raw_text, str(key))
             if filled and slot not in rows:
                 rows[slot] = f"{key}: a kernel that the table does not show"
             elif not filled:
@@ -416,6 +431,8 @@ class LocalEngine:
         self._indices = {id(registration): index for index, registration in enumerate(registrations)}
         self._kept = tuple(registrations)
         self._journal, self._parse_keys, self._native, self._memory = journal, parse_keys, native, memory
+        self._naming: Naming | None = None
+        self._looked: dict[tuple[str, str], _Looked] = {}
 
     @property
     def semantics(self) -> str:
@@ -426,6 +443,7 @@ class LocalEngine:
     def sandbox(self) -> Iterator[LiveSandbox]:
         """Fresh namespaces; what is still in force is released at the end."""
         sandbox = LiveSandbox(
+            *self._shared(),
             indices=self._indices,
             journal=self._journal,
             parse_keys=self._parse_keys,
@@ -436,3 +454,12 @@ class LocalEngine:
             yield sandbox
         finally:
             sandbox.close()
+
+    def _shared(self) -> tuple[Naming, dict[tuple[str, str], _Looked]]:
+        """What sandboxes share: everything when the registrations are known beforehand, else nothing."""
+        now = world()
+        if not self._kept:
+            return Naming(now), {}
+        if self._naming is None or self._naming.world is not now:
+            self._naming, self._looked = Naming(now), {}
+        return self._naming, self._looked

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from dispatchlab.live.memory import MISSING, Fingerprints, SlotView
 from dispatchlab.live.naming import AMBIGUOUS, BUILTIN, NOTHING, OWN
@@ -25,9 +24,6 @@ from dispatchlab.live.world import World
 # is looked up before the next kernel is registered; while a slot does show it, it cannot be used again, because the
 # slot keeps the functor alive. All fallthrough kernels are one object, so a slot that shows it holds "a fallthrough",
 # and its name is the one that the table gives, or gave last.
-
-Template = npt.NDArray[np.intp]
-"""The number of the kernel of each slot."""
 
 _UNKNOWN = 1
 
@@ -52,10 +48,12 @@ class KernelObjects:
         self.pending: list[int] = []
         self.released: dict[int, int] = {}
 
-    def planned(self, number: int, *, falls_through: bool) -> None:
-        """A kernel of this number may be registered from now on."""
-        while number >= len(self.by_number):
-            self.by_number = np.concatenate([self.by_number, np.zeros_like(self.by_number)])
+    def planned(self, number: int, size: int, *, falls_through: bool) -> None:
+        """A kernel of this number, which is below `size`, may be registered from now on."""
+        if size > len(self.by_number):
+            more = np.zeros(2 * size, dtype=np.uint64)
+            more[: len(self.by_number)] = self.by_number
+            self.by_number = more
         self.by_number[number] = self._world.fallthrough if falls_through else _UNKNOWN
 
     def gone(self, number: int) -> None:
@@ -74,15 +72,19 @@ class KernelObjects:
 
     def name_pending(self, slots_of: Mapping[int, list[int]], found: Fingerprints) -> None:
         """Give the new objects their names, where the table says in which slots they should be."""
-        for number in [*self.pending]:
+        known, shared, released = self._number_of, self._shared, self.released
+        left: list[int] = []
+        for number in self.pending:
             for slot in slots_of.get(number, ()):
-                address = int(found[slot])
-                if address not in self._number_of and address not in self._shared and address not in self.released:
+                address = found.item(slot)
+                if address not in known and address not in shared and address not in released:
                     self.by_number[number] = address
-                    self._number_of[address] = number
+                    known[address] = number
                     self._address_of[number] = address
-                    self.pending.remove(number)
                     break
+            else:
+                left.append(number)
+        self.pending = left
 
     def number_at(self, slot: int, address: int, wanted: int, before: int) -> int | None:
         """The kernel whose object this is; None when nobody knows.

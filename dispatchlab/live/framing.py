@@ -1,0 +1,71 @@
+"""Messages between this process and a worker: a length and a pickle, over two pipes that nobody else writes to."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import traceback
+from typing import IO, Literal, TypeAlias
+
+from dispatchlab.errors import DispatchLabError
+
+Request: TypeAlias = tuple[str, tuple[object, ...]]
+"""What to do, by name, and with what."""
+
+Reply: TypeAlias = tuple[Literal["done", "raised", "progress"], object]
+
+_LENGTH = struct.Struct(">Q")
+
+
+class WorkerError(DispatchLabError):
+    """Something went wrong in a worker that is no refusal: a bug, or a function of the user that failed.
+
+    Args:
+        text: the traceback, as the worker saw it.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        last = self.text.strip().splitlines()[-1]
+        return f"the worker that runs PyTorch failed with {last}\n{self.text}"
+
+
+def send(stream: IO[bytes], message: Request | Reply) -> None:
+    """Write one message.
+
+    Raises:
+        OSError: nobody reads it any more.
+    """
+    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> object:
+    """Read one message.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def portable(error: BaseException) -> BaseException:
+    """The error in a form that another process can read: itself when it is one of ours, else a `WorkerError`."""
+    if isinstance(error, DispatchLabError | KeyboardInterrupt):
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            return WorkerError("".join(traceback.format_exception(error)))
+        return error
+    return WorkerError("".join(traceback.format_exception(error)))
