@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TextIO
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +18,7 @@ from rich.text import Text
 from dispatchlab.explore.result import Counterexample, Verdict
 from dispatchlab.model.explanation import Beaten, OperatorView, TableRow
 from dispatchlab.model.words import Word
+from dispatchlab.render.key_families import families
 from dispatchlab.render.numbers import seconds
 from dispatchlab.render.printable import printable
 from dispatchlab.render.report import Report
@@ -34,6 +35,7 @@ _STYLES = {
 _DIFF_STYLES = {"---": "bold", "+++": "bold", "@@ ": "cyan"}
 _FIRST_STYLES = {"-": "red", "+": "green"}
 _HELD_BACK = "yellow"
+_OUTRANKED = "a candidate before it"  # what an engine says when there is nothing more to say
 
 
 def console(stream: TextIO, *, color: bool = True) -> Console:
@@ -180,29 +182,27 @@ def _kernels(console: Console, view: OperatorView) -> Table:
 
 
 def _table(console: Console, rows: Sequence[TableRow]) -> Table:
-    table = Table(title="table", title_justify="left", box=_box(console, box.SIMPLE_HEAD), show_lines=False)
-    table.add_column("keys", overflow="fold")
-    table.add_column("kernel", overflow="fold")
-    table.add_column("reason", overflow="fold")
-    beaten = any(row.beaten for row in rows)
-    if beaten:
-        table.add_column("instead of", overflow="fold")
+    table = Table(title="table", title_justify="left", box=_box(console, box.SIMPLE_HEAD))
+    table.add_column("keys", overflow="fold", ratio=2)
+    table.add_column("kernel, reason, and what lost to it", overflow="fold", ratio=3)
     for keys, row in _alike(rows):
-        kernel = plain(row.debug)
-        if row.fallthrough:
-            kernel = Text("fallthrough ", "dim").append_text(kernel)
-        if not row.text:
-            kernel = Text("(nothing)", "dim")
-        if row.stale is not None:
-            kernel.append_text(plain(f"\nSTALE, calls use: {row.stale}", "bold red"))
-        reason = Text(row.reason)
-        if row.source and row.source not in keys:
-            reason.append(f" at {row.source}")
-        cells: list[RenderableType] = [Text(" ".join(keys)), kernel, reason]
-        if beaten:
-            cells.append(plain("\n".join(_beaten_text(one) for one in row.beaten), "dim"))
-        table.add_row(*cells)
+        table.add_row(Text("\n".join(families(keys))), _row(row, keys))
     return table
+
+
+def _row(row: TableRow, keys: Sequence[str]) -> Text:
+    cell = plain(row.debug, "bold") if row.text else Text("(nothing)", "dim")
+    if row.text:
+        cell.append(f" [{row.reason}]")
+    if row.source and row.source not in keys:
+        cell.append(f" at {row.source}")
+    if row.fallthrough:
+        cell.append(", calls fall through", _HELD_BACK)
+    if row.stale is not None:
+        cell.append_text(plain(f"\nSTALE, calls use: {row.stale}", "bold red"))
+    for one in row.beaten:
+        cell.append_text(plain(f"\ninstead of {_beaten_text(one)}", "dim"))
+    return cell
 
 
 def _alike(rows: Sequence[TableRow]) -> Iterator[tuple[list[str], TableRow]]:
@@ -215,7 +215,8 @@ def _alike(rows: Sequence[TableRow]) -> Iterator[tuple[list[str], TableRow]]:
 
 
 def _beaten_text(beaten: Beaten) -> str:
-    return f"{beaten.debug} [{beaten.reason} at {beaten.source}]: {beaten.why}"
+    why = "" if beaten.why == _OUTRANKED else f", since {beaten.why}"
+    return f"{beaten.debug} [{beaten.reason}] at {beaten.source}{why}"
 
 
 def _box(console: Console, usual: box.Box) -> box.Box:

@@ -1,0 +1,236 @@
+"""Scenarios are tests: name their folders in `dispatchlab_scenarios`, and pytest collects them.
+
+    [pytest]
+    dispatchlab_scenarios = scenarios
+
+Each scenario is explored on the lab engine; its verdict has to be what it expects, and what it shows has to be what its
+golden file holds, `expect/<same path>.txt`. `EXPECTTEST_ACCEPT=1 pytest` writes golden files, nothing else does. A
+golden file without a scenario fails. Without the option this plugin does nothing and imports nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dispatchlab.explore.protocol import Engine
+    from dispatchlab.model.snapshot import Snapshot
+    from dispatchlab.render.report import Report
+    from dispatchlab.scenario.value import Scenario
+
+_SCENARIOS = "dispatchlab_scenarios"
+_EXPECT = "dispatchlab_expect"
+_ALLOW_IMPORT = "dispatchlab_allow_import"
+_SUFFIXES = (".yaml", ".yml")
+_OWNERS = pytest.StashKey[dict[Path, list[Path]]]()
+
+
+class GoldenError(Exception):
+    """A scenario does not do what it says, or does not show what its golden file holds; the text is all there is."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The ini options."""
+    parser.addini(_SCENARIOS, "folders whose scenarios dispatchlab collects as tests", type="paths", default=[])
+    parser.addini(_EXPECT, "folder of the golden files of dispatchlab's scenarios", default="expect")
+    parser.addini(_ALLOW_IMPORT, "let scenarios name functions, which are imported", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look into the folders of scenarios too, when pytest looks where its configuration says."""
+    folders = _folders(config)
+    for folder in folders:
+        if not folder.is_dir():
+            raise pytest.UsageError(f"{_SCENARIOS}: there is no folder {folder}")
+    if not folders or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    looked_at = [(config.invocation_params.dir / arg).resolve() for arg in config.args]
+    config.args += [
+        str(folder) for folder in folders if not any(folder.resolve().is_relative_to(path) for path in looked_at)
+    ]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A YAML file below one of the folders is a scenario."""
+    if file_path.suffix not in _SUFFIXES:
+        return None
+    folder = _folder_of(file_path, _folders(parent.config))
+    return None if folder is None else ScenarioFile.from_parent(parent, path=file_path, folder=folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The first of the folders is also asked for the golden files that no scenario has."""
+    report = yield
+    if isinstance(collector, pytest.Directory) and report.passed and collector.path in _folders(collector.config)[:1]:
+        report.result += [
+            OrphanItem.from_parent(collector, name=f"orphan {path.name}", golden=path)
+            for path in sorted(_expect(collector.config).rglob("*.txt"))
+            if path not in _owners(collector.config)
+        ]
+    return report
+
+
+class ScenarioFile(pytest.File):
+    """A scenario file: one item."""
+
+    def __init__(self, *, folder: Path, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.folder = folder
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item."""
+        yield ScenarioItem.from_parent(self, name="permute", golden=_golden(self.path, self.folder, self.config))
+
+
+class _Item(pytest.Item):
+    """An item whose failures are texts and not tracebacks."""
+
+    def __init__(self, *, golden: Path, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.golden = golden
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What went wrong, in words."""
+        from dispatchlab.errors import DispatchLabError
+
+        if isinstance(excinfo.value, (GoldenError, DispatchLabError)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def _shown(self, path: Path) -> str:
+        try:
+            return path.relative_to(self.config.rootpath).as_posix()
+        except ValueError:
+            return str(path)
+
+
+class OrphanItem(_Item):
+    """A golden file that no scenario has: it fails."""
+
+    def runtest(self) -> None:
+        """Fail."""
+        raise GoldenError(f"{self._shown(self.golden)} has no scenario: delete it, or put its scenario back")
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where it is."""
+        return self.golden, None, self.name
+
+
+class ScenarioItem(_Item):
+    """Explores a scenario and compares with its golden file."""
+
+    def runtest(self) -> None:
+        """Fail when the verdict is not what is expected, or the golden file does not hold what is shown."""
+        from dispatchlab.render.text import golden_text, report_text
+
+        for other in _owners(self.config).get(self.golden, ()):
+            if other != self.path:
+                raise GoldenError(f"{self._shown(other)} has the same golden file: {self._shown(self.golden)}")
+        scenario, report, operators = _examined(
+            self._shown(self.path), self.path, allow_import=bool(self.config.getini(_ALLOW_IMPORT))
+        )
+        if not report.as_expected:
+            raise GoldenError(f"expected: {report.expected}\n\n{report_text(report)}")
+        self._compare(golden_text(report, operators, keys=[str(key) for key in scenario.keys]))
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where it is."""
+        return self.path, None, self._shown(self.path)
+
+    def _compare(self, actual: str) -> None:
+        if os.environ.get("EXPECTTEST_ACCEPT"):
+            if not self.golden.exists() or _read(self.golden) != actual:
+                self.golden.parent.mkdir(parents=True, exist_ok=True)
+                self.golden.write_text(actual, encoding="utf-8", newline="\n")
+            return
+        shown = self._shown(self.golden)
+        if not self.golden.exists():
+            head, expected = f"there is no golden file {shown}", ""
+        else:
+            head, expected = f"{shown} holds something else", _read(self.golden)
+        if actual == expected:
+            return
+        diff = unified_diff(
+            expected.splitlines(), actual.splitlines(), shown if expected else "(nothing)", "actual", lineterm=""
+        )
+        accept = "if this is right, accept it with: EXPECTTEST_ACCEPT=1 pytest"
+        raise GoldenError("\n".join([f"{head}; {accept}", *diff]))
+
+
+def _examined(name: str, path: Path, *, allow_import: bool) -> tuple[Scenario, Report, list[Snapshot]]:
+    """A scenario, what was found about it, and its operators with all in force that is accepted in the file's order."""
+    import warnings
+    from dataclasses import replace
+
+    from dispatchlab.commands.exploring import report_of
+    from dispatchlab.engine.lab import LabEngine
+    from dispatchlab.explore.explore import explore
+    from dispatchlab.scenario.load import load_scenario
+
+    scenario = replace(load_scenario(path, allow_import=allow_import), file=name)
+    engine = LabEngine(scenario.semantics or "strict")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
+        found = explore(engine, scenario.registrations, scenario.operators, order=scenario.order)
+        return scenario, report_of(scenario, engine, found), _all_in_force(engine, scenario)
+
+
+def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
+    from dispatchlab.explore.session import SandboxSession
+
+    with engine.sandbox() as sandbox:
+        session = SandboxSession(sandbox, scenario.registrations, scenario.operators)
+        for index in range(len(scenario.registrations)):
+            session.register(index)
+        return list(session.look()[0])
+
+
+def _read(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+# -- where things are
+
+
+def _folders(config: pytest.Config) -> list[Path]:
+    return list(config.getini(_SCENARIOS))
+
+
+def _expect(config: pytest.Config) -> Path:
+    inifile = config.inipath
+    base = config.rootpath if inifile is None else inifile.parent
+    return base / str(config.getini(_EXPECT))
+
+
+def _folder_of(path: Path, folders: list[Path]) -> Path | None:
+    """The innermost of the folders that a file is in."""
+    around = [folder for folder in folders if path.is_relative_to(folder)]
+    return max(around, key=lambda folder: len(folder.parts), default=None)
+
+
+def _golden(path: Path, folder: Path, config: pytest.Config) -> Path:
+    return (_expect(config) / path.relative_to(folder)).with_suffix(".txt")
+
+
+def _owners(config: pytest.Config) -> dict[Path, list[Path]]:
+    """The golden files that there should be, with the scenarios that they belong to: one each, if all is well."""
+    known = config.stash.get(_OWNERS, None)
+    if known is not None:
+        return known
+    folders = _folders(config)
+    owners: dict[Path, list[Path]] = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in _SUFFIXES and _folder_of(path, folders) == folder:
+                owners.setdefault(_golden(path, folder, config), []).append(path)
+    config.stash[_OWNERS] = owners
+    return owners
