@@ -56,6 +56,16 @@ def test_a_refusal_that_only_a_history_brings_about_is_found() -> None:
     assert told.why == ("flaw 0: 0 and 1",)
 
 
+def test_a_direct_way_that_is_refused_is_compared_with_a_return() -> None:
+    sticky = Planted("depends on order", by=1, partner=0, effect="refuses", target=25)
+    engine = ForkableToyEngine(toy(30, sticky))
+    runs = [explore(engine, engine.registrations, [FOO], walk="sample", seed=seed) for seed in range(6)]
+    assert {run.verdict for run in runs} == {Verdict.VIOLATED}
+    assert [int(run.notes[0].split()[0]) for run in runs] == [7, 7, 13, 5, 9, 3]
+    flaws = {run.counterexample.flaw for run in runs if run.counterexample}
+    assert flaws == {Flaw.ASYMMETRY}
+
+
 def test_what_was_done_and_what_it_is_worth_is_told() -> None:
     engine = ForkableToyEngine(toy(40, exclusions=(Exclusion(0b11),)))
     found = explore(engine, engine.registrations, [FOO], walk="sample", samples=500, seed=3)

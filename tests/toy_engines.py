@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from dispatchlab.errors import ErrorKind, RegistrationError
@@ -21,9 +21,9 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 FOO = OperatorName("test", "foo")
 
 Trigger: TypeAlias = Literal["counts", "sticks", "remembers", "is poisoned", "is haunted", "depends on order"]
-Effect: TypeAlias = Literal["nothing", "shows", "refuses", "breaks", "jams", "crashes"]
+Effect: TypeAlias = Literal["nothing", "shows", "refuses", "rewords", "breaks", "jams", "crashes"]
 TRIGGERS: tuple[Trigger, ...] = ("counts", "sticks", "remembers", "is poisoned", "is haunted", "depends on order")
-EFFECTS: tuple[Effect, ...] = ("nothing", "shows", "refuses", "breaks", "jams")
+EFFECTS: tuple[Effect, ...] = ("nothing", "shows", "refuses", "rewords", "breaks", "jams")
 
 State: TypeAlias = tuple[int, tuple[int, ...]]
 
@@ -36,7 +36,8 @@ class Planted:
         trigger: `counts` accepted `+by` modulo `modulo`; `sticks` at 1 after `+by` while `partner` is active;
             `remembers` whether `partner` was active at the last `+by`; `is poisoned` by a refused `+by`; `is haunted`
             after `-by`; `depends on order`: `+by` while `partner` is active, until one of them goes.
-        effect: `refuses` `+target`, `jams` (release of `target` fails), `crashes` on `+target`.
+        effect: `refuses` `+target`, `rewords` (tells another fact when `target` is refused anyway), `jams` (the release
+            of `target` fails), `crashes` on `+target`.
         when: the effect is there while all of this mask is active.
         unless: and nothing of this mask.
     """
@@ -75,17 +76,21 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """`members` cannot all be active; `only_last` restricts that to one of them coming last, `kinds` tells by whom."""
+    """`members` cannot all be active, unless all of another mask is too.
+
+    `only_last` restricts that to one of them coming last, `kinds` tells by whom.
+    """
 
     members: int
     only_last: int | None = None
     kinds: tuple[ErrorKind, ...] = (ErrorKind.DUPLICATE_DEF,)
     tells_last: bool = False
+    unless: int = 0
 
     def refusal(self, mask: int, index: int) -> Refusal | None:
         if not self.members >> index & 1 or (mask | 1 << index) & self.members != self.members:
             return None
-        if self.only_last not in (None, index):
+        if self.only_last not in (None, index) or (self.unless and mask & self.unless == self.unless):
             return None
         kind = self.kinds[index % len(self.kinds)]
         facts = (("last", str(index)),) if self.tells_last else ()
@@ -112,6 +117,8 @@ class ToySpace:
                     raise EngineCrashed("the toy is broken")
                 if flaw.effect == "refuses" and refusal is None:
                     refusal = Refusal(ErrorKind.SIGNATURE_MISMATCH, (), "the flaw says no")
+                if flaw.effect == "rewords" and refusal is not None:
+                    refusal = replace(refusal, facts=(*refusal.facts, ("flaw", str(value))))
         moved = self._moved(state, index, refused=refusal is not None)
         return (mask if refusal else mask | 1 << index, moved), refusal
 
