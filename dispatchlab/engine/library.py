@@ -7,11 +7,9 @@ order of release: aten/src/ATen/core/library.cpp.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.handle import RegistrationHandle, release_all
+from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.kernel_function import (
     KernelLike,
     call_site,
@@ -19,7 +17,8 @@ from dispatchlab.engine.kernel_function import (
     kernel_function,
     key_named,
 )
-from dispatchlab.engine.plan import Plan, plan_inside, plan_of
+from dispatchlab.engine.open_block import Registrations, debug_of_caller
+from dispatchlab.engine.plan import plan_of
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -30,7 +29,7 @@ from dispatchlab.model.schema_parser import parse_name, parse_schema_or_name
 _KINDS = (BlockKind.DEF, BlockKind.FRAGMENT, BlockKind.IMPL)
 
 
-class Library:
+class Library(Registrations):
     """A block of registrations.
 
     Args:
@@ -54,27 +53,20 @@ class Library:
         dispatcher: Dispatcher,
         debug: str | None = None,
     ) -> None:
-        self._handles: list[RegistrationHandle] = []
+        super().__init__(dispatcher)
         if namespace == "prim":
             message = "the namespace prim is reserved for the operators of TorchScript: choose another"
             raise RegistrationError(ErrorKind.OTHER, message, {"namespace": namespace})
-        site = call_site()
-        self._dispatcher = dispatcher
         self._block = Block(
             None if namespace == "_" else namespace,
             choice(kind, _KINDS, kind=ErrorKind.UNKNOWN_BLOCK_KIND, what="kind of library"),
             key=key_named(dispatch_key),
-            debug=f"registered at {site.file}:{site.line}" if debug is None else debug,
-            place=site,
+            debug=debug_of_caller(debug),
+            place=call_site(),
         )
         opening = plan_of(self._block, dispatcher.semantics)
         if opening.primitives:
-            self._handles.append(dispatcher.register_plan(opening, f"library {namespace} {kind}"))
-
-    @property
-    def handles(self) -> tuple[RegistrationHandle, ...]:
-        """The handles of what was registered, in order; released ones too."""
-        return tuple(self._handles)
+            self._hold(opening, f"library {namespace} {kind}")
 
     def define(
         self,
@@ -160,35 +152,7 @@ class Library:
         return self._add(Fallback(key, kernel.kernel, text, call_site()), f"fallback {key or ''}")
 
     def _add(self, registration: Def | Impl | Fallback, what: str) -> RegistrationHandle:
-        made = plan_inside(self._block, registration, self._dispatcher.semantics)
-        # Upstream makes one registration after the other, and keeps those that came before one that is refused.
-        steps = [made] if self._dispatcher.semantics.is_atomic else [Plan([one]) for one in made.primitives]
-        added = [self._handle(step, what) for step in steps]
-        if len(added) == 1:
-            return added[0]
-        return RegistrationHandle(lambda: release_all(added), what)
-
-    def _handle(self, made: Plan, what: str) -> RegistrationHandle:
-        handle = self._dispatcher.register_plan(made, what)
-        self._handles.append(handle)
-        return handle
-
-    def release(self) -> None:
-        """Undo everything, what was registered first first; a second release is harmless."""
-        handles, self._handles = self._handles, []
-        release_all(handles)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.release()
-
-    def __del__(self) -> None:
-        for handle in self._handles:
-            handle.forget()
+        return self._hold_inside(self._block, registration, what)
 
     def __repr__(self) -> str:
         block = self._block
