@@ -29,10 +29,10 @@ def parse_word(text: str, *, count: int) -> Word:
         count: how many registrations there are; a number must be below it.
 
     Raises:
-        ParseError: a step is malformed, out of range, registers what is registered, or releases what is not.
+        ParseError: a step is malformed or out of range, or releases what was not registered before.
     """
     steps: list[Step] = []
-    active: set[int] = set()
+    tried: set[int] = set()  # registered, or refused: only an engine can tell
     for match in re.finditer(r"\S+", text):
         token, at = match.group(), match.start()
         found = _STEP.match(token)
@@ -46,13 +46,11 @@ def parse_word(text: str, *, count: int) -> Word:
         if index >= count:
             raise error(f"a registration from 0 to {count - 1}" if count else "no step: there are no registrations")
         if found.group(1) == "+":
-            if index in active:
-                raise error(f"a registration that is not registered yet ({index} is)")
-            active.add(index)
+            tried.add(index)
             steps.append(index)
         else:
-            if index not in active:
+            if index not in tried:
                 raise error(f"a registration that is registered here ({index} is not)")
-            active.remove(index)
+            tried.remove(index)
             steps.append(~index)
     return tuple(steps)
