@@ -1,0 +1,36 @@
+"""Words over registrations: reading, writing, and what is wrong with a bad one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatchlab.errors import ParseError
+from dispatchlab.model.words import Word, format_word, parse_word
+
+
+@given(st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))
+def test_a_word_reads_back(order: list[int], registered: int, released: int) -> None:
+    word: Word = (*order[:registered], *(~index for index in order[: min(registered, released)]))
+    assert parse_word(format_word(word) if word else "", count=6) == word
+
+
+def test_a_refused_registration_can_be_tried_again() -> None:
+    assert parse_word("+0 +1 +2 +1", count=3) == (0, 1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("+0 x1", "expected a step such as +0 or -0 but found 'x1'\n  +0 x1\n     ^^"),
+        ("+0 +7", "expected a registration from 0 to 2 but found '+7'\n  +0 +7\n     ^^"),
+        ("+0 -1", "expected a registration that is registered here (1 is not) but found '-1'\n  +0 -1\n     ^^"),
+        ("-0", "expected a registration that is registered here (0 is not) but found '-0'\n  -0\n  ^^"),
+        ("+" + "9" * 12, f"expected a step such as +0 or -0 but found '+{'9' * 12}'\n  +{'9' * 12}\n  {'^' * 13}"),
+    ],
+)
+def test_a_bad_step_is_told_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_word(text, count=3)
+    assert str(caught.value) == message
