@@ -1,0 +1,130 @@
+"""The lab engine under `torch-2.13` and the running PyTorch, side by side on generated scenarios and words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.errors import RegistrationError
+from dispatchlab.explore.protocol import Handle, Sandbox
+from dispatchlab.live.sandbox import LocalEngine
+from dispatchlab.model.keys import ALIAS_KEYS, PARSED_BY_TORCH, DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import (
+    AliasKind,
+    Block,
+    BlockKind,
+    Def,
+    Fallback,
+    Impl,
+    Kernel,
+    KernelForm,
+    Registration,
+)
+from dispatchlab.model.schema_parser import parse_inferred, parse_schema
+from dispatchlab.model.signature import cpp_signature
+
+OPERATORS = (OperatorName("test", "foo"), OperatorName("test", "foo", "out"))
+_ONE = parse_inferred("(Tensor _0) -> Tensor _0")
+KERNELS = (
+    Kernel(KernelForm.BOXED),
+    Kernel(KernelForm.FALLTHROUGH),
+    Kernel(KernelForm.UNBOXED, _ONE, cpp_signature(_ONE)),
+)
+SCHEMAS = ("(Tensor x) -> Tensor", "(Tensor x, Tensor y) -> Tensor", "(Tensor(a!) x) -> Tensor(a!)", "(int x) -> int")
+ALIAS_KINDS = [None, AliasKind.CONSERVATIVE, AliasKind.FROM_SCHEMA, AliasKind.PURE_FUNCTION]
+MANY = ", ".join(f"int a{index}" for index in range(70))
+
+# Half of the draws come from the keys that have something to do with one another.
+KEYS = st.one_of(
+    st.sampled_from(
+        [*ALIAS_KEYS, *(DispatchKey[name] for name in ("CPU", "AutogradCPU", "AutogradOther", "QuantizedCPU"))]
+    ),
+    st.sampled_from(sorted(PARSED_BY_TORCH - {DispatchKey.Undefined})),
+)
+FREE_FALLBACKS = [DispatchKey[name] for name in ("CPU", "FPGA", "NestedTensorCPU", "AutogradNestedTensor", "Fake")]
+DEBUGS = st.sampled_from(["here", "there", ""])
+
+
+@st.composite
+def defs(draw: st.DrawFn) -> Def:
+    arguments = draw(st.sampled_from([*SCHEMAS, f"({MANY}) -> ()"]))
+    schema = parse_schema(f"{draw(st.sampled_from(OPERATORS))}{arguments}")
+    return Def(schema, draw(st.sampled_from(ALIAS_KINDS)), debug=draw(DEBUGS))
+
+
+impls = st.builds(Impl, st.sampled_from(OPERATORS), st.none() | KEYS, st.sampled_from(KERNELS), DEBUGS)
+fallbacks = st.builds(Fallback, st.sampled_from(FREE_FALLBACKS), st.sampled_from(KERNELS[:2]), DEBUGS)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> Block:
+    kind = draw(st.sampled_from([BlockKind.DEF, BlockKind.FRAGMENT, BlockKind.IMPL]))
+    key = draw(st.none() | KEYS) if kind is BlockKind.IMPL else None
+    inner = draw(st.lists(st.one_of(impls, defs()) if kind is not BlockKind.IMPL else impls, max_size=3))
+    return Block("test", kind, tuple(inner), key, draw(DEBUGS))
+
+
+registrations = st.one_of(defs(), impls, impls, impls, fallbacks, blocks())
+
+
+class Side:
+    """One engine on its way through a word."""
+
+    def __init__(self, sandbox: Sandbox, scenario: list[Registration]) -> None:
+        self.sandbox, self.scenario = sandbox, scenario
+        self.handles: dict[int, Handle] = {}
+
+    def toggle(self, index: int) -> str:
+        """Register or release; the outcome in a word."""
+        handle = self.handles.pop(index, None)
+        if handle is not None:
+            handle.release()
+            return "released"
+        try:
+            self.handles[index] = self.sandbox.register(self.scenario[index])
+        except RegistrationError as error:
+            return str(error.kind)
+        return "registered"
+
+
+SEEN: Counter[str] = Counter()
+
+
+@settings(max_examples=2000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(registrations, min_size=1, max_size=6), st.data())
+@pytest.mark.filterwarnings("ignore")
+def test_dump_table_slots_and_outcomes_are_equal_after_every_step(
+    scenario: list[Registration], data: st.DataObject
+) -> None:
+    word = data.draw(st.lists(st.integers(0, len(scenario) - 1), min_size=1, max_size=12))
+    with LocalEngine().sandbox() as live_sandbox:
+        lab, live = Side(Dispatcher("torch-2.13"), scenario), Side(live_sandbox, scenario)
+        for step in word:
+            expected, found = live.toggle(step), lab.toggle(step)
+            SEEN[expected] += 1
+            assert found == expected, (scenario[step], word)
+            for name in OPERATORS:
+                theirs, ours = live.sandbox.snapshot(name), lab.sandbox.snapshot(name)
+                assert ours.dump == theirs.dump
+                assert ours.table == theirs.table
+                assert ours.schema == theirs.schema
+                assert ours.dangling == theirs.dangling
+                stale = bool(live.sandbox.violations(name))
+                assert bool(lab.sandbox.violations(name)) == stale
+                SEEN["stale"] += stale
+        for side in (lab, live):
+            for handle in side.handles.values():
+                handle.release()
+
+
+def test_the_generated_words_meet_what_there_is_to_meet() -> None:
+    wanted = {"registered", "released", "duplicate_def", "schema_mismatch", "too_many_arguments", "stale"}
+    assert wanted <= set(SEEN)
