@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCENARIO = str(Path(__file__).parents[1] / "scenarios" / "start" / "five_registrations.yaml")
+SCENARIO = str(Path(__file__).parents[1] / "scenarios" / "basics" / "five_registrations.yaml")
 
 
 def _run(*arguments: str) -> None:
