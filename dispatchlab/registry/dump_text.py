@@ -1,0 +1,135 @@
+"""From the text of a dump to a record and back, to the character: how a registry is read off any dispatcher.
+
+A dump is what `torch._C._dispatch_dump` and `Dispatcher.dump` print; their twins with `_table` print a computed table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.registration import AliasKind
+from dispatchlab.model.schema_parser import parse_name
+from dispatchlab.registry.model import KernelFlags, RecordedFallback, RecordedKernel, RecordedOperator
+
+_KERNEL = re.compile(r"(\w+)(?:\[alias\])?( \(inactive\))?: (.*) :: (.*) \[ ([a-z ]*) \]", re.DOTALL)
+_KERNEL_STARTS = re.compile(r"\w+(?:\[alias\])?(?: \(inactive\))?: ")
+_ROW = re.compile(r"(\w+): (fallthrough )?(.*) \[backend fallback\]")
+
+
+class DumpError(DispatchLabError):
+    """A text is not the dump of an operator, or not one that this version knows.
+
+    Args:
+        line: the line that could not be read.
+        wanted: what should have been there.
+    """
+
+    def __init__(self, line: str, wanted: str) -> None:
+        super().__init__(line, wanted)
+        self.line, self.wanted = line, wanted
+
+    def __str__(self) -> str:
+        return f"this is not the dump of an operator: expected {self.wanted} but found {self.line!r}"
+
+
+def read_dump(text: str, tags: Iterable[str] = ()) -> RecordedOperator:
+    """The record of an operator from its dump.
+
+    Args:
+        text: what the dispatcher printed, not empty.
+        tags: the names of its tags, which no dump shows.
+
+    Raises:
+        DumpError: a line is not what a dump has there.
+        ParseError: the name is none.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    name = parse_name(_after("name: ", lines, 0))
+    schema: str | None = _after("schema: ", lines, 1)
+    debug, alias, first = "", None, 2
+    if schema == "(none)":
+        schema = None
+    else:
+        debug, alias, first = _after("debug: ", lines, 2), _alias(_after("alias analysis kind: ", lines, 3)), 4
+    kernels: list[RecordedKernel] = []
+    for line in _joined(lines[first:]):
+        kernel = _kernel(line)
+        if not kernel.active and not (kernels and kernels[-1].key is kernel.key):
+            raise DumpError(line, "the active kernel of the key before its inactive ones")
+        kernels.append(kernel)
+    return RecordedOperator(name, schema, debug, alias, frozenset(tags), tuple(kernels))
+
+
+def _after(start: str, lines: list[str], at: int) -> str:
+    line = lines[at] if at < len(lines) else ""
+    if not line.startswith(start):
+        raise DumpError(line, f"a line that starts with {start!r}")
+    return line[len(start) :]
+
+
+def _alias(text: str) -> AliasKind | None:
+    if text == "CONSERVATIVE (default)":
+        return None
+    try:
+        return AliasKind(text)
+    except ValueError:
+        raise DumpError(text, "an alias analysis kind") from None
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """A debug text can have lines of its own: what does not end as a kernel does goes on in the next line."""
+    joined: list[str] = []
+    unfinished = False
+    for line in lines:
+        if unfinished and not (_KERNEL_STARTS.match(line) and _KERNEL.fullmatch(line)):
+            joined[-1] += f"\n{line}"
+        else:
+            joined.append(line)
+        unfinished = _KERNEL.fullmatch(joined[-1]) is None
+    return joined
+
+
+def _kernel(line: str) -> RecordedKernel:
+    match = _KERNEL.fullmatch(line)
+    if match is None:
+        raise DumpError(line, "a line 'KEY: DEBUG :: SCHEMA [ FLAGS ]'")
+    key, inactive, debug, inferred, flags = match.groups()
+    if key not in DispatchKey.__members__:
+        raise DumpError(line, "a dispatch key")
+    try:
+        known = KernelFlags(flags)
+    except ValueError:
+        raise DumpError(line, "the flags of a kernel: " + ", ".join(KernelFlags)) from None
+    return RecordedKernel(DispatchKey[key], debug, None if inferred == "(none)" else inferred, known, not inactive)
+
+
+def dump_text(operator: RecordedOperator) -> str:
+    """The dump of a recorded operator, as the dispatcher printed it."""
+    lines = [f"name: {operator.name}", f"schema: {'(none)' if operator.schema is None else operator.schema}"]
+    if operator.schema is not None:
+        alias = "CONSERVATIVE (default)" if operator.alias is None else operator.alias
+        lines += [f"debug: {operator.debug}", f"alias analysis kind: {alias}"]
+    for kernel in operator.kernels:
+        alias = "[alias]" if kernel.key.is_alias else ""
+        inactive = "" if kernel.active else " (inactive)"
+        inferred = "(none)" if kernel.inferred is None else kernel.inferred
+        lines.append(f"{kernel.key}{alias}{inactive}: {kernel.debug} :: {inferred} [ {kernel.flags} ]")
+    return "\n".join(lines) + "\n"
+
+
+def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
+    """The backend fallbacks from the computed table of an operator that has no kernel of its own, by key.
+
+    Raises:
+        DumpError: a row is not that of a fallback.
+    """
+    found = []
+    for line in table.splitlines():
+        match = _ROW.fullmatch(line)
+        if match is None or match[1] not in DispatchKey.__members__:
+            raise DumpError(line, "a row 'KEY: DEBUG [backend fallback]'")
+        found.append(RecordedFallback(DispatchKey[match[1]], match[2] is not None, match[3]))
+    return tuple(sorted(found, key=lambda fallback: fallback.key))

@@ -1,0 +1,250 @@
+"""The registry in a file: one operator at a time, or all of them; refused when anything is amiss.
+
+The layout is in layout.py, what a row says in rows.py, and write.py makes such files.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from dispatchlab.model.names import OperatorName
+from dispatchlab.registry.errors import RegistryFileError
+from dispatchlab.registry.layout import (
+    HEAD,
+    MAGIC,
+    MAX_BLOCK,
+    MAX_DIRECTORY,
+    MAX_FILE,
+    MAX_KERNELS,
+    MAX_OPERATORS,
+    MAX_PLAIN,
+    VERSION,
+    digest,
+)
+from dispatchlab.registry.model import RecordedFallback, RecordedOperator, Registry
+from dispatchlab.registry.rows import Damaged, Tables, read_fallback, read_operator
+
+
+def open_registry(path: Path | str) -> RegistryFile:
+    """The registry in a file; an operator is read when it is asked for.
+
+    Raises:
+        RegistryFileError: the file cannot be read, is of another version, is cut short, or was altered.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(MAX_FILE + 1)
+    except OSError as error:
+        raise RegistryFileError(str(path), f"it cannot be read: {error.strerror or error}") from None
+    return RegistryFile(data, str(path))
+
+
+def load_registry(path: Path | str) -> Registry:
+    """All of the registry in a file.
+
+    Raises:
+        RegistryFileError: as for `open_registry`.
+    """
+    return open_registry(path).load()
+
+
+def is_registry_file(path: Path | str) -> bool:
+    """Whether a file starts as a registry does; False for one that cannot be read."""
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+class RegistryFile:
+    """The registry in a file's bytes; it is a `Recorded`.
+
+    Args:
+        data: the bytes of the file.
+        path: what errors call it.
+
+    Raises:
+        RegistryFileError: these bytes are not a registry, or not a whole one. What is amiss in a block in spite of a
+            right digest is found when the block is read, with the same error.
+    """
+
+    def __init__(self, data: bytes, path: str = "the registry") -> None:
+        self.path = path
+        self._data = data
+        packed_size, plain_size = self._sizes_of_directory()
+        plain = self._unpacked(HEAD.size, packed_size, plain_size, MAX_DIRECTORY, "the directory")
+        directory = self._decoded(plain, "the directory")
+        if not isinstance(directory, dict):
+            raise self._damaged("its directory is not a table")
+        self._directory: dict[str, object] = directory
+        self.torch = self._text(self._field("torch"))
+        self.imports = self._texts("imports")
+        self.names = self._texts("operators")
+        self.kernel_count = self._number(self._field("kernels"), MAX_KERNELS)
+        self._per_block = self._number(self._field("per_block"), MAX_OPERATORS)
+        self._tables = Tables(self._texts("sources"), self._texts("inferred"), self._texts("tags"))
+        self._index = {name: at for at, name in enumerate(self.names)}
+        if list(self._index) != sorted(self.names) or len(self.names) > MAX_OPERATORS:
+            raise self._damaged("its operators are not in order, or too many")
+        self.fallbacks = self._read_fallbacks()
+        self._blocks = self._find_blocks(HEAD.size + packed_size, plain_size)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[RecordedOperator]:
+        for block in range(len(self._blocks)):
+            for at, row in enumerate(self._rows(block), start=block * self._per_block):
+                yield self._operator(at, row)
+
+    def operator(self, name: OperatorName | str) -> RecordedOperator | None:
+        """One operator, for which one block is read; None when there is none of that name.
+
+        Raises:
+            RegistryFileError: the block is damaged.
+        """
+        at = self._index.get(str(name))
+        if at is None:
+            return None
+        block, place = divmod(at, self._per_block)
+        return self._operator(at, self._rows(block)[place])
+
+    def load(self) -> Registry:
+        """All of it.
+
+        Raises:
+            RegistryFileError: a block is damaged, or there are not as many kernels as the file says.
+        """
+        operators, kernels = [], 0
+        for operator in self:
+            operators.append(operator)
+            kernels += len(operator.kernels)
+            if kernels > self.kernel_count:
+                break
+        if kernels != self.kernel_count:
+            raise self._damaged(f"it does not have the {self.kernel_count:,} kernels that it declares")
+        return Registry(self.torch, tuple(operators), self.fallbacks, self.imports)
+
+    def _sizes_of_directory(self) -> tuple[int, int]:
+        data = self._data
+        if not data or data[: len(MAGIC)] != MAGIC[: len(data)]:
+            found = f"starts with {data[: len(MAGIC)]!r}" if data else "is empty"
+            raise self._refused(
+                f"it is not a recorded registry: one starts with {MAGIC!r} and this file {found}; record one with: "
+                "dispatchlab record --all -o FILE"
+            )
+        if len(data) < HEAD.size:
+            raise self._refused(
+                f"it is cut short: it has {len(data)} bytes, not even the head of a registry; get it anew"
+            )
+        _, version, size, packed_size, plain_size, declared = HEAD.unpack_from(data)
+        if version != VERSION:
+            raise self._refused(
+                f"it is a recorded registry of version {version} and this dispatchlab reads version {VERSION}: "
+                "install the dispatchlab that wrote it, or record it anew"
+            )
+        if len(data) > MAX_FILE:
+            raise self._refused(f"it has more than {MAX_FILE:,} bytes, the most that a registry can have")
+        if len(data) != size:
+            verb = "is cut short" if len(data) < size else "goes on behind its end"
+            raise self._refused(f"it {verb}: it declares {size:,} bytes and has {len(data):,}; get it anew")
+        if digest(data) != declared:
+            raise self._refused("it was altered after it was written: its checksum differs; get it anew")
+        return packed_size, plain_size
+
+    def _read_fallbacks(self) -> tuple[RecordedFallback, ...]:
+        try:
+            fallbacks = tuple(read_fallback(row, self._tables) for row in self._list("fallbacks"))
+        except Damaged as error:
+            raise self._damaged(f"a fallback is {error}") from None
+        keys = [fallback.key for fallback in fallbacks]
+        if keys != sorted(set(keys)):
+            raise self._damaged("its fallbacks are not in order")
+        return fallbacks
+
+    def _find_blocks(self, start: int, plain: int) -> list[tuple[int, int, int, int]]:
+        """Where each block starts, its two sizes and its CRC."""
+        blocks = []
+        for entry in self._list("blocks"):
+            if not isinstance(entry, list) or len(entry) != 3:
+                raise self._damaged("its list of blocks cannot be read")
+            packed_size, plain_size, crc = (self._number(part, 0xFFFFFFFF) for part in entry)
+            blocks.append((start, packed_size, plain_size, crc))
+            start += packed_size
+            plain += plain_size
+        if self._per_block < 1 or len(blocks) != -(-len(self.names) // self._per_block) or start != len(self._data):
+            raise self._damaged("its blocks do not make up its operators")
+        if plain > MAX_PLAIN:
+            raise self._damaged(f"it declares {plain:,} bytes unpacked, and {MAX_PLAIN:,} is the most")
+        return blocks
+
+    def _rows(self, block: int) -> list[object]:
+        start, packed_size, plain_size, crc = self._blocks[block]
+        what = f"its block {block}"
+        plain = self._unpacked(start, packed_size, plain_size, MAX_BLOCK, what)
+        if zlib.crc32(plain) != crc:
+            raise self._damaged(f"the checksum of {what} differs")
+        rows = self._decoded(plain, what)
+        wanted = min(self._per_block, len(self.names) - block * self._per_block)
+        if not isinstance(rows, list) or len(rows) != wanted:
+            raise self._damaged(f"{what} does not hold the {wanted} operators that belong there")
+        return rows
+
+    def _operator(self, at: int, row: object) -> RecordedOperator:
+        try:
+            return read_operator(self.names[at], row, self._tables)
+        except Damaged as error:
+            raise self._damaged(f"the record of {self.names[at]!r} is {error}") from None
+
+    def _unpacked(self, start: int, packed_size: int, plain_size: int, limit: int, what: str) -> bytes:
+        if plain_size > limit or start + packed_size > len(self._data):
+            raise self._damaged(f"{what} declares {packed_size:,} bytes that unpack to {plain_size:,}")
+        unpacker = zlib.decompressobj()
+        try:
+            plain = unpacker.decompress(self._data[start : start + packed_size], plain_size + 1)
+        except zlib.error:
+            raise self._damaged(f"{what} cannot be unpacked") from None
+        if len(plain) != plain_size or not unpacker.eof or unpacker.unused_data:
+            raise self._damaged(f"{what} does not unpack to the {plain_size:,} bytes that it declares")
+        return plain
+
+    def _decoded(self, plain: bytes, what: str) -> object:
+        try:
+            value: object = json.loads(plain)
+        except (ValueError, RecursionError):
+            raise self._damaged(f"{what} cannot be read") from None
+        return value
+
+    def _field(self, name: str) -> object:
+        if name not in self._directory:
+            raise self._damaged(f"its directory has no {name!r}")
+        return self._directory[name]
+
+    def _list(self, name: str) -> list[object]:
+        found = self._field(name)
+        if not isinstance(found, list):
+            raise self._damaged(f"{name!r} of its directory is not a list")
+        return found
+
+    def _texts(self, name: str) -> tuple[str, ...]:
+        return tuple(map(self._text, self._list(name)))
+
+    def _text(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise self._damaged(f"its directory has {value!r:.40} where a text belongs")
+        return value
+
+    def _number(self, value: object, most: int) -> int:
+        if type(value) is not int or not 0 <= value <= most:
+            raise self._damaged(f"its directory has {value!r:.40} where a number up to {most:,} belongs")
+        return value
+
+    def _damaged(self, reason: str) -> RegistryFileError:
+        return self._refused(f"it is damaged: {reason}; get it anew")
+
+    def _refused(self, reason: str) -> RegistryFileError:
+        return RegistryFileError(self.path, reason)
