@@ -48,11 +48,16 @@ class ErrorKind(StrEnum):
     NO_TENSOR_ARGUMENTS = "no_tensor_arguments"
     AMBIGUOUS_AUTOGRADOTHER = "ambiguous_autogradother"
     FALLTHROUGH_EXECUTED = "fallthrough_executed"
+    MISSING_ARGUMENT = "missing_argument"
+    EXTRA_ARGUMENT = "extra_argument"
+    WRONG_TYPE = "wrong_type"
+    WRONG_RETURN = "wrong_return"
+    UNBALANCED_STACK = "unbalanced_stack"
     OTHER = "other"
 
 
-class RegistrationError(DispatchLabError):
-    """A registration or a look-up was refused.
+class RefusalError(DispatchLabError):
+    """Something that was asked of an engine was refused.
 
     Args:
         kind: why, in the words that all engines share.
@@ -71,6 +76,14 @@ class RegistrationError(DispatchLabError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.kind, self.message, dict(self.facts))
+
+
+class RegistrationError(RefusalError):
+    """A registration or a look-up was refused."""
+
+
+class CallError(RefusalError):
+    """A call found no kernel, had the wrong arguments, or got the wrong returns."""
 
 
 class ParseError(DispatchLabError):

@@ -1,7 +1,8 @@
 """Python functions as kernels: boxed, unboxed, or a fallthrough, with the key and the debug text that go with them.
 
-The wrappers of PR #35061 and of torch/library.h: a plain function is a boxed kernel, as it is to `torch.library`;
-`unboxed` gives it the schema that its annotations say; `dispatch` ties it to a key.
+The wrappers of PR #35061 and of torch/library.h: a plain function is a kernel without a schema of its own that takes
+the arguments, as it is to `torch.library`; `boxed` takes them on a stack; `unboxed` has the schema that its annotations
+say; `dispatch` ties a kernel to a key.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from dispatchlab.errors import ErrorKind, RegistrationError, did_you_mean
-from dispatchlab.model.infer import infer_schema
+from dispatchlab.model.infer import infer_schema, takes_key_set
 from dispatchlab.model.keys import BACKENDS, DispatchKey, UnknownKeyError, parse_key
 from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm, Place
 from dispatchlab.model.signature import cpp_signature, is_symint_schema
@@ -45,20 +46,26 @@ fallthrough = KernelFunction(Kernel(KernelForm.FALLTHROUGH))
 """A kernel that calls skip: they go on to the next key of their set."""
 
 
-def boxed(function: PythonFunction) -> KernelFunction:
-    """A kernel that works on any operator's arguments; it has no schema of its own."""
-    return KernelFunction(Kernel(KernelForm.BOXED, function=function))
+def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunction:
+    """A kernel that works on any operator's arguments; it has no schema of its own.
+
+    Args:
+        function: called with the operator and a stack; it pops the arguments and pushes the returns.
+        with_keyset: the key set of the call comes in between.
+    """
+    return KernelFunction(Kernel(KernelForm.BOXED, function=function, takes_stack=True, with_keyset=with_keyset))
 
 
 def unboxed(function: PythonFunction) -> KernelFunction:
-    """A kernel with the schema that the function's annotations say.
+    """A kernel with the schema that the function's annotations say; a first `DispatchKeySet` is no part of it.
 
     Raises:
         RegistrationError: of kind `cannot_infer_schema`, naming the parameter without a usable annotation.
     """
     inferred = infer_schema(function)
     signature, symint = cpp_signature(inferred), is_symint_schema(inferred)
-    return KernelFunction(Kernel(KernelForm.UNBOXED, inferred, signature, symint, function))
+    with_keyset = takes_key_set(function)
+    return KernelFunction(Kernel(KernelForm.UNBOXED, inferred, signature, symint, function, with_keyset=with_keyset))
 
 
 def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
@@ -75,8 +82,12 @@ def dispatch_autograd(function: KernelLike) -> KernelFunction:
     return dispatch(DispatchKey.Autograd, function)
 
 
-def kernel_function(function: object) -> KernelFunction:
+def kernel_function(function: object, *, with_keyset: bool = False) -> KernelFunction:
     """What can be registered as a kernel, as one: a `KernelLike`.
+
+    Args:
+        function: it.
+        with_keyset: a plain function takes the key set of the call first; a wrapped one knows that of itself.
 
     Raises:
         RegistrationError: it cannot be called.
@@ -86,7 +97,7 @@ def kernel_function(function: object) -> KernelFunction:
     if not callable(function):
         message = f"a kernel is a function, and this is {function!r}: pass something that can be called, or fallthrough"
         raise RegistrationError(ErrorKind.OTHER, message, {"kernel": type(function).__name__})
-    return boxed(function)
+    return KernelFunction(Kernel(KernelForm.BOXED, function=function, with_keyset=with_keyset))
 
 
 def key_named(text: DispatchKey | str) -> DispatchKey | None:

@@ -116,7 +116,13 @@ class Library(Registrations):
         )
 
     def impl(
-        self, name: str | OperatorName, function: KernelLike, dispatch_key: DispatchKey | str = "", *, debug: str = ""
+        self,
+        name: str | OperatorName,
+        function: KernelLike,
+        dispatch_key: DispatchKey | str = "",
+        *,
+        with_keyset: bool = False,
+        debug: str = "",
     ) -> RegistrationHandle:
         """Register a kernel.
 
@@ -124,6 +130,7 @@ class Library(Registrations):
             name: the operator, `ns::name.overload`; the namespace may be left out.
             function: the kernel; `fallthrough` to have calls skip the key.
             dispatch_key: the key; empty for the library's own, and CompositeImplicitAutograd when it has none.
+            with_keyset: a plain function takes the key set of the call before the arguments.
             debug: what dumps print; the kernel's text, and then the library's, when left out.
 
         Raises:
@@ -131,21 +138,32 @@ class Library(Registrations):
             ParseError: the name cannot be read.
         """
         operator = parse_name(name) if isinstance(name, str) else name
-        kernel = kernel_function(function)
+        kernel = kernel_function(function, with_keyset=with_keyset)
         named = key_named(dispatch_key)
         key = named if named is not None else kernel.key
         text = debug or kernel.debug_text
         return self._add(Impl(operator, key, kernel.kernel, text, call_site()), f"impl {operator} {key or ''}")
 
     def fallback(
-        self, function: KernelLike, dispatch_key: DispatchKey | str = "", *, debug: str = ""
+        self,
+        function: KernelLike,
+        dispatch_key: DispatchKey | str = "",
+        *,
+        with_keyset: bool = False,
+        debug: str = "",
     ) -> RegistrationHandle:
         """Register the kernel that all operators fall back to at a key; an alias key means each of its runtime keys.
+
+        Args:
+            function: the kernel; a plain function takes the operator before the arguments.
+            dispatch_key: the key; empty for the library's own.
+            with_keyset: a plain function takes the key set of the call before the operator.
+            debug: what dumps print; the kernel's text, and then the library's, when left out.
 
         Raises:
             RegistrationError: it is refused.
         """
-        kernel = kernel_function(function)
+        kernel = kernel_function(function, with_keyset=with_keyset)
         named = key_named(dispatch_key)
         key = named if named is not None else kernel.key
         text = debug or kernel.debug_text

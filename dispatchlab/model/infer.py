@@ -61,6 +61,12 @@ def infer_schema(function: Callable[..., object]) -> FunctionSchema:
     return FunctionSchema(OperatorName("", ""), _numbered(tuple(arguments)), _numbered(given))
 
 
+def takes_key_set(function: Callable[..., object]) -> bool:
+    """Whether the first parameter of `function` is a `DispatchKeySet`, which is no argument of the operator."""
+    parameters = list(inspect.signature(function).parameters.values())
+    return bool(parameters) and _is_key_set(parameters[0].annotation)
+
+
 def _numbered(types_: tuple[Type, ...]) -> tuple[Argument, ...]:
     return tuple(Argument(f"_{at}", type_) for at, type_ in enumerate(types_))
 

@@ -67,6 +67,9 @@ class Kernel:
         symint: True when the kernel takes symbolic integers; it has a signature cell of its own then.
         function: the Python function behind it, if there is one.
         reference: `package.module:function`, when a file named the function.
+        takes_stack: the function takes the operator and a stack of values, as a boxed kernel of C++ does; otherwise it
+            takes the arguments.
+        with_keyset: the function takes the key set of the call, too.
     """
 
     form: KernelForm = KernelForm.BOXED
@@ -75,6 +78,8 @@ class Kernel:
     symint: bool = False
     function: Callable[..., object] | None = None
     reference: str | None = None
+    takes_stack: bool = False
+    with_keyset: bool = False
 
     @property
     def is_fallthrough(self) -> bool:
