@@ -38,6 +38,7 @@ class LiveEngine:
         native: the file of an extension with C++ kernels, see `NativeKernels`.
         parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42; else as numbers.
         memory: read the slots from memory where that is possible; else only whether they are filled.
+        every_table: read the table after every step of an exploration too. See Note [When the table is read].
 
     Raises:
         TorchMissingError: there is no PyTorch here.
@@ -52,10 +53,12 @@ class LiveEngine:
         native: Path | None = None,
         parse_keys: bool = True,
         memory: bool = True,
+        every_table: bool = False,
     ) -> None:
         require_torch()
         self._imports, self._native = tuple(imports), native
         self._options = {"parse_keys": parse_keys, "memory": memory}
+        self._every_table = every_table
         self._process: WorkerProcess | None = None
         self._opened = 0
 
@@ -119,7 +122,8 @@ class LiveEngine:
         Raises:
             WorkerCrashed: the worker died; the error has the word.
         """
-        return self.worker.ask("run", function, tuple(registrations), arguments, options, progress=progress)
+        request = (function, tuple(registrations), arguments, options, self._every_table)
+        return self.worker.ask("run", *request, progress=progress)
 
     def explore(
         self,

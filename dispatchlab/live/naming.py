@@ -44,20 +44,30 @@ class Row(NamedTuple):
     shown: str
 
 
-class Table(NamedTuple):
+class Table:
     """A computed table, read.
 
     Args:
-        shown: as the user sees it.
-        template: the number of the kernel of each slot.
-        slots_of: the slots of each kernel, by number.
-        rows: its lines, by slot.
+        rows: its lines, in the order of the slots.
     """
 
-    shown: str
-    template: Template
-    slots_of: dict[int, list[int]]
-    rows: dict[int, str]
+    __slots__ = ("_slots_of", "rows", "shown", "template")
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+        self.shown = "".join([f"{shown}\n" for _, _, shown in rows])
+        kernels = [NOTHING] * len(SLOT_OF_KEY)
+        for slot, kernel, _ in rows:
+            kernels[slot] = kernel
+        self.template: Template = np.array(kernels, dtype=np.intp)
+        self._slots_of: dict[int, list[int]] = {}
+
+    def slots_of(self, kernel: int) -> list[int]:
+        """The slots in which this kernel ought to be, ascending."""
+        found = self._slots_of.get(kernel)
+        if found is None:
+            found = self._slots_of[kernel] = [slot for slot, number, _ in self.rows if number == kernel]
+        return found
 
 
 class Naming:
@@ -109,14 +119,8 @@ class Naming:
         """A table of any of the sandboxes, read."""
         found = self.tables.get(raw)
         if found is None:
-            rows = [self.row(line) for line in raw.splitlines()]
-            template = np.full(len(SLOT_OF_KEY), NOTHING, dtype=np.intp)
-            slots_of: dict[int, list[int]] = {}
-            for row in rows:
-                template[row.slot] = row.kernel
-                slots_of.setdefault(row.kernel, []).append(row.slot)
-            shown = "".join(f"{row.shown}\n" for row in rows)
-            found = self.tables[raw] = Table(shown, template, slots_of, {row.slot: row.shown for row in rows})
+            read = self._rows.get
+            found = self.tables[raw] = Table([read(line) or self.row(line) for line in raw.splitlines()])
         return found
 
     def row(self, line: str) -> Row:

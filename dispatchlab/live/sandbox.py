@@ -24,7 +24,7 @@ from dispatchlab.live.texts import refusal, without_backtrace
 from dispatchlab.live.world import world
 from dispatchlab.model.keys import PARSED_BY_TORCH, RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Registration
+from dispatchlab.model.registration import Fallback, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 STALE = "stale slot"
@@ -42,6 +42,17 @@ _number = count(1)
 # kernel.
 
 
+# Note [When the table is read]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch computes the table of an operator when it is asked for it, from its lists of kernels and from the backend
+# fallbacks, and from nothing else (`computeDispatchTableEntryWithDebug` in OperatorEntry.cpp). The dump prints every
+# list, and since each call has a number, equal dumps are equal lists. So in a walk, a set that shows the dump that it
+# showed before in this sandbox has the table that it had; computing it again is half of what a step costs. It is read
+# all the same while the sandbox has ever registered a fallback, whenever the slots, which are read after every step,
+# are not those of the table, and every few visits to hold PyTorch to this Note. Whoever wants it every time says so.
+_VISITS_PER_TABLE = 8
+
+
 class _Looked:
     """What was seen of an operator with one dump and one table, in any sandbox of an engine."""
 
@@ -55,11 +66,12 @@ class _Looked:
 class _Known:
     """The dump and the table of an active set in this sandbox, and what was seen then."""
 
-    __slots__ = ("dump", "looked", "slots_of", "snapshot", "table", "template")
+    __slots__ = ("dump", "looked", "snapshot", "table", "template", "visits")
 
     def __init__(self, dump: str, table: str, looked: _Looked) -> None:
         self.dump, self.table, self.looked = dump, table, looked
-        self.snapshot, self.template, self.slots_of = looked.snapshot, looked.table.template, looked.table.slots_of
+        self.snapshot, self.template = looked.snapshot, looked.table.template
+        self.visits = 0
 
 
 class _Operator:
@@ -127,6 +139,7 @@ class LiveSandbox:
         parse_keys: bool,
         native: NativeKernels | None,
         memory: bool,
+        every_table: bool,
     ) -> None:
         self.prefix = f"dlab{next(_number)}_"
         self._c = live_torch.bindings()
@@ -143,6 +156,7 @@ class LiveSandbox:
         self._asked: list[OperatorName] = []
         self._left: list[Library] = []
         self._mask = self._version = 0
+        self._every_table = every_table or self._objects is None
         if journal is not None:
             journal.restart()
 
@@ -181,8 +195,14 @@ class LiveSandbox:
         """What PyTorch shows of the operator now, and what sits in its slots."""
         watched = self._by_id.get(id(operator)) or self._watched(operator)
         raw = watched.raw_text
-        dump, table = self._dump(raw), self._table(raw)
+        dump = self._dump(raw)
         known = watched.known.get(self._mask)
+        if known is not None and known.dump == dump and not self._every_table:
+            known.visits += 1
+            if known.visits % _VISITS_PER_TABLE and self._agrees(watched, known):
+                watched.version, watched.last, watched.stale = self._version, known, None
+                return known.snapshot
+        table = self._table(raw)
         if known is None or known.dump != dump or known.table != table:
             known = self._look(watched, dump, table)
         watched.version = self._version
@@ -228,6 +248,7 @@ class LiveSandbox:
         if self._objects is not None:
             for step in steps:
                 kernel = step.origin.kernel
+                self._every_table |= isinstance(step.origin.registration, Fallback)
                 if kernel is not None:
                     number, size = OWN + step.number, self._naming.size
                     self._objects.planned(number, size, falls_through=kernel.is_fallthrough)
@@ -331,7 +352,7 @@ class LiveSandbox:
         found = slots.sum
         np.add(slots.functor, slots.boxed, found)
         if objects.pending:
-            objects.name_pending(known.slots_of, found)
+            objects.name_pending(known.looked.table, found)
         if found.tobytes() != objects.by_number.take(known.template).tobytes():
             return not self._differing(watched, known, found)
         if objects.released and len(self._operators) == 1:
@@ -363,7 +384,7 @@ class LiveSandbox:
         return differing
 
     def _stale(self, watched: _Operator, known: _Known) -> tuple[Snapshot, Violation]:
-        rows = known.looked.table.rows
+        rows = {slot: shown for slot, _, shown in known.looked.table.rows}
         if self._objects is None:
             held = self._slots_by_bindings(watched, known)
             kept = {line.partition(":")[0] for line in held.splitlines()}
@@ -386,7 +407,7 @@ class LiveSandbox:
         return replace(known.snapshot, slots=text), Violation(watched.name, STALE, detail, keys)
 
     def _slots_by_bindings(self, watched: _Operator, known: _Known) -> str:
-        rows = dict(known.looked.table.rows)
+        rows = {slot: shown for slot, _, shown in known.looked.table.rows}
         for slot, key in enumerate(RUNTIME_KEYS):
             if key not in PARSED_BY_TORCH:
                 continue
@@ -414,6 +435,7 @@ class LocalEngine:
         parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42; else as numbers.
         native: C++ kernels of an extension.
         memory: read the slots from memory where that is possible. See Note [Reading the slots].
+        every_table: read the table after every step. See Note [When the table is read].
     """
 
     name = "torch"
@@ -426,11 +448,13 @@ class LocalEngine:
         parse_keys: bool = True,
         native: NativeKernels | None = None,
         memory: bool = True,
+        every_table: bool = True,
     ) -> None:
         live_torch.bindings()
         self._indices = {id(registration): index for index, registration in enumerate(registrations)}
         self._kept = tuple(registrations)
         self._journal, self._parse_keys, self._native, self._memory = journal, parse_keys, native, memory
+        self._every_table = every_table
         self._naming: Naming | None = None
         self._looked: dict[tuple[str, str], _Looked] = {}
 
@@ -449,6 +473,7 @@ class LocalEngine:
             parse_keys=self._parse_keys,
             native=self._native,
             memory=self._memory,
+            every_table=self._every_table,
         )
         try:
             yield sandbox

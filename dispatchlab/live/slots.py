@@ -5,12 +5,12 @@ See Note [Naming a kernel object].
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from dispatchlab.live.memory import MISSING, Fingerprints, SlotView
-from dispatchlab.live.naming import AMBIGUOUS, BUILTIN, NOTHING, OWN
+from dispatchlab.live.naming import AMBIGUOUS, BUILTIN, NOTHING, OWN, Table
 from dispatchlab.live.world import World
 
 # Note [Naming a kernel object]
@@ -70,12 +70,12 @@ class KernelObjects:
         shown = {value for view in views for value in view.fingerprints().tolist()}
         self.released = {address: number for address, number in self.released.items() if address in shown}
 
-    def name_pending(self, slots_of: Mapping[int, list[int]], found: Fingerprints) -> None:
+    def name_pending(self, table: Table, found: Fingerprints) -> None:
         """Give the new objects their names, where the table says in which slots they should be."""
         known, shared, released = self._number_of, self._shared, self.released
         left: list[int] = []
         for number in self.pending:
-            for slot in slots_of.get(number, ()):
+            for slot in table.slots_of(number):
                 address = found.item(slot)
                 if address not in known and address not in shared and address not in released:
                     self.by_number[number] = address

@@ -109,10 +109,16 @@ class Worker:
         registrations: tuple[Registration, ...],
         arguments: tuple[Any, ...],
         options: dict[str, Any],
+        every_table: bool,  # noqa: FBT001  # a message has no keywords
     ) -> object:
         """Call a function with an engine of this process; what it tells `progress` is passed on."""
         found = named(function)
-        return found(LocalEngine(registrations, **self._options), *arguments, **options, progress=self._report)
+        return found(
+            LocalEngine(registrations, **self._options, every_table=every_table),
+            *arguments,
+            **options,
+            progress=self._report,
+        )
 
     def call(self, function: str, arguments: tuple[Any, ...]) -> object:
         """Call a function."""
