@@ -181,10 +181,8 @@ class _Run:
 
     def _summary(self) -> bool:
         """Print the line that ends several reports; whether nobody reads it."""
-        text = summary(self.reports, as_expected=self.as_expected, unreadable=self.unreadable)
         left = len(self.files) - self.reports - self.unreadable
-        if left:
-            text += f", {left:,} not explored"
+        text = summary(self.reports, as_expected=self.as_expected, unreadable=self.unreadable, not_explored=left)
         if self.format == "json":
             note(text)
             return False

@@ -135,15 +135,21 @@ class BarDisplay(NoDisplay):
     def _start(self) -> Bars:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bars
+        from rich.table import Column
 
         from dispatchlab.render.rich_view import console
 
         self._bars = Bars(
             BarColumn(bar_width=16),
-            TextColumn("{task.description}: {task.fields[told]}", markup=False),
+            TextColumn(
+                "{task.description}: {task.fields[told]}",
+                markup=False,
+                table_column=Column(overflow="fold", no_wrap=False, ratio=1),
+            ),
             console=console(self._stream, color=self._color),
             auto_refresh=False,
             transient=True,
+            expand=True,
         )
         self._bars.start()
         return self._bars

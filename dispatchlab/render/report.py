@@ -34,12 +34,14 @@ class Report:
     exit_code: int
 
 
-def summary(reports: int, *, as_expected: int, unreadable: int = 0) -> str:
+def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:
     """The line that ends the reports of several scenarios."""
-    total = reports + unreadable
+    total = reports + unreadable + not_explored
     parts = [f"{as_expected:,} as expected"]
     if reports > as_expected:
         parts.append(f"{reports - as_expected:,} not")
     if unreadable:
         parts.append(f"{unreadable:,} could not be used")
+    if not_explored:
+        parts.append(f"{not_explored:,} not explored")
     return f"{total:,} scenario{'' if total == 1 else 's'}: {', '.join(parts)}"

@@ -191,9 +191,11 @@ def _table(console: Console, rows: Sequence[TableRow]) -> Table:
 
 
 def _row(row: TableRow, keys: Sequence[str]) -> Text:
-    cell = plain(row.debug, "bold") if row.text else Text("(nothing)", "dim")
+    cell = Text()
     if row.text:
-        cell.append(f" [{row.reason}]")
+        cell.append_text(plain(row.debug, "bold")).append(f" [{row.reason}]")
+    else:
+        cell.append("(nothing)", "dim")
     if row.source and row.source not in keys:
         cell.append(f" at {row.source}")
     if row.fallthrough:

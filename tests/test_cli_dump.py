@@ -1,0 +1,167 @@
+"""`dispatchlab dump`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from expecttest import assert_expected_inline
+
+from dispatchlab.cli import main
+from tests.scenario_texts import COMPOSITES, FIVE, OVERLOADS, TWICE, TWO_DEFS
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with scenarios, which is the current one."""
+    texts = {"five": FIVE, "composites": COMPOSITES, "two_defs": TWO_DEFS, "overloads": OVERLOADS, "twice": TWICE}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def dump(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(main, ["dump", *arguments])
+
+
+@pytest.mark.usefixtures("folder")
+def test_text_is_the_dump_an_empty_line_and_the_table() -> None:
+    result = dump("test::foo", "--from", "five.yaml", "--key", "CPU", "--key", "AutogradCUDA")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert_expected_inline(
+        result.stdout,
+        """\
+name: test::foo
+schema: test::foo(Tensor x) -> Tensor
+debug: registered at /dev/null:0
+alias analysis kind: FROM_SCHEMA
+CPU: fn_cpu :: (none) [ boxed ]
+AutogradCPU: fn_autograd_cpu :: (none) [ boxed ]
+Autograd[alias]: fn_autograd :: (none) [ boxed ]
+CompositeImplicitAutograd[alias]: fn_math :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]
+
+CPU: fn_cpu [kernel]
+AutogradCUDA: fn_math [math kernel]
+""",
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_all_rows_are_shown_when_no_key_is_named() -> None:
+    result = dump("foo", "--from", "five.yaml", "--format", "text")
+    _, table = result.stdout.split("\n\n")
+    assert len(table.splitlines()) == 104
+    assert table.splitlines()[0] == "Undefined: fn_math [math kernel]"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_word_says_what_is_in_force() -> None:
+    result = dump("foo", "--from", "twice.yaml", "--after", "+1 +0 -1")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "CPU: fn_a [kernel]")
+    both = dump("foo", "--from", "twice.yaml", "--after", "+1 +0", "--key", "CPU")
+    assert both.stdout.splitlines()[-1] == "CPU: fn_a [kernel]"
+    assert both.stderr.startswith("note: the CPU kernel of test::foo is overridden: fn_a takes the place of fn_b")
+
+
+@pytest.mark.usefixtures("folder")
+def test_nothing_is_shown_of_an_operator_that_is_gone_and_standard_error_says_so() -> None:
+    result = dump("foo", "--from", "twice.yaml", "--after", "+1 -1")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "nothing is registered for test::foo after +1 -1\n"
+    assert dump("foo", "--from", "twice.yaml", "--after", "(nothing)").exit_code == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_refusal_on_the_way_is_told_and_the_word_goes_on() -> None:
+    result = dump("foo", "--from", "two_defs.yaml")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(
+        "+1 def test::foo(Tensor x, Tensor y) -> Tensor (def_b) was refused: duplicate_def: "
+    )
+    assert result.stdout.splitlines()[1:3] == ["schema: test::foo(Tensor x) -> Tensor", "debug: def_a"]
+    assert "CPU: fn_cpu" in result.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_release_of_what_was_refused_is_bad_input() -> None:
+    result = dump("foo", "--from", "two_defs.yaml", "--after", "+0 +1 -1")
+    assert result.exit_code == 2
+    assert "step -1 cannot be run: after +0 +1, 1 is not registered" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ("test::foo", ["test::foo"]),
+        ("foo.out", ["test::foo.out"]),
+        ("bar", ["test::bar.one"]),
+        ("foo*", ["test::foo", "test::foo.out"]),
+        ("test::ba?.one", ["test::bar.one", "test::baz.one"]),
+        ("*::*.two", ["test::baz.two"]),
+    ],
+)
+def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: str, names: list[str]) -> None:
+    result = dump(asked, "--from", "overloads.yaml")
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = [line.removeprefix("name: ") for line in result.stdout.splitlines() if line.startswith("name: ")]
+    assert shown == names
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["fop", "--from", "five.yaml"], "there is no operator 'test::fop' in five.yaml; did you mean test::foo?"),
+        (["qqqqq::z*", "--from", "five.yaml"], "no operator 'qqqqq::z*' in five.yaml; it has test::foo"),
+        (["baz", "--from", "overloads.yaml"], "test::baz has 2 overloads: name one of test::baz.one, test::baz.two"),
+        (["foo", "--from", "five.yaml", "--key", "AutogradCPUU"], "'AutogradCPUU' is not a dispatch key; did you mean"),
+        (["foo", "--from", "five.yaml", "--key", "Autograd"], "Autograd has no row in a table: name a runtime key"),
+        (["foo", "--from", "five.yaml", "--after", "+5"], "expected a registration from 0 to 4 but found '+5'"),
+        (["foo", "--from", "five.yaml", "--after", "-0"], "expected a registration that is registered here"),
+        (["foo", "--from", "fife.yaml"], "fife.yaml: there is no such file; did you mean five.yaml?"),
+        (["foo", "--from", "."], "expected a file but found a folder"),
+        (["foo", "--from", "five.yaml", "--semantics", "stric"], "unknown semantics 'stric'"),
+        (["foo"], "the dispatcher is empty: name a scenario"),
+        (["foo", "--from", "five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
+    ],
+)
+def test_bad_input_ends_with_2_and_says_what_to_do(arguments: list[str], told: str) -> None:
+    result = dump(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_semantics_are_those_of_the_option_else_of_the_scenario() -> None:
+    own = dump("foo", "--from", "composites.yaml", "--format", "json")
+    asked = dump("foo", "--from", "composites.yaml", "--format", "json", "--semantics", "strict")
+    five = dump("foo", "--from", "five.yaml", "--format", "json")
+    values = [json.loads(result.stdout) for result in (own, asked, five)]
+    assert [value["semantics"] for value in values] == ["torch-2.13", "strict", "strict"]
+    stale = [sum(row["stale"] is not None for row in value["operators"][0]["table"]) for value in values]
+    assert stale == [34, 0, 0]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_pipe_gets_neither_colours_nor_box_characters_in_any_format() -> None:
+    for name in ("rich", "text", "json"):
+        result = dump("foo", "--from", "five.yaml", "--format", name)
+        assert result.exit_code == 0
+        assert not {*"\x1b│─╭╮╰╯━"} & set(result.stdout)
+
+
+def test_a_file_from_a_stranger_runs_nothing(folder: Path) -> None:
+    (folder / "stranger.yaml").write_text(
+        "claim: c\nregistrations:\n  - impl: foo\n    dispatch: CPU\n    kernel: stranger:run\n"
+    )
+    (folder / "stranger.py").write_text("raise SystemExit('it ran')\n")
+    result = dump("foo", "--from", "stranger.yaml")
+    assert result.exit_code == 2
+    assert "--allow-import" in result.stderr
+    assert "it ran" not in result.output

@@ -1,0 +1,110 @@
+"""Help, its copy in docs/cli.md, completion and the schema."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from dispatchlab import __version__
+from dispatchlab.cli import main
+from tests.scenario_texts import OVERLOADS
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "cli.md"
+HEAD = "# The command line\n\nMade from `--help`; `EXPECTTEST_ACCEPT=1 pytest tests/test_cli_help.py` writes it anew.\n"
+
+
+def commands() -> list[str]:
+    """Every command."""
+    return sorted(main.commands)
+
+
+def help_of(*arguments: str) -> str:
+    """What `--help` prints, 80 columns wide."""
+    result = CliRunner().invoke(main, [*arguments, "--help"], prog_name="dispatchlab", terminal_width=80)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_the_page_about_the_command_line_says_what_help_says() -> None:
+    parts = [HEAD, f"\n```\n{help_of()}```\n"]
+    parts += [f"\n## `dispatchlab {name}`\n\n```\n{help_of(name)}```\n" for name in commands()]
+    page = "".join(parts)
+    if os.environ.get("EXPECTTEST_ACCEPT"):
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page
+
+
+def test_every_command_has_examples_and_every_option_is_explained() -> None:
+    assert commands() == ["completion", "dump", "permute", "schema"]
+    for name in commands():
+        assert f"Examples:\n    dispatchlab {name}" in help_of(name) or 'Examples:\n    eval "' in help_of(name)
+        for parameter in main.commands[name].params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{name} {parameter.name}"
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert CliRunner().invoke(main, ["--version"]).stdout == f"dispatchlab, version {__version__}\n"
+
+
+def test_the_schema_is_json_and_knows_the_fields_of_a_scenario() -> None:
+    result = CliRunner().invoke(main, ["schema"])
+    schema = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert set(schema["required"]) == {"claim", "registrations"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_for_their_shell(shell: str) -> None:
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert f"_DISPATCHLAB_COMPLETE={shell}_complete" in result.stdout
+
+
+def completed(folder: Path, *words: str) -> list[str]:
+    """What bash is offered after `words`, of which the last is being typed."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "_DISPATCHLAB_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("dispatchlab", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    script = "from dispatchlab.cli import main\nmain(prog_name='dispatchlab')"
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert result.stderr == ""
+    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
+
+
+def test_operators_keys_semantics_and_scenarios_are_completed(tmp_path: Path) -> None:
+    (tmp_path / "overloads.yaml").write_text(OVERLOADS)
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "deep.yml").write_text("")
+    assert completed(tmp_path, "du") == ["dump"]
+    assert completed(tmp_path, "dump", "--from", "overloads.yaml", "test::b") == [
+        "test::bar.one",
+        "test::baz.one",
+        "test::baz.two",
+    ]
+    assert completed(tmp_path, "dump", "--from", "nothing.yaml", "te") == []
+    assert completed(tmp_path, "dump", "foo", "--key", "AutogradP") == [
+        "AutogradPrivateUse1",
+        "AutogradPrivateUse2",
+        "AutogradPrivateUse3",
+    ]
+    assert completed(tmp_path, "permute", "--semantics", "t") == ["torch-2.13"]
+    assert completed(tmp_path, "permute", "o") == ["overloads.yaml"]
+    assert completed(tmp_path, "dump", "foo", "--from", "more") == ["more/"]
+    assert completed(tmp_path, "dump", "foo", "--from", "more/d") == ["more/deep.yml"]

@@ -1,0 +1,292 @@
+"""`dispatchlab permute`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+from expecttest import assert_expected_inline
+
+from dispatchlab.cli import main
+from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS, many
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with scenarios, which is the current one."""
+    texts = {"five": FIVE, "composites": COMPOSITES, "two_defs": TWO_DEFS, "twice": TWICE, "many": many(18)}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def permute(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(main, ["permute", *arguments])
+
+
+def timeless(text: str) -> str:
+    """A report without its duration."""
+    return re.sub(r"elapsed: .*", "elapsed: ...", text)
+
+
+@pytest.mark.usefixtures("folder")
+def test_five_registrations_are_proved() -> None:
+    result = permute("five.yaml")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert_expected_inline(
+        timeless(result.stdout),
+        """\
+scenario: five.yaml
+claim: Five registrations of one operator do not care who comes first.
+engine: lab, strict
+registrations: 5
+expected: commutes
+verdict: proved
+sets: 32
+states: 32
+edges: 160
+orders: 14,400
+conflicts: none
+never accepted: none
+walk: graph
+elapsed: ...
+as expected: yes
+""",
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_violation_that_is_expected_exits_with_0_and_shows_the_words() -> None:
+    result = permute("twice.yaml")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert_expected_inline(
+        timeless(result.stdout),
+        """\
+scenario: twice.yaml
+claim: Of two kernels at one key the newest is used.
+engine: lab, strict
+registrations: 2
+expected: order-matters
+verdict: violated
+sets: 4
+states: 5
+edges: 5
+orders: 4
+counterexample: square, two orders of the same registrations lead to different states
+expected word: +0 +1
+  +0 impl test::foo CPU (fn_a)
+  +1 impl test::foo CPU (fn_b)
+actual word: +1 +0
+  +1 impl test::foo CPU (fn_b)
+  +0 impl test::foo CPU (fn_a)
+why:
+  both write the CPU kernel of test::foo: the newest wins
+diff:
+  --- expected: test::foo, dump
+  +++ actual: test::foo, dump
+  @@ -1,4 +1,4 @@
+   name: test::foo
+   schema: (none)
+  -CPU: fn_b :: (none) [ boxed ]
+  -CPU (inactive): fn_a :: (none) [ boxed ]
+  +CPU: fn_a :: (none) [ boxed ]
+  +CPU (inactive): fn_b :: (none) [ boxed ]
+  --- expected: test::foo, table
+  +++ actual: test::foo, table
+  @@ -1 +1 @@
+  -CPU: fn_b [kernel]
+  +CPU: fn_a [kernel]
+  --- expected: test::foo, slots that calls use
+  +++ actual: test::foo, slots that calls use
+  @@ -1 +1 @@
+  -CPU: fn_b [kernel]
+  +CPU: fn_a [kernel]
+walk: graph
+elapsed: ...
+as expected: yes
+""",
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_conflicts_are_told_by_number() -> None:
+    result = permute("two_defs.yaml", "--format", "json")
+    value = json.loads(result.stdout)
+    assert (result.exit_code, value["verdict"], value["expected"], value["as_expected"]) == (
+        0,
+        "proved",
+        "refused",
+        True,
+    )
+    assert [(conflict["members"], conflict["kind"]) for conflict in value["conflicts"]] == [([0, 1], "duplicate_def")]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["five.yaml"], 0),
+        (["composites.yaml"], 0),
+        (["composites.yaml", "--semantics", "strict"], 1),
+        (["many.yaml", "--max-states", "50"], 3),
+        (["many.yaml", "--timeout", "0"], 3),
+        (["many.yaml", "--walk", "sample", "--samples", "5"], 0),
+        (["many.yaml", "--walk", "sample", "--samples", "5", "--require-proof"], 3),
+        (["five.yaml", "nothing.yaml"], 2),
+        (["five.yaml", "--walk", "everywhere"], 2),
+        (["five.yaml", "--jobs", "0"], 2),
+        ([], 2),
+    ],
+)
+def test_the_exit_code_says_what_became_of_it(arguments: list[str], code: int) -> None:
+    result = permute(*arguments)
+    assert result.exit_code == code
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_orders_and_graph_agree_on_a_small_scenario() -> None:
+    values = [
+        json.loads(permute("twice.yaml", "--walk", walk, "--format", "json").stdout) for walk in ("graph", "orders")
+    ]
+    assert [value["verdict"] for value in values] == ["violated", "violated"]
+    words = [{value["counterexample"]["expected_word"], value["counterexample"]["actual_word"]} for value in values]
+    assert words == [{"+0 +1", "+1 +0"}] * 2
+
+
+def test_a_folder_stands_for_all_scenarios_below_it_and_a_summary_ends_them(folder: Path) -> None:
+    (folder / "below" / "deeper").mkdir(parents=True)
+    (folder / "below" / "deeper" / "five.yaml").write_text(FIVE)
+    (folder / "below" / "a.yml").write_text(COMPOSITES)
+    (folder / "below" / "bad.yaml").write_text("claim: [\n")
+    (folder / "below" / "notes.txt").write_text("nothing\n")
+    result = permute("below", "twice.yaml", "--semantics", "strict")
+    assert result.exit_code == 2
+    assert re.findall("scenario: (.*)", result.stdout) == ["below/a.yml", "below/deeper/five.yaml", "twice.yaml"]
+    assert result.stdout.splitlines()[-1] == "4 scenarios: 2 as expected, 1 not, 1 could not be used"
+    assert result.stderr.startswith("below/bad.yaml:")
+
+
+def test_a_folder_without_scenarios_is_bad_input(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    result = permute("empty")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no scenario below this folder" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_is_one_object_a_line_and_the_summary_is_elsewhere() -> None:
+    result = permute("five.yaml", "twice.yaml", "--format", "json")
+    values = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(value["scenario"], value["verdict"], value["orders"]) for value in values] == [
+        ("five.yaml", "proved", "14400"),
+        ("twice.yaml", "violated", "4"),
+    ]
+    assert result.stderr == "2 scenarios: 2 as expected\n"
+
+
+@pytest.mark.usefixtures("folder")
+def test_several_jobs_give_the_same_reports_in_the_same_order() -> None:
+    files = ["five.yaml", "two_defs.yaml", "nothing.yaml", "composites.yaml"]
+    one, three = permute(*files), permute(*files, "--jobs", "3")
+    assert (one.exit_code, three.exit_code) == (2, 2)
+    assert timeless(three.stdout) == timeless(one.stdout)
+    assert three.stderr == one.stderr
+    assert one.stdout.count("scenario: ") == 3
+
+
+def test_a_saved_counterexample_can_be_replayed(folder: Path) -> None:
+    saved = permute("composites.yaml", "--save", "found.replay")
+    assert (saved.exit_code, saved.stderr) == (0, "")
+    assert "actual: " in (folder / "found.replay").read_text()
+    again = permute("composites.yaml", "--replay", "found.replay", "--format", "json")
+    value = json.loads(again.stdout)
+    assert (again.exit_code, value["walk"], value["verdict"], value["orders"]) == (0, "replay", "violated", "2")
+    assert "not refreshed" in value["counterexample"]["why"][0]
+    strict = permute("composites.yaml", "--replay", "found.replay", "--semantics", "strict")
+    assert (strict.exit_code, "lead to the same" in strict.stdout) == (1, True)
+
+
+def test_a_replay_that_is_older_than_its_scenario_is_explained(folder: Path) -> None:
+    permute("twice.yaml", "--save", "found.replay")
+    file = folder / "twice.yaml"
+    file.write_text(file.read_text() + "  - impl: foo\n    dispatch: CUDA\n")
+    newer = permute("twice.yaml", "--replay", "found.replay")
+    assert newer.exit_code == 0
+    assert newer.stderr == "note: found.replay is older than the scenario: new: impl test::foo CUDA\n"
+    file.write_text(TWICE.replace("dispatch: CPU", "dispatch: XLA"))
+    gone = permute("twice.yaml", "--replay", "found.replay")
+    assert (gone.exit_code, gone.stdout) == (2, "")
+    assert "gone or renamed: impl test::foo CPU" in gone.stderr
+
+
+def test_a_file_that_cannot_be_saved_loses_nothing_that_was_printed(folder: Path) -> None:
+    good, bad = permute("twice.yaml"), permute("twice.yaml", "--save", "nowhere/found.replay")
+    assert timeless(bad.stdout) == timeless(good.stdout)
+    assert bad.stderr == "nowhere/found.replay could not be written: No such file or directory\n"
+    assert (good.exit_code, bad.exit_code) == (0, 2)
+    violated = folder / "violated.yaml"
+    violated.write_text(TWICE.replace("expect: order-matters\n", ""))
+    assert permute("violated.yaml", "--save", "nowhere/found.replay").exit_code == 1
+
+
+def test_an_old_file_stays_when_there_is_nothing_to_save(folder: Path) -> None:
+    (folder / "old.replay").write_text("old")
+    result = permute("five.yaml", "--save", "old.replay")
+    assert (result.exit_code, (folder / "old.replay").read_text()) == (0, "old")
+    assert result.stderr == "note: there is no counterexample, so old.replay was not written\n"
+
+
+def test_the_states_are_drawn(folder: Path) -> None:
+    assert permute("composites.yaml", "--graph", "states.svg").exit_code == 0
+    assert permute("composites.yaml", "--graph", "states.dot").exit_code == 0
+    root = ElementTree.fromstring((folder / "states.svg").read_text())
+    assert "torch-2.13: violated" in "".join(root.itertext())
+    assert (folder / "states.dot").read_text().startswith("digraph lattice {")
+
+
+@pytest.mark.usefixtures("folder")
+def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
+    result = permute("many.yaml", "--max-states", "9", "--graph", "states.svg")
+    assert result.exit_code == 3
+    assert result.stderr == "the graph was not drawn: there are more than 512 states, nobody could read it\n"
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["five.yaml", "twice.yaml", "--save", "x"], "--save is for one scenario and 2 were given"),
+        (["five.yaml", "twice.yaml", "--replay", "x"], "--replay is for one scenario and 2 were given"),
+        (["five.yaml", "--graph", "x.png"], "--graph x.png: expected a file that ends in .dot or .svg"),
+        (["five.yaml", "--replay", "five.yaml"], "five.yaml:1:1: "),
+        (["five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
+    ],
+)
+def test_options_that_make_no_sense_are_explained(arguments: list[str], told: str) -> None:
+    result = permute(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_progress_is_told_in_lines_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatchlab.explore.limits._REPORT_EVERY_S", 0.0)
+    loud = permute("many.yaml", "--max-states", "500", "--progress")
+    quiet = permute("many.yaml", "--max-states", "500")
+    assert re.match(r"many.yaml: [\d,]+ sets, [\d,]+ of 4,718,592 edges \(\d+ %\), [\d,]+ edges/s", loud.stderr)
+    assert quiet.stderr == ""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_rich_report_in_a_pipe_has_neither_colours_nor_box_characters() -> None:
+    result = permute("twice.yaml", "--format", "rich")
+    assert result.exit_code == 0
+    assert not {*"\x1b│─╭╮╰╯━"} & set(result.stdout)
+    assert result.stdout.splitlines()[-1].startswith("+---")

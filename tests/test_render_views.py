@@ -1,0 +1,350 @@
+"""Views for people and programs: rich, JSON, pictures and progress."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from math import factorial
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from expecttest import assert_expected_inline
+from rich.cells import cell_len
+from rich.console import Console
+
+from dispatchlab.commands.lattice import NotDrawnError, lattice
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.explore.limits import Progress
+from dispatchlab.explore.result import Counterexample, Flaw, Verdict
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, KernelForm
+from dispatchlab.render.from_text import view_of
+from dispatchlab.render.graph import Edge, Lattice, Mark, Node, dot, svg
+from dispatchlab.render.json_view import dump_json, report_json
+from dispatchlab.render.progress import BarDisplay, LineDisplay, progress_text
+from dispatchlab.render.rich_view import console, print_operator, print_report
+from dispatchlab.scenario import parse_scenario
+from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS, many
+from tests.test_render_text import PROVED, VIOLATED
+
+FOO = OperatorName("test", "foo")
+BOXES = re.compile("[\u2500-\u257f]")
+ESCAPE = "\x1b"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+
+def shown(*, stream: io.StringIO, width: int, color: bool, draw: Callable[[Console], None]) -> str:
+    """What a view prints."""
+    target = console(stream, color=color)
+    target.width = width
+    draw(target)
+    return stream.getvalue()
+
+
+def dispatcher(text: str) -> tuple[Dispatcher, list[object]]:
+    """A dispatcher with a scenario in force, and what holds it there."""
+    scenario = parse_scenario(text)
+    made = Dispatcher(scenario.semantics or "strict")
+    return made, [made.register(registration) for registration in scenario.registrations]
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_report_fits_the_terminal_and_ends_in_its_panel(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = shown(stream=Terminal(), width=width, color=True, draw=lambda target: print_report(target, VIOLATED))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert max(map(cell_len, lines)) == width
+    assert lines[-1].startswith("╰")
+    assert ESCAPE in text
+    words = " ".join(lines)
+    assert "NOT as expected" in words
+    assert "why: the newest wins" in words
+    assert any("+1 impl" in line and "+2 impl" in line for line in lines), "the two words are side by side"
+
+
+def test_a_pipe_gets_neither_colours_nor_box_characters() -> None:
+    text = shown(stream=io.StringIO(), width=80, color=True, draw=lambda target: print_report(target, VIOLATED))
+    assert (ESCAPE in text, BOXES.search(text)) == (False, None)
+    assert "violated" in text
+
+
+def test_colours_can_be_refused_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    text = shown(stream=Terminal(), width=80, color=False, draw=lambda target: print_report(target, VIOLATED))
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", text)
+    assert BOXES.search(text)
+
+
+def test_a_claim_cannot_colour_the_terminal() -> None:
+    report = replace(PROVED, claim="\x1b[31mred\x07 [bold]x[/bold]", scenario="[red]\x1b]0;title\x07")
+    text = shown(stream=io.StringIO(), width=100, color=True, draw=lambda target: print_report(target, report))
+    assert ESCAPE not in text
+    assert "\x07" not in text
+    assert "\\x1b[31mred\\x07 [bold]x[/bold]" in text
+
+
+def test_an_operator_shows_reasons_losers_and_stale_slots() -> None:
+    made, held = dispatcher(COMPOSITES)
+    view = made.explain(FOO)
+    assert view is not None
+    text = shown(stream=io.StringIO(), width=200, color=False, draw=lambda target: print_operator(target, view))
+    assert "fn_explicit [default backend kernel] at CompositeExplicitAutograd" in text
+    assert "instead of fn_implicit [math kernel] at CompositeImplicitAutograd, since" in text
+    assert "STALE, calls use: fn_implicit [math kernel]" in text
+    assert "invariant broken: test::foo: stale slot" in text
+    assert len(held) == 2
+
+
+def test_rows_can_be_limited_to_keys() -> None:
+    made, held = dispatcher(FIVE)
+    view = made.explain(FOO)
+    assert view is not None
+    draw: Callable[[Console], None] = lambda target: print_operator(target, view, keys=["CPU"])  # noqa: E731
+    text = shown(stream=io.StringIO(), width=120, color=False, draw=draw)
+    assert "| CPU  | fn_cpu [kernel]" in text
+    assert "math kernel] at Comp" in text
+    assert ("CUDA" in text, len(held)) == (False, 5)
+
+
+def test_a_view_made_from_texts_agrees_with_the_engine() -> None:
+    made, held = dispatcher(COMPOSITES)
+    explained, read = made.explain(FOO), view_of(made.snapshot(FOO), made.violations(FOO))
+    assert explained is not None
+    assert (read.name, read.schema, read.violations) == (explained.name, explained.schema, explained.violations)
+    assert read.kernels == tuple(replace(kernel, place=None) for kernel in explained.kernels)
+    by_key = {row.key: row for row in read.table}
+    assert set(by_key) == {row.key for row in explained.table}
+    for row in explained.table:
+        other = by_key[row.key]
+        assert (other.text, other.debug, other.reason, other.fallthrough, other.stale) == (
+            row.text,
+            row.debug,
+            row.reason,
+            row.fallthrough,
+            row.stale,
+        )
+    assert sum(row.stale is not None for row in read.table) == 34
+    assert len(held) == 2
+
+
+# -- JSON
+
+
+def test_a_report_as_json_has_all_documented_fields() -> None:
+    line = report_json(VIOLATED)
+    value = json.loads(line)
+    assert line.count("\n") == 1
+    assert {name: value[name] for name in ("version", "verdict", "expected", "as_expected", "orders", "seed")} == {
+        "version": 1,
+        "verdict": "violated",
+        "expected": "commutes",
+        "as_expected": False,
+        "orders": "36",
+        "seed": 7,
+    }
+    wanted = [
+        "scenario",
+        "engine",
+        "semantics",
+        "registrations",
+        "sets",
+        "states",
+        "edges",
+        "elapsed_s",
+        "conflicts",
+        "never_accepted",
+    ]
+    assert [name for name in wanted if name not in value] == []
+    assert value["counterexample"] == {
+        "kind": "square",
+        "expected_word": "+1 +2",
+        "actual_word": "+2 +1",
+        "diff": "--- one\n+++ other\n \n-a\n+b\n",
+        "why": ["the newest wins"],
+    }
+
+
+def test_orders_of_a_thousand_registrations_are_a_string_of_all_their_digits() -> None:
+    orders = factorial(1_200) ** 2
+    value = json.loads(report_json(replace(PROVED, exploration=replace(PROVED.exploration, orders=orders))))
+    text = value["orders"]
+    assert len(text) == 6_352
+    assert int(text[:1_000]) == orders // 10**5_352
+    assert int(text[-1_000:]) == orders % 10**1_000
+
+
+def test_an_operator_as_json_says_what_lost_and_what_is_stale() -> None:
+    made, held = dispatcher(COMPOSITES)
+    view = made.explain(FOO)
+    assert view is not None
+    text = dump_json(
+        [(made.snapshot(FOO), view)],
+        scenario="x.yaml",
+        engine="lab",
+        semantics="torch-2.13",
+        word=(0, 1),
+        refused=[(1, "no")],
+        keys=["AutogradHIP", "CPU"],
+    )
+    value: dict[str, Any] = json.loads(text)
+    assert (value["version"], value["word"], value["refused"]) == (1, "+0 +1", [{"registration": 1, "message": "no"}])
+    (operator,) = value["operators"]
+    rows = {row["key"]: row for row in operator["table"]}
+    assert set(rows) == {"AutogradHIP", "CPU"}
+    assert (rows["AutogradHIP"]["text"], rows["AutogradHIP"]["stale"]) == ("", "fn_implicit [math kernel]")
+    assert [beaten["debug"] for beaten in rows["CPU"]["beaten"]] == ["fn_implicit"]
+    assert operator["table_text"] == "CPU: fn_explicit [default backend kernel]\n"
+    assert [violation["rule"] for violation in operator["violations"]] == ["stale slot"]
+    assert len(held) == 2
+
+
+# -- pictures
+
+
+def drawn(text: str, *, counterexample: Counterexample | None = None, semantics: str = "strict") -> Lattice:
+    """The lattice of a scenario."""
+    scenario = parse_scenario(text)
+    space = LabEngine(semantics).space(scenario.registrations, scenario.operators)
+    names = [f"registration {index}" for index in range(len(scenario.registrations))]
+    return lattice(space, names, title="A title", counterexample=counterexample)
+
+
+def test_the_lattice_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() -> None:
+    picture = drawn(FIVE)
+    assert (len(picture.nodes), len(picture.edges)) == (32, 160)
+    root = ElementTree.fromstring(svg(picture))
+    name = "{http://www.w3.org/2000/svg}"
+    boxes = [rect for rect in root.iter(f"{name}rect") if rect.get("rx")]
+    assert len(boxes) == 32
+    assert len(list(root.iter(f"{name}path"))) == 80
+    layers: dict[str, list[tuple[float, float]]] = {}
+    for box in boxes:
+        left = float(box.attrib["x"])
+        layers.setdefault(box.attrib["y"], []).append((left, left + float(box.attrib["width"])))
+    assert sorted(map(len, layers.values())) == [1, 1, 5, 5, 10, 10]
+    for spans in layers.values():
+        spans.sort()
+        assert all(one[1] < other[0] for one, other in itertools.pairwise(spans))
+        assert spans[0][0] >= 0
+        assert spans[-1][1] <= float(root.attrib["width"])
+
+
+def test_a_picture_marks_both_words_and_tells_two_states_of_a_set_apart() -> None:
+    told = Counterexample(Flaw.SQUARE, (1, 0), (0, 1), "")
+    picture = drawn(COMPOSITES, counterexample=told, semantics="torch-2.13")
+    marks = {(node.label, node.mark) for node in picture.nodes if node.mark}
+    assert marks == {("0 1", Mark.ACTUAL), ("0 1'", Mark.EXPECTED)} or marks == {
+        ("0 1", Mark.EXPECTED),
+        ("0 1'", Mark.ACTUAL),
+    }
+    assert sum(edge.mark is Mark.EXPECTED for edge in picture.edges) == 2
+    assert sum(edge.mark is Mark.ACTUAL for edge in picture.edges) == 2
+    assert svg(picture).count("#cf222e") > 0
+
+
+def test_a_refusal_of_a_counterexample_is_drawn_as_a_loop() -> None:
+    told = Counterexample(Flaw.ASYMMETRY, (0, 1), (1, 0), "")
+    picture = drawn(TWO_DEFS, counterexample=told)
+    refused = [edge for edge in picture.edges if edge.refused]
+    assert [(edge.source == edge.target, edge.step) for edge in refused] == [(True, 1), (True, 0)]
+    assert 'label="+1 refused"' in dot(picture)
+
+
+def test_a_large_lattice_is_cut_to_the_counterexample_or_refused() -> None:
+    told = Counterexample(Flaw.SQUARE, (1, 3), (3, 1), "")
+    picture = drawn(many(10), counterexample=told)
+    assert {node.members for node in picture.nodes} == {(), (1,), (3,), (1, 3)}
+    assert picture.notes[0].startswith("cut to the registrations of the counterexample")
+    assert len(drawn(many(9)).nodes) == 512
+    with pytest.raises(NotDrawnError, match="more than 512 states"):
+        drawn(many(10))
+
+
+def test_a_picture_in_the_language_of_graphviz() -> None:
+    nodes = (Node(()), Node((0,), mark=Mark.ACTUAL), Node((0,), state=1))
+    edges = (Edge(0, 1, 0, mark=Mark.ACTUAL), Edge(1, 0, ~0), Edge(1, 2, 0, refused=True))
+    assert_expected_inline(
+        dot(Lattice('A "title"', ('impl a\\b "c"',), nodes, edges, ("a note",))),
+        """\
+digraph lattice {
+  label="A \\"title\\"\\la note\\l0  impl a\\\\b \\"c\\"\\l"; labeljust=l;
+  node [shape=box, style="rounded,filled", fontname="monospace"]; edge [fontname="monospace", fontsize=10];
+  n0 [label="nothing", color="#8a8f98", fillcolor="#f6f8fa"];
+  n1 [label="0", color="#cf222e", fillcolor="#ffebe9", penwidth=2];
+  n2 [label="0'", color="#8a8f98", fillcolor="#f6f8fa"];
+  { rank=same; n0; }
+  { rank=same; n1; n2; }
+  n0 -> n1 [label="+0 / -0", color="#cf222e", dir=both, penwidth=2];
+  n1 -> n2 [label="+0 refused", color="#8a8f98", style=dashed];
+}
+""",
+    )
+
+
+def test_texts_of_a_user_cannot_break_a_picture() -> None:
+    picture = Lattice("<script>&\x00\x1b", ('<a href="x">',), (Node(()), Node((0,))), (Edge(0, 1, 0),))
+    root = ElementTree.fromstring(svg(picture))
+    assert "<script>&\\x00\\x1b" in "".join(root.itertext())
+    assert dot(picture).count("\x00") == 0
+
+
+# -- progress
+
+
+def test_progress_says_how_much_is_done_of_how_much() -> None:
+    half = Progress(sets=1_024, states=2_048, edges=500_000, total_edges=1_000_000, elapsed_s=4.0)
+    assert progress_text(half) == "1,024 sets, 500,000 of 1,000,000 edges (50 %), 125,000 edges/s, 4 s left"
+    assert progress_text(replace(half, total_edges=None)) == "1,024 sets, 500,000 edges, 125,000 edges/s"
+    assert progress_text(replace(half, total_edges=3, elapsed_s=0.0)) == "1,024 sets, 500,000 edges, 0 edges/s"
+
+
+def test_lines_come_once_a_second_for_each_scenario() -> None:
+    stream, now = io.StringIO(), iter([0.0, 0.1, 0.5, 1.0, 1.5])
+    display = LineDisplay(stream, clock=lambda: next(now))
+    progress = Progress(1, 1, 1, 10, 1.0)
+    for name in ("a", "b", "a", "a", "b"):
+        display.update(name, progress)
+    assert [line.split(":")[0] for line in stream.getvalue().splitlines()] == ["a", "b", "a", "b"]
+
+
+def test_a_bar_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = Terminal()
+    with BarDisplay(stream, color=False) as display:
+        display.update("one.yaml", Progress(3, 3, 30, 100, 1.0))
+        display.update("two.yaml", Progress(3, 3, 30, None, 1.0))
+        display.finish("one.yaml")
+    text = stream.getvalue()
+    assert "30 of 100 edges (30 %)" in re.sub(r"\s+", " ", text)
+    assert text.rstrip("\r\n").endswith(("\x1b[2K", "\x1b[?25h"))
+
+
+def test_every_verdict_has_a_panel() -> None:
+    for verdict in Verdict:
+        report = replace(PROVED, exploration=replace(PROVED.exploration, verdict=verdict))
+        draw: Callable[[Console], None] = lambda target, report=report: print_report(target, report)  # type: ignore[misc]  # noqa: E731
+        text = shown(stream=io.StringIO(), width=80, color=False, draw=draw)
+        assert str(verdict) in text
+
+
+def test_a_block_is_one_registration_in_a_picture() -> None:
+    block = Block("test", BlockKind.IMPL, (Impl(FOO, DispatchKey.CPU, Kernel(KernelForm.BOXED), "a"),))
+    space = LabEngine().space([block], [FOO])
+    assert [node.members for node in lattice(space, ["block"], title="t").nodes] == [(), (0,)]
