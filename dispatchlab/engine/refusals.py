@@ -29,8 +29,9 @@ def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> Re
     """A second live def."""
     return RegistrationError(
         ErrorKind.DUPLICATE_DEF,
-        f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}; a second def {new.schema}"
-        f"{_by(new.debug)} is refused even when it is equal: release the first, or give this one an overload name",
+        f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}, and a second def"
+        f"{'' if stored.schema == new.schema else f' {new.schema}'}{_by(new.debug)} is refused, equal or not: release the "
+        "first, or give this one an overload name",
         {
             "operator": str(operator),
             "schema": str(new.schema),

@@ -23,15 +23,26 @@ def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]
         left, right = operator_in(expected, name), operator_in(actual, name)
         if left is None or right is None:
             there = left or right
-            if there is not None and there.is_unused:
-                reasons.append(f"a refused def of {name} left the operator behind, with nothing registered for it")
+            assert there is not None
+            reasons.append(_left_behind(name, there))
             continue
         reasons += _entries(name, left, right)
         # Only what one state has and the other lacks tells them apart.
         stale = [_stale(entry, fallbacks_in(state), semantics) for entry, state in ((left, expected), (right, actual))]
         if stale[0] != stale[1]:
             reasons += [_stale_text(name, bits) for bits in stale if bits]
+    left_fallbacks, right_fallbacks = fallbacks_in(expected), fallbacks_in(actual)
+    if left_fallbacks != right_fallbacks:
+        keys = ", ".join(str(key) for key in keys_of(left_fallbacks.slots ^ right_fallbacks.slots))
+        reasons.append(f"a refused fallback left others behind, at {keys}")
     return tuple(dict.fromkeys(reasons))
+
+
+def _left_behind(name: str, entry: OperatorEntry) -> str:
+    """What to say of an operator that only one of two states has, although the same is registered in both."""
+    if entry.is_unused:
+        return f"a refused def of {name} left the operator behind, with nothing registered for it"
+    return f"a refused registration left {name} behind, with what it had registered before it was refused"
 
 
 def _stale(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:

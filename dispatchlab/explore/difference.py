@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
 from dispatchlab.explore.protocol import Refusal
-from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.model.snapshot import TABLES, Snapshot, Violation
 
 
 def difference(
@@ -29,7 +29,8 @@ def difference(
         if before == after:
             continue
         for (title, old), (_, new) in zip(before.sections(), after.sections(), strict=True):
-            parts += _section(f"{before.operator}, {title}", old, new)
+            # The rows of a table tell their key themselves, so that those around them would only be in the way.
+            parts += _section(f"{before.operator}, {title}", old, new, context=0 if title in TABLES else 3)
     parts += _section("invariants", _invariants(expected_broken), _invariants(actual_broken))
     return "".join(parts)
 
@@ -52,6 +53,7 @@ def _invariants(broken: Sequence[Violation]) -> str:
     return "".join(f"{violation}\n" for violation in broken) or "all hold\n"
 
 
-def _section(title: str, old: str, new: str) -> Iterator[str]:
-    lines = unified_diff(old.splitlines(), new.splitlines(), f"expected: {title}", f"actual: {title}", lineterm="")
+def _section(title: str, old: str, new: str, *, context: int = 3) -> Iterator[str]:
+    titles = f"expected: {title}", f"actual: {title}"
+    lines = unified_diff(old.splitlines(), new.splitlines(), *titles, lineterm="", n=context)
     return (f"{line}\n" for line in lines)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from dispatchlab.model.names import OperatorName
 
+TABLES = ("table", "slots that calls use")
+"""The titles of the sections that hold a row for each runtime key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -39,8 +42,8 @@ class Snapshot:
         found = f"operator: {look_up}\nschema: {self.schema or 'none'}\ndangling: {'yes' if self.dangling else 'no'}\n"
         return (
             ("dump", self.dump),
-            ("table", self.table),
-            ("slots that calls use", "" if self.slots is None else self.slots),
+            (TABLES[0], self.table),
+            (TABLES[1], "" if self.slots is None else self.slots),
             ("look-up", found),
         )
 

@@ -22,7 +22,7 @@ from dispatchlab.render.key_families import families
 from dispatchlab.render.numbers import seconds
 from dispatchlab.render.printable import printable
 from dispatchlab.render.report import Report
-from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, step_text
+from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, reasons, step_text
 
 _STYLES = {
     Verdict.PROVED: "green",
@@ -145,8 +145,7 @@ def _diff(diff: str) -> Text:
 
 
 def _why(told: Counterexample) -> Text:
-    reasons = told.why or ("the engine does not know",)
-    return Text("\n").join([Text(), *(plain(f"why: {reason}", "bold") for reason in reasons)])
+    return Text("\n").join([Text(), *(plain(f"why: {reason}", "bold") for reason in reasons(told))])
 
 
 # -- dump

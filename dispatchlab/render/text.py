@@ -6,9 +6,10 @@ Every view shows the same facts; nothing is only in colours.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.model.snapshot import TABLES, Snapshot
 from dispatchlab.model.words import Step, Word, format_word
 from dispatchlab.render.numbers import readable, seconds
 from dispatchlab.render.report import Report
@@ -63,10 +64,26 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
         f"claim: {report.claim}",
         f"semantics: {report.semantics}",
         f"expected: {report.expected}",
-        *_findings(found, report.registrations),
+        *_findings(_with_keys(found, keys), report.registrations),
     ]
     text = "".join(f"{line}\n" for line in lines)
     return text + "".join(f"\n{_with_slots(snapshot, keys)}" for snapshot in operators)
+
+
+def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
+    """The same with the rows of these keys alone in the tables of its diff."""
+    told = found.counterexample
+    if told is None or not keys:
+        return found
+    kept: list[str] = []
+    in_table = False
+    for line in told.diff.splitlines(keepends=True):
+        if line.startswith(("--- ", "+++ ")):
+            in_table = line.rstrip().endswith(tuple(f", {title}" for title in TABLES))
+        elif in_table and line[1:].partition(":")[0] not in keys:
+            continue
+        kept.append(line)
+    return replace(found, counterexample=replace(told, diff="".join(kept)))
 
 
 def conflict_text(conflict: Conflict) -> str:
@@ -86,6 +103,14 @@ def step_text(step: Step, registrations: Sequence[str]) -> str:
     """A step and what it registers or releases: `+1 impl test::foo CPU (fn_cpu)`."""
     index = ~step if step < 0 else step
     return f"{'-' if step < 0 else '+'}{index} {registrations[index]}"
+
+
+def reasons(told: Counterexample) -> tuple[str, ...]:
+    """Why the two words disagree, as far as the engine knows; an outcome is told by what the engine answered."""
+    if told.why:
+        return told.why
+    answered = told.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY, Flaw.RELEASE)
+    return ("the engine's answer says it",) if answered else ("the engine does not know",)
 
 
 def counts(found: Exploration) -> Iterator[tuple[str, str]]:
@@ -148,7 +173,7 @@ def _counterexample(told: Counterexample, registrations: Sequence[str]) -> Itera
     yield from _word("expected", told.expected_word, registrations)
     if told.actual_word != told.expected_word:
         yield from _word("actual", told.actual_word, registrations)
-    yield from _listed("why", told.why or ("the engine does not know",))
+    yield from _listed("why", reasons(told))
     if told.diff:
         yield "diff:"
         yield from _indented(told.diff)
