@@ -1,0 +1,232 @@
+"""What came, went and changed between two registries: operators, schemas, kernels, fallbacks, and rows of tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby, zip_longest
+from typing import TypeAlias
+
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
+
+TableOf: TypeAlias = Callable[[str], str]
+"""The computed table of an operator of a registry, from whatever engine it was replayed on."""
+
+
+class Subject(StrEnum):
+    """What a change is about."""
+
+    OPERATOR = "operator"
+    SCHEMA = "schema"
+    DEF = "def"
+    ALIAS_KIND = "alias kind"
+    TAGS = "tags"
+    KERNEL = "kernel"
+    ROW = "row"
+    FALLBACK = "fallback"
+
+
+class ChangeKind(StrEnum):
+    """What happened to it."""
+
+    CAME = "came"
+    WENT = "went"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two registries.
+
+    Args:
+        subject: what it is about.
+        kind: whether it is only in the second, only in the first, or in both and different.
+        operator: the operator; None for a fallback.
+        key: the dispatch key of a kernel, a row or a fallback.
+        before: how the first registry has it, as dumps print it; None when it came.
+        after: how the second has it; None when it went.
+    """
+
+    subject: Subject
+    kind: ChangeKind
+    operator: str | None
+    key: DispatchKey | None
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryDiff:
+    """All differences between two registries.
+
+    Args:
+        changes: fallbacks first, then by operator; of one operator in the order of `Subject`.
+        compared: how many operators were looked at: those of either registry.
+        tables: how many computed tables were compared; None when tables were not.
+    """
+
+    changes: tuple[Change, ...]
+    compared: int
+    tables: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the registries are equal in all that was compared."""
+        return not self.changes
+
+    @property
+    def exit_code(self) -> int:
+        """0 when they are equal, else 1; for whoever asked for an exit code."""
+        return 0 if self.is_empty else 1
+
+    def count(self, subject: Subject, kind: ChangeKind) -> int:
+        """How many changes there are of one sort."""
+        return sum(change.subject is subject and change.kind is kind for change in self.changes)
+
+
+def compare(
+    before: Recorded,
+    after: Recorded,
+    *,
+    tables: tuple[TableOf, TableOf] | None = None,
+    places: bool = True,
+) -> RegistryDiff:
+    """In what do two registries differ?
+
+    Args:
+        before: the first.
+        after: the second.
+        tables: how to get the computed tables of each; left out, no rows are compared. An operator that came or went
+            is one change, without its kernels and rows.
+        places: whether debug texts count. Between two versions of PyTorch nearly every line number differs; without
+            them kernels are told apart by their key, type and flags.
+
+    Raises:
+        RegistryFileError: a registry is in a file that is damaged.
+    """
+    looked_at = 0
+    changes = list(_fallbacks(before, after, places=places))
+    all_tables = bool(changes)
+    names = sorted({*before.names, *after.names})
+    olds, news = {str(each.name): each for each in before}, {str(each.name): each for each in after}
+    for name in names:
+        old, new = olds.get(name), news.get(name)
+        if old is None or new is None:
+            changes += _one_sided(name, old, new)
+            continue
+        differences = [] if old == new else list(_operator(name, old, new, places=places))
+        changes += differences
+        if tables is not None:
+            looked_at += 1
+            if all_tables or old.kernels != new.kernels:
+                changes += _rows(name, tables[0](name), tables[1](name), places=places)
+    return RegistryDiff(tuple(changes), len(names), None if tables is None else looked_at)
+
+
+def _change(
+    subject: Subject, operator: str | None, key: DispatchKey | None, before: str | None, after: str | None
+) -> Change:
+    kind = ChangeKind.CAME if before is None else ChangeKind.WENT if after is None else ChangeKind.CHANGED
+    return Change(subject, kind, operator, key, before, after)
+
+
+def _fallbacks(before: Recorded, after: Recorded, *, places: bool) -> Iterator[Change]:
+    sides = [
+        {
+            one.key: (f"{'fallthrough ' if one.fallthrough else ''}{one.debug}", (one.fallthrough, one.debug * places))
+            for one in side.fallbacks
+        }
+        for side in (before, after)
+    ]
+    for key in sorted({*sides[0], *sides[1]}):
+        (old, old_value), (new, new_value) = (side.get(key, (None, None)) for side in sides)
+        if old_value != new_value:
+            yield _change(Subject.FALLBACK, None, key, old, new)
+
+
+def _one_sided(name: str, old: RecordedOperator | None, new: RecordedOperator | None) -> Iterator[Change]:
+    texts = (None if each is None else _sentence(each) for each in (old, new))
+    yield _change(Subject.OPERATOR, name, None, *texts)
+
+
+def _sentence(operator: RecordedOperator) -> str:
+    count = len(operator.kernels)
+    return f"{operator.schema or '(none)'} with {count} kernel{'' if count == 1 else 's'}"
+
+
+def _operator(name: str, old: RecordedOperator, new: RecordedOperator, *, places: bool) -> Iterator[Change]:
+    if old.schema != new.schema:
+        yield _change(Subject.SCHEMA, name, None, old.schema, new.schema)
+    if places and old.debug != new.debug and old.schema is not None and new.schema is not None:
+        yield _change(Subject.DEF, name, None, old.debug, new.debug)
+    if old.alias != new.alias:
+        yield Change(Subject.ALIAS_KIND, ChangeKind.CHANGED, name, None, old.alias or "default", new.alias or "default")
+    if old.tags != new.tags:
+        texts = (" ".join(sorted(tags)) or "(none)" for tags in (old.tags, new.tags))
+        yield Change(Subject.TAGS, ChangeKind.CHANGED, name, None, *texts)
+    sides = [{key: list(group) for key, group in groupby(side.kernels, lambda each: each.key)} for side in (old, new)]
+    for key in sorted({*sides[0], *sides[1]}):
+        yield from _kernels(name, key, sides[0].get(key, []), sides[1].get(key, []), places=places)
+
+
+def _kernels(
+    name: str, key: DispatchKey, old: Sequence[RecordedKernel], new: Sequence[RecordedKernel], *, places: bool
+) -> Iterator[Change]:
+    """What both sides have is no change, be it active or not; of the rest, what stands in for what is."""
+    old_ids, new_ids = ([_identity(kernel, places=places) for kernel in side] for side in (old, new))
+    if old_ids == new_ids:
+        return
+    both = Counter(old_ids) & Counter(new_ids)
+    gone, fresh = _without(old, old_ids, both), _without(new, new_ids, both)
+    if not gone and not fresh:
+        texts = (" over ".join(map(_kernel_text, side)) for side in (old, new))
+        yield Change(Subject.KERNEL, ChangeKind.CHANGED, name, key, *texts)
+    for one, other in zip_longest(gone, fresh):
+        before, after = (None if each is None else _kernel_text(each) for each in (one, other))
+        yield _change(Subject.KERNEL, name, key, before, after)
+
+
+_Identity: TypeAlias = tuple[str, str | None, str]
+
+
+def _identity(kernel: RecordedKernel, *, places: bool) -> _Identity:
+    return kernel.debug if places else "", kernel.inferred, kernel.flags
+
+
+def _without(
+    kernels: Sequence[RecordedKernel], ids: Sequence[_Identity], both: Counter[_Identity]
+) -> list[RecordedKernel]:
+    left = Counter(both)
+    kept = []
+    for kernel, identity in zip(kernels, ids, strict=True):
+        if left[identity]:
+            left[identity] -= 1
+        else:
+            kept.append(kernel)
+    return kept
+
+
+def _kernel_text(kernel: RecordedKernel) -> str:
+    inferred = "(none)" if kernel.inferred is None else kernel.inferred
+    return f"{kernel.debug} :: {inferred} [ {kernel.flags} ]{'' if kernel.active else ' (inactive)'}"
+
+
+def _rows(name: str, old: str, new: str, *, places: bool) -> Iterator[Change]:
+    olds, news = _by_key(old), _by_key(new)
+    for key in sorted({*olds, *news}, key=lambda key: key.slot):
+        before, after = olds.get(key), news.get(key)
+        if before != after and (places or before is None or after is None or _reason(before) != _reason(after)):
+            yield _change(Subject.ROW, name, key, before, after)
+
+
+def _by_key(table: str) -> dict[DispatchKey, str]:
+    rows = (line.partition(": ") for line in table.splitlines())
+    return {DispatchKey[key]: text for key, _, text in rows}
+
+
+def _reason(row: str) -> tuple[bool, str]:
+    """A row without its debug text."""
+    return row.startswith("fallthrough "), row.rpartition(" [")[2]

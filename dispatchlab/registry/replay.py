@@ -1,0 +1,176 @@
+"""A recorded registry as the registrations that make it: run them on any engine to have the dispatcher again.
+
+The engine is handed in. A registry has all fallbacks in it, so replay it where there are none yet.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import TypeVar
+
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, KernelForm, Registration
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.registry.model import KernelFlags, Recorded, RecordedFallback, RecordedKernel, RecordedOperator
+
+# Note [What a record does not tell]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A dump shows kernels key by key, so of the order in which an operator was put together it only tells, for each key,
+# which kernel came after which. Registrations of a record run in the order of the dump, the oldest of each key first,
+# behind the def; every order that respects this gives the same dump and the same computed table. Nor does a dump tell
+# the C++ signatures of kernels: replayed kernels carry none, and an engine that compares signatures has none to
+# compare. Boxed kernels have no function behind them.
+
+# Note [Pausing the collector]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A replay makes about two hundred thousand objects, keeps them all, and leaves no cycle behind. The cycle collector
+# does not know that and looks at all of them over and over: two thirds of the time of a replay. So it pauses.
+
+Handle = TypeVar("Handle")
+
+_CLASS = re.compile(r"__torch__\.torch\.classes\.([A-Za-z0-9_.]+)")
+_UNNAMED = OperatorName("", "")
+
+
+def registrations_of(recorded: Recorded, *, fallbacks_first: bool = True) -> Iterator[Registration]:
+    """Every registration of a registry, one by one. See Note [What a record does not tell].
+
+    Args:
+        recorded: the registry.
+        fallbacks_first: the fallbacks come before the operators, else behind them; the result is the same, and this is
+            faster because a fallback touches every operator that is there.
+
+    Raises:
+        ParseError: a schema cannot be read.
+        RegistryFileError: the registry is in a file that is damaged.
+    """
+    fallbacks = map(fallback_registration, recorded.fallbacks)
+    operators = chain.from_iterable(map(operator_registrations, recorded))
+    yield from chain(fallbacks, operators) if fallbacks_first else chain(operators, fallbacks)
+
+
+def operator_registrations(operator: RecordedOperator) -> tuple[Def | Impl, ...]:
+    """The registrations of one operator: its def if it has one, and its kernels, of each key the oldest first."""
+    turned = sorted(operator.kernels[::-1], key=_key)  # a stable sort keeps each key turned around
+    impls = tuple(Impl(operator.name, kernel.key, kernel_of(kernel), kernel.debug) for kernel in turned)
+    if operator.schema is None:
+        return impls
+    return (Def(schema_of(operator.schema), operator.alias, operator.tags, operator.debug), *impls)
+
+
+def _key(kernel: RecordedKernel) -> DispatchKey:
+    return kernel.key
+
+
+def fallback_registration(fallback: RecordedFallback) -> Fallback:
+    """The registration of one fallback."""
+    return Fallback(fallback.key, _FALLTHROUGH if fallback.fallthrough else _BOXED, fallback.debug)
+
+
+def replay(
+    recorded: Recorded, register: Callable[[Registration], Handle], *, fallbacks_first: bool = True
+) -> tuple[Handle, ...]:
+    """Run every registration of a registry.
+
+    Args:
+        recorded: the registry.
+        register: runs a registration, as `Dispatcher.register` and a sandbox do.
+        fallbacks_first: see `registrations_of`.
+
+    Returns:
+        What `register` returned, in the order of the registrations: keep it, since a handle that is forgotten is
+        released. That kernels override others is in the record, so no warning tells of it.
+
+    Raises:
+        RegistrationError: a registration is refused.
+        ParseError: a schema cannot be read.
+    """
+    return run(registrations_of(recorded, fallbacks_first=fallbacks_first), register)
+
+
+def run(registrations: Iterable[Registration], register: Callable[[Registration], Handle]) -> tuple[Handle, ...]:
+    """Run registrations and keep what they return, without the warnings of overrides."""
+    with warnings.catch_warnings(), _collector_paused():
+        warnings.simplefilter("ignore", UserWarning)
+        return tuple(map(register, registrations))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """See Note [Pausing the collector]."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedSchema(FunctionSchema):
+    """A schema that prints as it was recorded, where upstream leaves the text open: `Tensor(b|a)` is `Tensor(a|b)`."""
+
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text if self.text.startswith(f"{self.name}(") else FunctionSchema.__str__(self)
+
+
+def schema_of(text: str) -> FunctionSchema:
+    """The schema of a recorded operator, which prints as it was recorded.
+
+    Raises:
+        ParseError: it cannot be read.
+    """
+    schema = _parsed(text)
+    if str(schema) == text:
+        return schema
+    return RecordedSchema(schema.name, schema.arguments, schema.returns, schema.is_vararg, schema.is_varret, text)
+
+
+def _parsed(text: str) -> FunctionSchema:
+    """A schema may name classes of any package here."""
+    return parse_schema(text, custom_classes=_CLASS.findall(text)) if "__torch__" in text else parse_schema(text)
+
+
+@lru_cache(maxsize=1 << 13)
+def inferred_of(text: str) -> FunctionSchema:
+    """The inferred schema of a recorded kernel, which has no name.
+
+    Raises:
+        ParseError: it cannot be read.
+    """
+    return clone_with_name(_parsed(f"_{text}"), _UNNAMED)
+
+
+def kernel_of(kernel: RecordedKernel) -> Kernel:
+    """A recorded kernel as one that can be registered; nothing is known of its function."""
+    match kernel.flags:
+        case KernelFlags.FALLTHROUGH:
+            return _FALLTHROUGH
+        case KernelFlags.BOXED | KernelFlags.UNBOXED if kernel.inferred is not None:
+            return _typed(kernel.inferred, symint=kernel.takes_symint)
+        case KernelFlags.BOXED:
+            return _BOXED
+        case KernelFlags.UNBOXED:
+            return _UNTYPED
+
+
+_FALLTHROUGH = Kernel(KernelForm.FALLTHROUGH)
+_BOXED = Kernel(KernelForm.BOXED)
+_UNTYPED = Kernel(KernelForm.UNBOXED)
+
+
+@lru_cache(maxsize=1 << 13)
+def _typed(inferred: str, *, symint: bool) -> Kernel:
+    return Kernel(KernelForm.UNBOXED, inferred_of(inferred), symint=symint)
