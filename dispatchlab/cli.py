@@ -36,8 +36,10 @@ class _Errors(click.Group):
                 ctx.exit(141)
             if not isinstance(error, DispatchLabError):
                 raise
+            from dispatchlab.explore.protocol import EngineCrashed
+
             note(str(error))
-            ctx.exit(74 if isinstance(error, OutputFailed) else 2)
+            ctx.exit(74 if isinstance(error, OutputFailed) else 5 if isinstance(error, EngineCrashed) else 2)
 
 
 if TYPE_CHECKING:
@@ -160,6 +162,7 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
     help="How many scenarios to explore at once.",
 )
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when nothing was found but nothing was proved.")
+@click.option("--conform", is_flag=True, help="Hold the live engine to its model besides, step by step.")
 @click.option(
     "--replay", metavar="FILE", type=click.Path(), help="Run a saved counterexample again instead of exploring."
 )

@@ -12,6 +12,11 @@ from click.testing import CliRunner, Result
 from expecttest import assert_expected_inline
 
 from dispatchlab.cli import main
+from dispatchlab.commands.lockstep import lockstep
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.model.words import format_word
+from dispatchlab.scenario import parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS, many
 
 
@@ -266,6 +271,7 @@ def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
         (["five.yaml", "twice.yaml", "--replay", "x"], "--replay is for one scenario and 2 were given"),
         (["five.yaml", "--graph", "x.png"], "--graph x.png: expected a file that ends in .dot or .svg"),
         (["five.yaml", "--replay", "five.yaml"], "five.yaml:1:1: "),
+        (["five.yaml", "--conform"], "--conform holds the live engine to its model: use it with --engine torch"),
         (["five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
     ],
 )
@@ -290,3 +296,40 @@ def test_a_rich_report_in_a_pipe_has_neither_colours_nor_box_characters() -> Non
     assert result.exit_code == 0
     assert not {*"\x1b│─╭╮╰╯━"} & set(result.stdout)
     assert result.stdout.splitlines()[-1].startswith("+---")
+
+
+def test_an_engine_and_its_model_that_part_are_told_with_the_word() -> None:
+    scenario = parse_scenario(COMPOSITES)
+    same = lockstep(LabEngine("strict"), LabEngine("strict"), scenario, seed=1)
+    assert (same.words, same.parted) == (32, None)
+    assert same.sentence == f"the engine and its model agree on {same.steps:,} steps of 32 random words"
+    other = lockstep(LabEngine("torch-2.13"), LabEngine("strict"), scenario, seed=1)
+    assert other.parted is not None
+    assert other.sentence.startswith(
+        f"the engine and its model differ after {format_word(other.parted)}:\n--- expected"
+    )
+    refused = lockstep(LabEngine("strict"), LabEngine("pr35061"), scenario, seed=1)
+    assert "outcome" in refused.diff
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("command", [["permute", "five.yaml"], ["dump", "foo", "--from", "five.yaml"]])
+def test_a_missing_torch_is_told_with_the_way_to_install_it(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatchlab.live.torch.find_spec", lambda name: None)
+    result = CliRunner().invoke(main, [*command, "--engine", "torch"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "pip install 'dispatchlab[torch]'" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("command", [["permute", "five.yaml"], ["dump", "foo", "--from", "five.yaml"]])
+def test_an_engine_that_dies_outside_of_a_walk_ends_with_5(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def died(*_: object) -> None:
+        raise EngineCrashed("the worker is gone")
+
+    monkeypatch.setattr(LabEngine, "sandbox", died)
+    monkeypatch.setattr(LabEngine, "space", died)
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout, result.stderr) == (5, "", "the worker is gone\n")

@@ -208,3 +208,8 @@ def test_keys_of_all_backends_are_named_by_their_first_and_last() -> None:
     ]
     assert families([name for name in backends if name != "XLA"]) == ["CPU ... Meta but XLA"]
     assert families(backends[:8]) == [" ".join(backends[:8])]
+
+
+def test_a_note_of_several_lines_stays_one_note() -> None:
+    told = replace(PROVED, exploration=replace(PROVED.exploration, notes=("They differ:\n--- a\n+++ b",)))
+    assert "note: They differ:\n  --- a\n  +++ b\nwalk: graph\n" in report_text(told)

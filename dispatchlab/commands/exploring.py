@@ -10,6 +10,10 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from dispatchlab.commands.engines import EngineName, engine_for
 from dispatchlab.commands.lattice import NotDrawnError, lattice
+from dispatchlab.commands.lockstep import lockstep
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.semantics import SEMANTICS
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
@@ -43,6 +47,7 @@ class Asked:
     timeout_s: float | None = None
     require_proof: bool = False
     allow_import: bool = False
+    conform: bool = False
     replay: str | None = None
     graph: str | None = None
 
@@ -58,6 +63,19 @@ class Asked:
             "timeout_s": self.timeout_s,
         }
         return {name: value for name, value in options.items() if value is not None}
+
+
+class NoModelError(DispatchLabError):
+    """There is nothing to hold an engine to."""
+
+    def __init__(self, engine: str, semantics: str) -> None:
+        super().__init__(engine, semantics)
+        self.engine, self.semantics = engine, semantics
+
+    def __str__(self) -> str:
+        if self.engine == "lab":
+            return "--conform holds the live engine to its model: use it with --engine torch"
+        return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +135,8 @@ def examine(
     with warnings.catch_warnings(), engine_for(name, asked=asked.semantics, in_file=in_file) as engine:
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
+        if asked.conform and _model_of(engine) is None:
+            raise NoModelError(engine.name, engine.semantics)
         try:
             if saved is not None:
                 notes = tuple(
@@ -124,10 +144,12 @@ def examine(
                 )
                 found = _replayed(engine, scenario, saved)
             else:
-                found = _explored(engine, scenario, asked, progress, cancelled)
+                found = _explained(engine, scenario, _explored(engine, scenario, asked, progress, cancelled))
         except Interrupted as error:
             found, interrupted = error.exploration, True
         report = report_of(scenario, engine, found, require_proof=asked.require_proof)
+        if asked.conform and not interrupted:
+            report = _conforming(report, engine, scenario, asked.seed)
         outcome = Outcome(report, _replay_text(scenario, report), notes=notes, interrupted=interrupted)
         return outcome if asked.graph is None or interrupted else _drawn(outcome, scenario, engine, asked.graph)
 
@@ -160,6 +182,37 @@ def _explored(
     if isinstance(engine, Explores):
         return engine.explore(*about, order=scenario.order, progress=progress, **asked.bounds)
     return explore(engine, *about, order=scenario.order, progress=progress, cancelled=cancelled, **asked.bounds)
+
+
+def _model_of(engine: Engine) -> LabEngine | None:
+    """The lab engine that behaves as this one should; None for an engine that nobody has a model of, or is one."""
+    if isinstance(engine, LabEngine) or engine.semantics not in SEMANTICS:
+        return None
+    return LabEngine(engine.semantics)
+
+
+def _explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
+    """Ask the model for the reasons that an engine does not know, if the words disagree there too."""
+    told, model = found.counterexample, _model_of(engine)
+    if told is None or told.why or model is None or found.verdict is not Verdict.VIOLATED:
+        return found
+    sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
+    same = tell(sessions, told.expected_word, told.actual_word)
+    if same is None or same.flaw is not told.flaw:
+        return found
+    reasons = _why(model.space(scenario.registrations, scenario.operators), told)
+    return replace(found, counterexample=replace(told, why=reasons))
+
+
+def _conforming(report: Report, engine: Engine, scenario: Scenario, seed: int) -> Report:
+    """Hold an engine to its model, and say in the report what came of it; where they differ, nothing is as expected."""
+    model = _model_of(engine)
+    assert model is not None
+    together = lockstep(engine, model, scenario, seed=seed)
+    found = replace(report.exploration, notes=(*report.exploration.notes, together.sentence))
+    if together.parted is None:
+        return replace(report, exploration=found)
+    return replace(report, exploration=found, as_expected=False, exit_code=max(1, report.exit_code))
 
 
 def _replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:

@@ -13,6 +13,7 @@ from dispatchlab.commands.output import Format, OutputClosed, chosen_format, not
 from dispatchlab.commands.parallel import WorkerDied, in_parallel
 from dispatchlab.commands.sources import scenario_files
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.render.progress import BarDisplay, Display, LineDisplay, NoDisplay
 from dispatchlab.render.report import Report, summary
 
@@ -127,7 +128,7 @@ class _Run:
         if isinstance(outcome, DispatchLabError):
             note(str(outcome))
             self.unreadable += 1
-            self.code = max(self.code, CRASHED if isinstance(outcome, WorkerDied) else BAD_INPUT)
+            self.code = max(self.code, CRASHED if isinstance(outcome, WorkerDied | EngineCrashed) else BAD_INPUT)
             return False
         for text in outcome.notes:
             note(f"note: {text}")

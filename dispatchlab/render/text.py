@@ -141,7 +141,9 @@ def _report(report: Report, found: Exploration) -> Iterator[str]:
     yield f"expected: {report.expected}"
     yield from _findings(found, report.registrations)
     for note in found.notes:
-        yield f"note: {note}"
+        first, *more = note.splitlines()
+        yield f"note: {first}"
+        yield from _indented("\n".join(more))
     yield f"walk: {found.walk}"
     yield f"elapsed: {seconds(found.elapsed_s)}"
     yield f"as expected: {'yes' if report.as_expected else 'no'}"

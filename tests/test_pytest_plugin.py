@@ -1,0 +1,202 @@
+"""Scenarios as tests in somebody else's project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+# A run in this process forgets what it imported, and the C parts of PyYAML cannot be imported again.
+import dispatchlab.commands.exploring
+import dispatchlab.engine.lab  # noqa: F401
+from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS
+
+pytest_plugins = ["pytester"]
+
+INI = """
+[pytest]
+dispatchlab_scenarios = {folders}
+testpaths = tests
+filterwarnings = error
+addopts = --strict-config
+"""
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs pytest in a project with the plugin, installed or not."""
+    monkeypatch.delenv("EXPECTTEST_ACCEPT", raising=False)
+    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
+
+    def run(*arguments: str, accept: bool = False) -> pytest.RunResult:
+        with monkeypatch.context() as patch:
+            if accept:
+                patch.setenv("EXPECTTEST_ACCEPT", "1")
+            return pytester.runpytest_inprocess(*plugin, "-p", "no:cacheprovider", *arguments)
+
+    return run
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> Path:
+    """A project with one test and three scenarios."""
+    root = pytester.path
+    (root / "pytest.ini").write_text(INI.format(folders="scenarios"))
+    (root / "tests").mkdir()
+    (root / "tests" / "test_own.py").write_text("def test_own():\n    pass\n")
+    (root / "scenarios" / "order").mkdir(parents=True)
+    (root / "scenarios" / "five.yaml").write_text(FIVE)
+    (root / "scenarios" / "order" / "composites.yaml").write_text(COMPOSITES)
+    (root / "scenarios" / "order" / "two_defs.yml").write_text(TWO_DEFS)
+    return root
+
+
+def goldens(root: Path) -> list[str]:
+    """The golden files."""
+    return sorted(path.relative_to(root).as_posix() for path in (root / "expect").rglob("*") if path.is_file())
+
+
+@pytest.mark.usefixtures("project")
+def test_a_missing_golden_file_fails_and_says_how_to_accept(run: Run) -> None:
+    result = run()
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        ["there is no golden file expect/five.txt; if this is right, accept it with: EXPECTTEST_ACCEPT=1 pytest"]
+    )
+    result.stdout.fnmatch_lines(["+verdict: proved", "+sets: 32"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_golden_files_are_written_only_when_asked_and_then_hold(project: Path, run: Run) -> None:
+    run()
+    assert goldens(project) == []
+    run(accept=True).assert_outcomes(passed=4)
+    assert goldens(project) == ["expect/five.txt", "expect/order/composites.txt", "expect/order/two_defs.txt"]
+    run().assert_outcomes(passed=4)
+
+
+def test_accepting_again_leaves_equal_files_alone(project: Path, run: Run) -> None:
+    run(accept=True)
+    golden = project / "expect" / "five.txt"
+    golden.chmod(0o400)
+    before = golden.stat().st_mtime_ns
+    run(accept=True).assert_outcomes(passed=4)
+    assert golden.stat().st_mtime_ns == before
+
+
+def test_a_golden_file_shows_the_finding_and_the_rows_that_were_asked_for(project: Path, run: Run) -> None:
+    run(accept=True)
+    text = (project / "expect" / "five.txt").read_text()
+    assert "verdict: proved\nsets: 32\nstates: 32\nedges: 160\norders: 14,400\n" in text
+    assert text.endswith(
+        "\nUndefined: fn_math [math kernel]\nCPU: fn_cpu [kernel]\nCUDA: fn_math [math kernel]\n"
+        "AutogradCPU: fn_autograd_cpu [kernel]\n"
+    )
+    assert "elapsed" not in text
+    stale = (project / "expect" / "order" / "composites.txt").read_text()
+    assert "slots that calls use, where they differ from the table:\nNestedTensorCPU: fn_implicit [math" in stale
+
+
+def test_a_difference_is_shown_as_a_diff(project: Path, run: Run) -> None:
+    run(accept=True)
+    golden = project / "expect" / "five.txt"
+    golden.write_text(golden.read_text().replace("CPU: fn_cpu [kernel]", "CPU: fn_gpu [kernel]"))
+    result = run()
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "expect/five.txt holds something else; *",
+            "--- expect/five.txt",
+            "-CPU: fn_gpu [[]kernel[]]",
+            "+CPU: fn_cpu *",
+        ]
+    )
+
+
+def test_a_verdict_that_is_not_expected_fails_and_is_not_accepted(project: Path, run: Run) -> None:
+    (project / "scenarios" / "wrong.yaml").write_text(TWICE.replace("expect: order-matters\n", ""))
+    result = run(accept=True)
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["expected: commutes", "verdict: violated", "actual word: +1 +0"])
+    assert "expect/wrong.txt" not in goldens(project)
+
+
+def test_a_golden_file_without_a_scenario_fails_as_an_item_of_its_own(project: Path, run: Run) -> None:
+    run(accept=True)
+    (project / "scenarios" / "five.yaml").unlink()
+    result = run()
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["expect/five.txt has no scenario: delete it, or put its scenario back"])
+    run("scenarios/order").assert_outcomes(passed=2)
+    assert "expect/five.txt" in goldens(project)
+
+
+def test_a_malformed_scenario_is_told_with_its_place(project: Path, run: Run) -> None:
+    (project / "scenarios" / "bad.yaml").write_text("claim: c\nregistrations:\n  - imple: foo\n")
+    result = run("scenarios/bad.yaml")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*scenarios/bad.yaml:3:5: expected a registration but found a mapping with 'imple'; did you mean impl[?]"]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+@pytest.mark.usefixtures("project")
+def test_one_scenario_can_be_run_alone(run: Run) -> None:
+    run(accept=True)
+    run("scenarios/order/two_defs.yml").assert_outcomes(passed=1)
+    run("-k", "two_defs").assert_outcomes(passed=1, deselected=3)
+
+
+def test_functions_are_imported_only_when_the_project_says_so(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(project)
+    (project / "owned_kernels.py").write_text("def run(x):\n    return x\n")
+    (project / "scenarios" / "python.yaml").write_text(
+        "claim: c\nregistrations:\n  - impl: foo\n    dispatch: CPU\n    kernel: owned_kernels:run\n"
+    )
+    refused = run("scenarios/python.yaml", accept=True)
+    refused.assert_outcomes(failed=1)
+    refused.stdout.fnmatch_lines(["*owned_kernels:run*"])
+    (project / "pytest.ini").write_text(INI.format(folders="scenarios") + "dispatchlab_allow_import = true\n")
+    run("scenarios/python.yaml", accept=True).assert_outcomes(passed=1)
+
+
+def test_two_folders_cannot_share_a_golden_file(project: Path, run: Run) -> None:
+    (project / "more").mkdir()
+    (project / "more" / "five.yaml").write_text(FIVE)
+    (project / "pytest.ini").write_text(INI.format(folders="scenarios more"))
+    result = run(accept=True)
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines(["more/five.yaml has the same golden file: expect/five.txt"])
+
+
+def test_golden_files_can_be_elsewhere(project: Path, run: Run) -> None:
+    (project / "pytest.ini").write_text(INI.format(folders="scenarios") + "dispatchlab_expect = tests/goldens\n")
+    run(accept=True).assert_outcomes(passed=4)
+    assert (project / "tests" / "goldens" / "order" / "two_defs.txt").exists()
+
+
+def test_a_folder_that_is_not_there_is_told(project: Path, run: Run) -> None:
+    (project / "pytest.ini").write_text(INI.format(folders="scenarioz"))
+    result = run()
+    assert result.ret is pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*dispatchlab_scenarios: there is no folder *scenarioz"])
+
+
+def test_a_project_that_does_not_opt_in_pays_nothing(project: Path, pytester: pytest.Pytester) -> None:
+    (project / "pytest.ini").write_text("[pytest]\n")
+    (project / "tests" / "test_own.py").write_text(
+        "import sys\n\n\ndef test_own():\n"
+        "    names = {name for name in sys.modules if name.startswith('dispatchlab')}\n"
+        "    assert names <= {'dispatchlab', 'dispatchlab.pytest_plugin'}, names\n"
+    )
+    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
+    pytester.runpytest_subprocess(*plugin).assert_outcomes(passed=1)
