@@ -92,7 +92,7 @@ class _Operator:
 class _Plan:
     """A registration of one sandbox: its calls, and what is in force of it."""
 
-    __slots__ = ("bit", "index", "kernels", "live", "open", "operators", "source", "steps")
+    __slots__ = ("bit", "index", "kernels", "live", "open", "operators", "skips", "source", "steps")
 
     def __init__(
         self,
@@ -106,7 +106,11 @@ class _Plan:
         self.steps, self.operators, self.bit, self.index = steps, operators, bit, index
         self.live: LiveHandle | None = None
         kernels = ((step.number, step.origin.kernel) for step in steps)
-        self.kernels = [OWN + number for number, kernel in kernels if kernel is not None and not kernel.is_fallthrough]
+        self.kernels: list[int] = []
+        self.skips: list[int] = []
+        for number, kernel in kernels:
+            if kernel is not None:
+                (self.skips if kernel.is_fallthrough else self.kernels).append(OWN + number)
         self.open = steps[0].open if len(steps) == 1 else None
 
 
@@ -155,6 +159,7 @@ class LiveSandbox:
         self._by_id: dict[int, _Operator] = {}
         self._asked: list[OperatorName] = []
         self._left: list[Library] = []
+        self._unnamed: list[_Operator] = []
         self._mask = self._version = 0
         self._every_table = every_table or self._objects is None
         if journal is not None:
@@ -168,13 +173,18 @@ class LiveSandbox:
             NotExpressibleError: the bindings have no call for it.
         """
         plan = self._plans.get(id(registration))
+        if self._journal is not None:
+            index = self._indices.get(id(registration))
+            if index is not None:
+                self._journal.write(index)
         if plan is None or plan.live is not None:
             plan = self._planned(registration)
-        if self._journal is not None and plan.index is not None:
-            self._journal.write(plan.index)
         objects = self._objects
-        if objects is not None and objects.released:
-            objects.forget(operator.slots for operator in self._operators.values() if operator.slots is not None)
+        if objects is not None:
+            if objects.pending and self._unnamed:
+                self._name_kernels()
+            if objects.released:
+                objects.forget(operator.slots for operator in self._operators.values() if operator.slots is not None)
         self._version += 1
         if plan.open is not None:
             try:
@@ -187,7 +197,11 @@ class LiveSandbox:
         for operator in plan.operators:
             operator.alive += 1
         if objects is not None:
-            objects.pending += plan.kernels
+            if plan.open is not None:
+                objects.pending += plan.kernels
+            if plan.skips:
+                objects.fallthroughs += plan.skips
+            self._unnamed = plan.operators
         handle = plan.live = LiveHandle(self, plan, libraries)
         return handle
 
@@ -254,11 +268,24 @@ class LiveSandbox:
                     self._objects.planned(number, size, falls_through=kernel.is_fallthrough)
         return plan
 
+    def _name_kernels(self) -> None:
+        """Look at what was registered last, if nobody did, before there are more new objects to tell apart."""
+        unnamed, self._unnamed = self._unnamed, []
+        for operator in unnamed:
+            if operator.version != self._version:
+                self.snapshot(operator.name)
+
     def _open(self, plan: _Plan) -> tuple[Library, ...]:
+        objects = self._objects
         done: list[tuple[Step, Library]] = []
         for step in plan.steps:
             try:
                 done.append((step, step.open()))
+                if objects is not None and OWN + step.number in plan.kernels:
+                    objects.pending.append(OWN + step.number)
+                    self._version += 1
+                    if step.operator is not None:
+                        self.snapshot(step.operator)
             except (RuntimeError, RegistrationError) as error:
                 for before, library in done:
                     if before.number == step.leaves and before.operator is not None:
@@ -267,6 +294,9 @@ class LiveSandbox:
                         self._plans.pop(id(plan.source), None)  # whose library is not its own any more
                     else:
                         library.reset()
+                        if objects is not None and OWN + before.number in plan.kernels:
+                            objects.gone(OWN + before.number)
+                self._version += 1
                 if isinstance(error, RegistrationError):
                     raise
                 raise self._refusal(error, step) from None
@@ -284,6 +314,8 @@ class LiveSandbox:
         if objects is not None:
             for kernel in plan.kernels:
                 objects.gone(kernel)
+            for kernel in plan.skips:
+                objects.fallthroughs.remove(kernel)
         for operator in plan.operators:
             operator.alive -= 1
             if not operator.alive:

@@ -18,7 +18,8 @@ from dispatchlab.live.world import World
 # A slot shows the address of a kernel's functor, and nobody tells which registration made it. But a functor that was
 # not there before can only be that of a kernel registered since, and the computed table says in which slots each of
 # these ought to be: the first of them that shows an object which we do not know yet gives the address its name. Should
-# every one of them be stale, the kernel stays without an address, and the slots count as stale.
+# every one of them be stale, the kernel stays without an address, and the slots count as stale. So that there is one
+# new object at a time, an operator that nobody looked at since its last kernel came is looked at before the next one.
 #
 # The allocator uses addresses again. The address of a released kernel is forgotten as soon as no slot shows it, which
 # is looked up before the next kernel is registered; while a slot does show it, it cannot be used again, because the
@@ -35,7 +36,7 @@ class KernelObjects:
         world: the objects that every operator has.
     """
 
-    __slots__ = ("_address_of", "_number_of", "_shared", "_world", "by_number", "pending", "released")
+    __slots__ = ("_address_of", "_number_of", "_shared", "_world", "by_number", "fallthroughs", "pending", "released")
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -46,6 +47,7 @@ class KernelObjects:
         self._number_of: dict[int, int] = {}
         self._address_of: dict[int, int] = {}
         self.pending: list[int] = []
+        self.fallthroughs: list[int] = []
         self.released: dict[int, int] = {}
 
     def planned(self, number: int, size: int, *, falls_through: bool) -> None:
@@ -101,6 +103,7 @@ class KernelObjects:
             for number in (wanted, before, BUILTIN + slot, AMBIGUOUS):
                 if int(self.by_number[number]) == address:
                     return number
-            return None
+            only = address == self._world.fallthrough and len(self.fallthroughs) == 1
+            return self.fallthroughs[0] if only else None
         found = self._number_of.get(address, self.released.get(address))
         return self.pending[0] if found is None and len(self.pending) == 1 else found

@@ -1,0 +1,9 @@
+"""A module that ends the process of whoever imports it, as a broken extension does."""
+
+import os
+
+os.abort()
+
+
+def kernel(x: object) -> object:
+    return x

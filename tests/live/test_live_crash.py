@@ -1,0 +1,142 @@
+"""A worker that dies takes nobody along, says where it was, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.explore.result import Flaw, Verdict
+from dispatchlab.live.engine import LiveEngine
+from dispatchlab.live.opening import NotExpressibleError
+from dispatchlab.live.process import WorkerCrashed
+from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.model.registration import Kernel, KernelForm, NameOnly
+from tests.live.live_words import FOO, define, impl
+
+DEADLY = impl(K.CUDA, "deadly", Kernel(KernelForm.BOXED, reference="tests.live.crash_on_import:kernel"))
+ROOT = Path(__file__).parents[2]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def journals() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("dispatchlab-*.journal"))
+
+
+def test_a_worker_that_dies_is_an_error_with_its_word_and_the_next_sandbox_has_another() -> None:
+    before = journals()
+    with LiveEngine() as engine:
+        first = engine.worker.pid
+        with engine.sandbox() as sandbox:
+            sandbox.register(define())
+            sandbox.register(impl(K.CPU, "cpu")).release()
+            with pytest.raises(WorkerCrashed, match="SIGABRT") as caught:
+                sandbox.register(DEADLY)
+        assert isinstance(caught.value, EngineCrashed)
+        assert caught.value.word == (0, 1, ~1, 2)
+        assert not is_running(first)
+        with engine.sandbox() as sandbox:
+            sandbox.register(impl(K.CPU, "cpu"))
+            assert "CPU: cpu" in sandbox.snapshot(FOO).dump
+        second = engine.worker.pid
+    assert not is_running(second)
+    assert journals() == before
+
+
+def test_an_exploration_that_kills_its_worker_ends_with_the_shortest_word() -> None:
+    with LiveEngine() as engine:
+        found = engine.explore([define(), impl(K.CPU, "cpu"), DEADLY], [FOO])
+        pid = engine.worker.pid
+    assert found.verdict is Verdict.CRASHED
+    assert found.counterexample is not None
+    assert (found.counterexample.flaw, found.counterexample.actual_word) == (Flaw.CRASH, (2,))
+    assert not is_running(pid)
+
+
+_CALL_AFTER_DESTROY = """
+import torch
+library = torch.library.Library("dlabgone", "FRAGMENT")
+library.define("foo(Tensor x) -> Tensor")
+library.impl("foo", lambda x: x, "CPU")
+saved = torch.ops.dlabgone.foo.default
+library._destroy()
+saved(torch.ones(1))
+"""
+
+
+def test_calling_an_operator_of_a_destroyed_library_kills_the_worker_only(tmp_path: Path) -> None:
+    (tmp_path / "calls_after_destroy.py").write_text(f"def call():\n    exec({_CALL_AFTER_DESTROY!r}, {{}})\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with LiveEngine() as engine:
+            pid = engine.worker.pid
+            with pytest.raises(WorkerCrashed, match="SIGSEGV"):
+                engine.worker.ask("call", "calls_after_destroy:call", ())
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert not is_running(pid)
+
+
+_PARENT = """
+import sys
+from dispatchlab.live.engine import LiveEngine
+from tests.live.live_words import FOO, define, impl
+from dispatchlab.model.keys import DispatchKey as K
+engine = LiveEngine()
+print(engine.worker.pid, flush=True)
+keys = [K.CPU, K.CUDA, K.XLA, K.MPS, K.IPU, K.XPU, K.HPU, K.VE, K.Lazy, K.Meta, K.FPGA, K.Vulkan, K.Metal]
+engine.explore([define(), *(impl(key, str(key)) for key in keys)], [FOO], laps=1000)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_parent_that_is_ended_takes_its_worker_along(how: signal.Signals) -> None:
+    before = journals()
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    time.sleep(0.3)
+    assert is_running(worker)
+    parent.send_signal(how)
+    _, said = parent.communicate(timeout=60)
+    for _ in range(600):
+        if not is_running(worker):
+            break
+        time.sleep(0.1)
+    assert not is_running(worker)
+    assert parent.returncode != 0
+    if how is signal.SIGINT:
+        assert "Interrupted" in said
+        assert journals() == before
+    else:
+        for journal in journals() - before:
+            journal.unlink()
+
+
+def test_what_the_bindings_cannot_say_is_told_and_not_counted_as_refused() -> None:
+    with LiveEngine() as engine:
+        with pytest.raises(NotExpressibleError, match="no binding registers a name alone"):
+            engine.explore([define(), NameOnly(FOO)], [FOO])
+        with engine.sandbox() as sandbox, pytest.raises(RegistrationError) as caught:
+            sandbox.register(impl(K.AutogradHIP, "hip"))
+        assert caught.value.kind is ErrorKind.UNKNOWN_KEY
+        assert dict(caught.value.facts) == {"key": "AutogradHIP"}

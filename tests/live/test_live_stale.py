@@ -1,0 +1,113 @@
+"""The defects of the running PyTorch that its own dumps cannot show, found by the live engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.explore.result import Flaw, Verdict
+from dispatchlab.live.engine import LiveEngine
+from dispatchlab.live.sandbox import STALE, LocalEngine
+from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.slots import ALIAS_SLOTS, NESTED_TENSOR_SLOTS, keys_of
+from tests.live.live_words import BY_REFERENCE, BY_VALUE, FALLTHROUGH, FOO, define, impl
+from tests.live.native import native_kernels
+
+CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LiveEngine]:
+    with LiveEngine() as engine:
+        yield engine
+
+
+@pytest.mark.parametrize(
+    ("second", "stale"),
+    [
+        (CEA, {*map(str, keys_of(NESTED_TENSOR_SLOTS | ALIAS_SLOTS[K.Autograd]))}),
+        (K.QuantizedCPU, {"AutogradOther"}),
+        (K.NestedTensorCPU, {"AutogradNestedTensor"}),
+    ],
+    ids=["CEA", "QuantizedCPU", "NestedTensorCPU"],
+)
+def test_a_composite_kernel_that_comes_first_stays_in_slots_that_are_not_its_own(
+    engine: LiveEngine, second: K, stale: set[str]
+) -> None:
+    found = engine.explore([impl(CIA, "cia"), impl(second, "second")], [FOO])
+    assert found.verdict is Verdict.VIOLATED
+    told = found.counterexample
+    assert told is not None
+    assert (told.flaw, told.expected_word, told.actual_word) == (Flaw.SQUARE, (1, 0), (0, 1))
+    assert ", table" not in told.diff
+    shown = {line[1:].partition(": ")[0] for line in told.diff.splitlines() if line.endswith(": cia [math kernel]")}
+    assert shown == stale
+
+
+def test_two_kernels_that_do_not_meet_are_not_violated(engine: LiveEngine) -> None:
+    found = engine.explore([define(), impl(K.CPU, "cpu"), impl(K.AutogradCPU, "autograd")], [FOO])
+    assert found.verdict is Verdict.NO_VIOLATION_FOUND
+    assert (found.sets, found.laps) == (8, 8)
+    assert found.edges >= 8 * 3 * 8
+
+
+@pytest.mark.parametrize("every_table", [False, True])
+def test_reading_fewer_tables_finds_the_same(*, every_table: bool) -> None:
+    with LiveEngine(every_table=every_table) as engine:
+        violated = engine.explore([define(), impl(CIA, "a"), impl(CEA, "b"), impl(K.Autograd, "c")], [FOO])
+        quiet = engine.explore([define(), impl(K.CPU, "a"), impl(K.CUDA, "b"), impl(K.Autograd, "c")], [FOO])
+    assert violated.counterexample is not None
+    assert (violated.counterexample.expected_word, violated.counterexample.actual_word) == ((2, 1), (1, 2))
+    assert (quiet.verdict, quiet.sets) == (Verdict.NO_VIOLATION_FOUND, 16)
+
+
+def test_two_kernels_of_one_type_are_told_apart_in_the_slots() -> None:
+    scenario: list[Registration] = [
+        impl(K.Autograd, "old", BY_REFERENCE),
+        impl(CIA, "composite", BY_REFERENCE),
+        impl(CEA, "explicit", BY_REFERENCE),
+    ]
+    with LocalEngine().sandbox() as sandbox:
+        for registration in scenario:
+            sandbox.register(registration)
+        (violation,) = sandbox.violations(FOO)
+        slots = sandbox.snapshot(FOO).slots
+    assert violation.rule == STALE
+    assert slots is not None
+    assert "AutogradCPU: composite [math kernel]\n" in slots
+
+
+def test_without_reading_memory_filled_slots_and_the_check_of_pytorch_still_tell() -> None:
+    with LocalEngine(memory=False).sandbox() as sandbox:
+        sandbox.register(impl(CIA, "cia"))
+        sandbox.register(impl(CEA, "cea"))
+        (violation,) = sandbox.violations(FOO)
+        assert violation.rule == STALE
+        assert "NestedTensorCPU" in violation.keys
+    with LocalEngine(memory=False).sandbox() as sandbox:
+        sandbox.register(impl(CIA, "cia"))
+        sandbox.register(impl(K.QuantizedCPU, "quantized"))
+        (violation,) = sandbox.violations(FOO)
+        assert "INTERNAL ASSERT FAILED" in violation.detail
+
+
+def test_a_fallthrough_that_stays_in_a_slot_is_named() -> None:
+    with LocalEngine().sandbox() as sandbox:
+        sandbox.register(impl(CIA, "skip", FALLTHROUGH))
+        sandbox.register(impl(K.QuantizedCPU, "quantized"))
+        assert "AutogradOther: fallthrough skip [math kernel]\n" in (sandbox.snapshot(FOO).slots or "")
+
+
+def test_the_signature_of_a_kernel_that_is_gone_refuses_another() -> None:
+    scenario: list[Registration] = [define(), impl(K.CPU, "k1", BY_REFERENCE), impl(K.CPU, "k2", BY_VALUE)]
+    with LiveEngine(native=native_kernels()) as engine:
+        found = engine.explore(scenario, [FOO])
+        assert found.verdict is Verdict.VIOLATED
+        told = found.counterexample
+        assert told is not None
+        assert (told.expected_word, told.actual_word) == ((0, 2), (0, 1, ~1, 2))
+        assert "signature_mismatch" in told.diff
