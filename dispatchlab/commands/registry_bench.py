@@ -10,8 +10,13 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.keys import RUNTIME_KEYS
-from dispatchlab.registry.model import Recorded
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import NameOnly
+from dispatchlab.registry.dump_text import read_dump, read_fallbacks
+from dispatchlab.registry.model import Recorded, Registry, registry_of
 from dispatchlab.registry.replay import fallback_registration, operator_registrations, replay, run
+
+_UNTOUCHED = OperatorName("dlabrecord", "untouched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +66,19 @@ def bench(
         map(fallback_registration, recorded.fallbacks), chain.from_iterable(map(operator_registrations, some))
     )
     return Bench(dispatcher, run(registrations, dispatcher.register))
+
+
+def registry_on(dispatcher: Dispatcher, origin: str) -> Registry:
+    """What a dispatcher has in force, as a record.
+
+    Args:
+        dispatcher: any whose dumps are those of PyTorch 2.13, so not one of `pr35061`.
+        origin: what the registry says in place of a version of PyTorch.
+
+    Raises:
+        DumpError: the dumps are of another kind.
+    """
+    entries = [entry for name in dispatcher.operators() if (entry := dispatcher.operator(name)) is not None]
+    with dispatcher.register(NameOnly(_UNTOUCHED)):
+        fallbacks = read_fallbacks(dispatcher.dump_table(_UNTOUCHED))
+    return registry_of(origin, [read_dump(dispatcher.dump(entry.name), entry.tags) for entry in entries], fallbacks)

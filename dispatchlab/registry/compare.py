@@ -185,7 +185,10 @@ def _kernels(
         texts = (" over ".join(map(_kernel_text, side)) for side in (old, new))
         yield Change(Subject.KERNEL, ChangeKind.CHANGED, name, key, *texts)
     for one, other in zip_longest(gone, fresh):
-        before, after = (None if each is None else _kernel_text(each) for each in (one, other))
+        before = None if one is None else _kernel_text(one)
+        after = None if other is None else _kernel_text(other)
+        if one is None and other is new[0] and len(new) > 1:
+            after = f"{after} over {new[1].debug}"
         yield _change(Subject.KERNEL, name, key, before, after)
 
 

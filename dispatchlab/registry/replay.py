@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, groupby
 from typing import TypeVar
 
 from dispatchlab.model.keys import DispatchKey
@@ -60,8 +60,11 @@ def registrations_of(recorded: Recorded, *, fallbacks_first: bool = True) -> Ite
 
 def operator_registrations(operator: RecordedOperator) -> tuple[Def | Impl, ...]:
     """The registrations of one operator: its def if it has one, and its kernels, of each key the oldest first."""
-    turned = sorted(operator.kernels[::-1], key=_key)  # a stable sort keeps each key turned around
-    impls = tuple(Impl(operator.name, kernel.key, kernel_of(kernel), kernel.debug) for kernel in turned)
+    impls = tuple(
+        Impl(operator.name, key, kernel_of(kernel), kernel.debug)
+        for key, newest_first in groupby(operator.kernels, key=_key)
+        for kernel in reversed(list(newest_first))
+    )
     if operator.schema is None:
         return impls
     return (Def(schema_of(operator.schema), operator.alias, operator.tags, operator.debug), *impls)
