@@ -166,7 +166,12 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
 @click.option(
     "--replay", metavar="FILE", type=click.Path(), help="Run a saved counterexample again instead of exploring."
 )
-@click.option("--save", metavar="FILE", type=click.Path(), help="Save the counterexample, for --replay.")
+@click.option(
+    "--save",
+    metavar="FILE",
+    type=click.Path(),
+    help="Save the counterexample: FILE.py is a program, FILE.scenario.yaml a small scenario, else it is for --replay.",
+)
 @click.option(
     "--graph", metavar="FILE.dot|.svg", type=click.Path(), help="Draw the states with the counterexample marked."
 )
@@ -184,7 +189,6 @@ def permute(
     *,
     scenarios: tuple[str, ...],
     jobs: int,
-    save: str | None,
     format: Format | None,
     progress: bool | None,
     **options: Any,
@@ -211,7 +215,6 @@ def permute(
         scenarios=scenarios,
         asked=Asked(**options),
         jobs=jobs,
-        save=save,
         format=format,
         color=color,
         progress=progress,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +18,7 @@ from dispatchlab.commands.lockstep import lockstep
 from dispatchlab.engine.lab import LabEngine
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.model.words import format_word
-from dispatchlab.scenario import parse_scenario
+from dispatchlab.scenario import Scenario, UnwritableError, parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS, many
 
 
@@ -333,3 +335,53 @@ def test_an_engine_that_dies_outside_of_a_walk_ends_with_5(command: list[str], m
     monkeypatch.setattr(LabEngine, "space", died)
     result = CliRunner().invoke(main, command)
     assert (result.exit_code, result.stdout, result.stderr) == (5, "", "the worker is gone\n")
+
+
+HIDDEN = """\
+claim: A kernel that is gone is held against another one.
+namespace: other
+semantics: torch-2.13
+expect: order-matters
+order: [0, 3]
+registrations:
+  - impl: bar
+    dispatch: CPU
+  - def: foo(Tensor x) -> Tensor
+  - impl: foo
+    dispatch: CPU
+    kernel: (Tensor _0) -> Tensor _0
+    signature: at::Tensor (at::Tensor const&)
+  - impl: foo
+    dispatch: CUDA
+    kernel: (Tensor _0) -> Tensor _0
+    signature: at::Tensor (at::Tensor)
+"""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("name", "members"), [("composites", 2), ("twice", 2), ("hidden", 3)])
+def test_a_counterexample_is_kept_as_a_small_scenario_and_as_a_program(folder: Path, name: str, members: int) -> None:
+    (folder / "hidden.yaml").write_text(HIDDEN)
+    first = json.loads(permute(f"{name}.yaml", "--format", "json").stdout)
+    small, program = f"{name}.scenario.yaml", folder / f"{name}.py"
+    assert permute(f"{name}.yaml", "--save", small).exit_code == 0
+    again = permute(small, "--format", "json")
+    value = json.loads(again.stdout)
+    assert (again.exit_code, value["verdict"], value["semantics"]) == (0, "violated", first["semantics"])
+    assert value["counterexample"]["kind"] == first["counterexample"]["kind"]
+    assert value["registrations"] == members
+    assert permute(f"{name}.yaml", "--save", str(program)).exit_code == 0
+    ran = subprocess.run([sys.executable, "-W", "ignore", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("--- expected\n+++ actual\n")
+    assert ran.stderr == ""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_counterexample_that_cannot_be_written_is_told_after_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unwritable(scenario: Scenario) -> str:
+        raise UnwritableError(scenario, "a kernel has no reference")
+
+    monkeypatch.setattr("dispatchlab.commands.reproduce.scenario_text", unwritable)
+    result = permute("twice.yaml", "--save", "x.py")
+    assert (result.exit_code, "as expected: yes" in result.stdout) == (2, True)
+    assert result.stderr.startswith("x.py was not written: the scenario ")

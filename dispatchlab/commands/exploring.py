@@ -5,30 +5,28 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from dispatchlab.commands.engines import EngineName, engine_for
 from dispatchlab.commands.lattice import NotDrawnError, lattice
 from dispatchlab.commands.lockstep import lockstep
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.commands.reproduce import PROGRAM_SUFFIX, SCENARIO_SUFFIX, cut_text, program_text
+from dispatchlab.commands.retelling import explained, model_of, replayed
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress
-from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
-from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.explore.session import StateSession, on_sandboxes, run
-from dispatchlab.explore.telling import tell
+from dispatchlab.explore.protocol import Engine, Forkable
+from dispatchlab.explore.result import Exploration
 from dispatchlab.explore.verdicts import judge
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, describe
-from dispatchlab.model.words import Word, format_word
 from dispatchlab.render.graph import dot, svg
 from dispatchlab.render.report import Report
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.replay import Replay, load_replay, make_replay, replay_text, resolve, staleness
+from dispatchlab.scenario.replay import load_replay, make_replay, replay_text, staleness
 from dispatchlab.scenario.value import Scenario
+from dispatchlab.scenario.write import UnwritableError
 
 WalkName: TypeAlias = Literal["graph", "orders", "sample"]
 
@@ -49,6 +47,7 @@ class Asked:
     allow_import: bool = False
     conform: bool = False
     replay: str | None = None
+    save: str | None = None
     graph: str | None = None
 
     @property
@@ -84,7 +83,8 @@ class Outcome:
 
     Args:
         report: the findings.
-        replay: the text of a file that replays the counterexample; None without one.
+        saved: the text of the file that keeps the counterexample; None without one.
+        not_saved: why there is no such file, when one was asked for.
         graph: the text of the picture that was asked for.
         not_drawn: why there is no picture, when one was asked for.
         notes: what else to tell, a line each.
@@ -92,7 +92,8 @@ class Outcome:
     """
 
     report: Report
-    replay: str | None = None
+    saved: str | None = None
+    not_saved: str | None = None
     graph: str | None = None
     not_drawn: str | None = None
     notes: tuple[str, ...] = field(default=())
@@ -135,22 +136,28 @@ def examine(
     with warnings.catch_warnings(), engine_for(name, asked=asked.semantics, in_file=in_file) as engine:
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
-        if asked.conform and _model_of(engine) is None:
+        if asked.conform and model_of(engine) is None:
             raise NoModelError(engine.name, engine.semantics)
         try:
             if saved is not None:
                 notes = tuple(
                     f"{asked.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
                 )
-                found = _replayed(engine, scenario, saved)
+                found = explained(engine, scenario, replayed(engine, scenario, saved))
             else:
-                found = _explained(engine, scenario, _explored(engine, scenario, asked, progress, cancelled))
+                found = explained(engine, scenario, _explored(engine, scenario, asked, progress, cancelled))
         except Interrupted as error:
             found, interrupted = error.exploration, True
         report = report_of(scenario, engine, found, require_proof=asked.require_proof)
         if asked.conform and not interrupted:
             report = _conforming(report, engine, scenario, asked.seed)
-        outcome = Outcome(report, _replay_text(scenario, report), notes=notes, interrupted=interrupted)
+        kept, not_kept = None, None
+        if asked.save is not None:
+            try:
+                kept = _kept(scenario, report, asked.save)
+            except UnwritableError as error:
+                not_kept = f"{asked.save} was not written: {error}"
+        outcome = Outcome(report, kept, not_kept, notes=notes, interrupted=interrupted)
         return outcome if asked.graph is None or interrupted else _drawn(outcome, scenario, engine, asked.graph)
 
 
@@ -184,29 +191,9 @@ def _explored(
     return explore(engine, *about, order=scenario.order, progress=progress, cancelled=cancelled, **asked.bounds)
 
 
-def _model_of(engine: Engine) -> LabEngine | None:
-    """The lab engine that behaves as this one should; None for an engine that nobody has a model of, or is one."""
-    if isinstance(engine, LabEngine) or engine.semantics not in SEMANTICS:
-        return None
-    return LabEngine(engine.semantics)
-
-
-def _explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
-    """Ask the model for the reasons that an engine does not know, if the words disagree there too."""
-    told, model = found.counterexample, _model_of(engine)
-    if told is None or told.why or model is None or found.verdict is not Verdict.VIOLATED:
-        return found
-    sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
-    same = tell(sessions, told.expected_word, told.actual_word)
-    if same is None or same.flaw is not told.flaw:
-        return found
-    reasons = _why(model.space(scenario.registrations, scenario.operators), told)
-    return replace(found, counterexample=replace(told, why=reasons))
-
-
 def _conforming(report: Report, engine: Engine, scenario: Scenario, seed: int) -> Report:
     """Hold an engine to its model, and say in the report what came of it; where they differ, nothing is as expected."""
-    model = _model_of(engine)
+    model = model_of(engine)
     assert model is not None
     together = lockstep(engine, model, scenario, seed=seed)
     found = replace(report.exploration, notes=(*report.exploration.notes, together.sentence))
@@ -215,64 +202,15 @@ def _conforming(report: Report, engine: Engine, scenario: Scenario, seed: int) -
     return replace(report, exploration=found, as_expected=False, exit_code=max(1, report.exit_code))
 
 
-def _replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
-    """Run the two words of a saved counterexample again."""
-    started = perf_counter()
-    expected, actual = resolve(saved, scenario)
-    sessions = on_sandboxes(engine, scenario.registrations, scenario.operators)
-    told = tell(sessions, expected, actual)
-    if told is not None and isinstance(engine, Forkable) and told.flaw is not Flaw.CRASH:
-        space = engine.space(scenario.registrations, scenario.operators)
-        told = replace(told, why=_why(space, told))
-    words = {expected, actual}
-    if told is None:
-        verdict = Verdict.NO_VIOLATION_FOUND
-        notes = [f"{format_word(expected)} and {format_word(actual)} lead to the same"]
-    else:
-        verdict = Verdict.CRASHED if told.flaw is Flaw.CRASH else Verdict.VIOLATED
-        notes = []
-    sets = len({active for word in words for active in _sets(word)})
-    return Exploration(
-        verdict=verdict,
-        walk="replay",
-        registrations=len(scenario.registrations),
-        sets=sets,
-        states=sets,
-        edges=sum(map(len, words)),
-        orders=len(words),
-        counterexample=told,
-        notes=tuple(notes),
-        elapsed_s=perf_counter() - started,
-        seed=saved.seed,
-    )
-
-
-def _why(space: StateSpace[Any], told: Counterexample) -> tuple[str, ...]:
-    if told.flaw in (Flaw.ASYMMETRY, Flaw.RELEASE):
-        return ()
-    last = 1 if told.flaw is Flaw.OUTCOME else 0
-    states = []
-    for word in (told.expected_word, told.actual_word):
-        session = StateSession(space)
-        for _ in run(session, word[: len(word) - last]):
-            pass
-        states.append(session.state)
-    return space.why(*states)
-
-
-def _sets(word: Word) -> set[frozenset[int]]:
-    active: frozenset[int] = frozenset()
-    reached = {active}
-    for step in word:
-        active = active - {~step} if step < 0 else active | {step}
-        reached.add(active)
-    return reached
-
-
-def _replay_text(scenario: Scenario, report: Report) -> str | None:
+def _kept(scenario: Scenario, report: Report, path: str) -> str | None:
+    """The counterexample in the form that the name of its file asks for."""
     told = report.exploration.counterexample
     if told is None:
         return None
+    if path.endswith(PROGRAM_SUFFIX):
+        return program_text(scenario, told, report.semantics)
+    if path.endswith(SCENARIO_SUFFIX):
+        return cut_text(scenario, told, report.semantics)
     saved = make_replay(
         scenario,
         told.expected_word,

@@ -52,7 +52,6 @@ class PermuteRequest:
     scenarios: tuple[str, ...]
     asked: Asked = field(default_factory=Asked)
     jobs: int = 1
-    save: str | None = None
     format: Format | None = None
     color: bool = True
     progress: bool | None = None
@@ -74,7 +73,7 @@ def permute(request: PermuteRequest) -> int:
 
 
 def _check(request: PermuteRequest, files: Sequence[str]) -> None:
-    single = {"--save": request.save, "--replay": request.asked.replay, "--graph": request.asked.graph}
+    single = {"--save": request.asked.save, "--replay": request.asked.replay, "--graph": request.asked.graph}
     for option, value in single.items():
         if value is not None and len(files) > 1:
             raise OneScenarioError(option, len(files))
@@ -162,11 +161,14 @@ class _Run:
 
     def _save(self, outcome: Outcome) -> None:
         """Write the files that were asked for; one that cannot be written makes a success a failure."""
-        if self.request.save is not None:
-            if outcome.replay is None:
-                note(f"note: there is no counterexample, so {self.request.save} was not written")
+        if self.request.asked.save is not None:
+            if outcome.not_saved is not None:
+                note(outcome.not_saved)
+                self.code = self.code or BAD_INPUT
+            elif outcome.saved is None:
+                note(f"note: there is no counterexample, so {self.request.asked.save} was not written")
             else:
-                self._write(self.request.save, outcome.replay)
+                self._write(self.request.asked.save, outcome.saved)
         if self.request.asked.graph is not None:
             if outcome.graph is not None:
                 self._write(self.request.asked.graph, outcome.graph)

@@ -120,7 +120,8 @@ def counts(found: Exploration) -> Iterator[tuple[str, str]]:
     yield "edges", f"{found.edges:,}"
     yield "orders", readable(found.orders)
     if found.components > 1:
-        classes = f" of {found.classes:,} patterns" if found.classes != found.components else ""
+        patterns = "pattern" if found.classes == 1 else "patterns"
+        classes = f" of {found.classes:,} {patterns}" if found.classes != found.components else ""
         yield "components", f"{found.components:,}{classes}"
     if found.seed is not None:
         yield "seed", str(found.seed)
