@@ -14,8 +14,9 @@ colour.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from dispatchlab._lazy import lazy_names
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
     from dispatchlab.scenario.load import load_scenario
 
-# Imported when they are first asked for: a command that needs one of them should not wait for all.
 _HOME = {
     "Dispatcher": "engine.dispatcher",
     "InvariantError": "engine.dispatcher",
@@ -92,11 +92,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = lazy_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -11,21 +11,48 @@ counterexamples that were saved; `json_schema` is for editors.
     kernels.py         kernels, and importing them
 """
 
-from dispatchlab.scenario.json_schema import json_schema
-from dispatchlab.scenario.load import load_scenario, parse_scenario
-from dispatchlab.scenario.problems import Problem, ScenarioError
-from dispatchlab.scenario.replay import (
-    Replay,
-    StaleReplayError,
-    load_replay,
-    make_replay,
-    parse_replay,
-    replay_text,
-    resolve,
-    staleness,
-)
-from dispatchlab.scenario.value import Scenario, registration_names
-from dispatchlab.scenario.write import UnwritableError, scenario_text
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dispatchlab._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from dispatchlab.scenario.json_schema import json_schema
+    from dispatchlab.scenario.load import load_scenario, parse_scenario
+    from dispatchlab.scenario.problems import Problem, ScenarioError
+    from dispatchlab.scenario.replay import (
+        Replay,
+        StaleReplayError,
+        load_replay,
+        make_replay,
+        parse_replay,
+        replay_text,
+        resolve,
+        staleness,
+    )
+    from dispatchlab.scenario.value import Scenario, registration_names
+    from dispatchlab.scenario.write import UnwritableError, scenario_text
+
+_HOME = {
+    "json_schema": "json_schema",
+    "load_scenario": "load",
+    "parse_scenario": "load",
+    "Problem": "problems",
+    "ScenarioError": "problems",
+    "Replay": "replay",
+    "StaleReplayError": "replay",
+    "load_replay": "replay",
+    "make_replay": "replay",
+    "parse_replay": "replay",
+    "replay_text": "replay",
+    "resolve": "replay",
+    "staleness": "replay",
+    "Scenario": "value",
+    "registration_names": "value",
+    "UnwritableError": "write",
+    "scenario_text": "write",
+}
 
 __all__ = [
     "Problem",
@@ -46,3 +73,5 @@ __all__ = [
     "scenario_text",
     "staleness",
 ]
+
+__getattr__ = lazy_names(__name__, _HOME)

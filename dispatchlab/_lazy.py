@@ -1,0 +1,23 @@
+"""Names of a package that are imported when they are first asked for, so that a command does not wait for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """A `__getattr__` for a package's `__init__`.
+
+    Args:
+        package: the package's `__name__`.
+        homes: each public name -> the module inside the package that defines it.
+    """
+
+    def get(name: str) -> object:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{home}"), name)
+
+    return get
