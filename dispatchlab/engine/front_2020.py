@@ -2,8 +2,8 @@
 
     Import("test", dispatcher=d).def_("foo(Tensor x) -> Tensor").impl("foo", "CPU", foo_cpu)
 
-A plain function is an unboxed kernel with the schema of its annotations; `boxed`, `fallthrough`, `dispatch` and
-`dispatch_autograd` of `kernel_function` make the other kernels.
+A plain function is an unboxed kernel with the schema of its annotations; `boxed` and `fallthrough` of
+`kernel_function` make the other kernels, and `dispatch` here ties any of them to a key.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self, overload
 
+from dispatchlab.engine import kernel_function
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.kernel_function import KernelLike, call_site, key_named
+from dispatchlab.engine.kernel_function import KernelFunction, KernelLike, call_site, key_named
 from dispatchlab.engine.open_block import Registrations, debug_of_caller, typed_kernel
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -36,6 +37,20 @@ def schema(text: str, kind: AliasKind = AliasKind.FROM_SCHEMA) -> DeclaredSchema
         ParseError: the schema cannot be read.
     """
     return DeclaredSchema(parse_schema(text), kind)
+
+
+def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
+    """A kernel for one key; a device type such as `cuda` means the key of its backend.
+
+    Raises:
+        RegistrationError: the key is none, or no schema can be inferred from the function.
+    """
+    return kernel_function.dispatch(key, typed_kernel(function))
+
+
+def dispatch_autograd(function: KernelLike) -> KernelFunction:
+    """A kernel for the autograd keys of all backends."""
+    return dispatch(DispatchKey.Autograd, function)
 
 
 class Import(Registrations):

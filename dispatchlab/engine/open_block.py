@@ -38,7 +38,11 @@ class Registrations:
         # Upstream makes one registration after the other, and keeps those that came before one that is refused.
         steps = [made] if self._dispatcher.semantics.is_atomic else [Plan([one]) for one in made.primitives]
         added = [self._hold(step, what) for step in steps]
-        return added[0] if len(added) == 1 else RegistrationHandle(lambda: release_all(added), what)
+        if len(added) == 1:
+            return added[0]
+        whole = RegistrationHandle(lambda: release_all(added), what)
+        self._handles[len(self._handles) - len(added) :] = [whole]
+        return whole
 
     def release(self) -> None:
         """Undo everything, what was registered first first; a second release is harmless."""

@@ -1,0 +1,188 @@
+"""Each invariant, broken by hand and found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dispatchlab.engine.cells import FALLBACKS
+from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
+from dispatchlab.engine.fallbacks import Fallbacks
+from dispatchlab.engine.invariants import upstream_violations
+from dispatchlab.engine.kernel import KernelEntry, Reason
+from dispatchlab.engine.key_bits import KEY_BIT
+from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry, Stored
+from dispatchlab.engine.precedence import TORCH_2_13, computed_table
+from dispatchlab.engine.view import fallbacks_in
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.registration import Def
+from dispatchlab.model.schema_parser import parse_schema
+from tests.engine_words import BAR, BOXED, FOO, TYPED, K, define, impl, typed
+
+CPU, UNDEFINED = KEY_BIT[K.CPU], KEY_BIT[K.Undefined]
+OTHER = KernelEntry(typed(signature="another"), "other", K.CUDA)
+
+
+def _without_kernel(entry: OperatorEntry) -> OperatorEntry:
+    return entry._replace(slots={cell: bits & ~CPU for cell, bits in entry.slots.items() if bits & ~CPU})
+
+
+def _with_kernels(key: K, *kernels: KernelEntry) -> Callable[[OperatorEntry], OperatorEntry]:
+    def corrupt(entry: OperatorEntry) -> OperatorEntry:
+        return entry._replace(kernels={**entry.kernels, KEY_BIT[key]: kernels}, present=entry.present | KEY_BIT[key])
+
+    return corrupt
+
+
+def _refilled(entry: OperatorEntry) -> OperatorEntry:
+    """The same kernel set with its slots as they should be."""
+    return entry._replace(slots=computed_table(TORCH_2_13, entry.present, entry.kernels, Fallbacks({})))
+
+
+BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
+    "a slot that lost its kernel": (
+        _without_kernel,
+        "stale slot",
+        "the slot of CPU holds nothing and should hold fn [kernel]",
+    ),
+    "a slot with a kernel for another reason": (
+        lambda entry: entry._replace(slots={entry.kernels[CPU][0].because(Reason.MATH): CPU}),
+        "stale slot",
+        "the slot of CPU holds fn [math kernel] and should hold fn [kernel]",
+    ),
+    "a slot with an equal kernel that is another one": (
+        lambda entry: entry._replace(slots={KernelEntry(TYPED, "fn", K.CPU).because(Reason.KERNEL): CPU}),
+        "stale slot",
+        "the slot of CPU holds fn [kernel] and should hold fn [kernel]",
+    ),
+    "a kernel in the slot of Undefined": (
+        lambda entry: entry._replace(slots={**entry.slots, OTHER.because(Reason.MATH): UNDEFINED}),
+        "stale slot",
+        "the slot of Undefined holds other [math kernel] and should hold nothing",
+    ),
+    "a schema that nobody defined": (lambda entry: entry._replace(defs=()), "schema without def", "def_count is 0"),
+    "a def without its schema": (lambda entry: entry._replace(stored=None), "schema without def", "def_count is 1"),
+    "a schema of another operator": (
+        lambda entry: entry._replace(stored=Stored(parse_schema("test::bar() -> ()"), None, "")),
+        "name of the schema",
+        "the schema is of test::bar",
+    ),
+    "a kernel list at Undefined": (
+        lambda entry: _refilled(_with_kernels(K.Undefined, KernelEntry(BOXED, "u", K.Undefined))(entry)),
+        "kernels at Undefined",
+        "a kernel without a key belongs to a composite key",
+    ),
+    "an empty kernel list": (
+        lambda entry: entry._replace(kernels={**entry.kernels, KEY_BIT[K.Dense]: ()}),
+        "empty kernel list",
+        "at place 137",
+    ),
+    "a kernel in the list of another key": (
+        lambda entry: _refilled(_with_kernels(K.XLA, KernelEntry(BOXED, "lost", K.CUDA))(entry)),
+        "kernel at another key",
+        "lost of CUDA",
+    ),
+    "places that are not those of the kernels": (
+        lambda entry: entry._replace(present=entry.present | KEY_BIT[K.Dense]),
+        "places with kernels",
+        "",
+    ),
+    "signatures that differ": (
+        lambda entry: _refilled(_with_kernels(K.CUDA, OTHER)(entry)),
+        "signatures differ",
+        "another and at::Tensor (at::Tensor const&)",
+    ),
+    "tags that no def gave": (
+        lambda entry: entry._replace(tags=frozenset({"core"})),
+        "tags",
+        "core, pointwise: the live defs say otherwise",
+    ),
+}
+
+
+FOLLOWS = {"a schema that nobody defined": ["tags"], "an empty kernel list": ["places with kernels"]}
+"""What else is then broken."""
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_entry_is_found_and_nothing_else_is_blamed(name: str) -> None:
+    corrupt, rule, detail = BROKEN[name]
+    dispatcher = Dispatcher()
+    handles = [
+        dispatcher.register(Def(define().schema, tags=frozenset({"pointwise"}))),
+        dispatcher.register(impl(K.CPU, "fn", TYPED)),
+    ]
+    dispatcher.check_invariants()
+    entry = dispatcher.operator(FOO)
+    assert entry is not None
+    dispatcher._cells[str(FOO)] = corrupt(entry)
+    with pytest.raises(InvariantError) as caught:
+        dispatcher.check_invariants()
+    found = caught.value.violations
+    assert {violation.rule for violation in found} == {rule, *FOLLOWS.get(name, ())}
+    assert next(violation.detail for violation in found if violation.rule == rule).startswith(detail)
+    assert str(caught.value).startswith("test::foo: ")
+    assert dispatcher.violations(FOO) == found
+    dispatcher._cells[str(FOO)] = entry
+    dispatcher.check_invariants()
+    assert len(handles) == 2
+
+
+def test_a_signature_that_pytorch_should_hold_and_does_not_is_found() -> None:
+    dispatcher = Dispatcher("torch-2.13")
+    handle = dispatcher.register(impl(K.CPU, "fn", TYPED))
+    entry = dispatcher.operator(FOO)
+    assert entry is not None
+    for held in (None, HeldSignature("another", "x", "CPU")):
+        dispatcher._cells[str(FOO)] = entry._replace(signatures=(held, None))
+        assert [violation.rule for violation in dispatcher.violations(FOO)] == ["signature that is not held"]
+    dispatcher._cells[str(FOO)] = entry
+    dispatcher.check_invariants(FOO)
+    assert not handle.is_released
+
+
+def test_a_slot_that_does_not_follow_a_fallback_is_found() -> None:
+    dispatcher = Dispatcher()
+    handle = dispatcher.register(impl(K.CPU, "fn"))
+    dispatcher._cells[FALLBACKS] = Fallbacks({KEY_BIT[K.XLA]: KernelEntry(BOXED, "fb", K.XLA)})
+    found = dispatcher.violations(FOO)
+    assert [(one.rule, one.keys) for one in found] == [("stale slot", ("XLA",))]
+    assert found[0].detail == "the slot of XLA holds nothing and should hold fb [backend fallback]"
+    assert not handle.is_released
+
+
+def test_all_operators_are_checked_and_an_unknown_one_is_an_error() -> None:
+    dispatcher = Dispatcher()
+    handles = [dispatcher.register(impl(K.CPU, "fn", operator=name)) for name in (FOO, BAR)]
+    for name in (FOO, BAR):
+        entry = dispatcher.operator(name)
+        assert entry is not None
+        dispatcher._cells[str(name)] = _without_kernel(entry)
+    with pytest.raises(InvariantError) as caught:
+        dispatcher.check_invariants()
+    assert [str(violation.operator) for violation in caught.value.violations] == ["test::bar", "test::foo"]
+    with pytest.raises(RegistrationError, match="there is no operator foo"):
+        dispatcher.check_invariants("foo")
+    assert dispatcher.violations(FOO.within("x")) != ()
+    assert len(handles) == 2
+
+
+def test_upstream_compares_functions_only_and_skips_undefined() -> None:
+    dispatcher = Dispatcher()
+    handle = dispatcher.register(impl(K.CPU, "fn", BOXED))
+    entry = dispatcher.operator(FOO)
+    assert entry is not None
+    another = KernelEntry(BOXED, "other", K.CPU).because(Reason.KERNEL)
+    cases = {
+        "another boxed kernel": {another: CPU},
+        "nothing": {},
+        "Undefined too": {**entry.slots, another: UNDEFINED},
+        "a typed kernel": {OTHER.because(Reason.KERNEL): CPU},
+    }
+    found = {
+        name: upstream_violations(entry._replace(slots=slots), fallbacks_in(dispatcher._cells), dispatcher.semantics)
+        for name, slots in cases.items()
+    }
+    assert found == {"another boxed kernel": (), "nothing": ("CPU",), "Undefined too": (), "a typed kernel": ("CPU",)}
+    assert not handle.is_released

@@ -1,0 +1,305 @@
+"""Libraries with the names of torch.library, and the rules that they have of their own."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
+from dispatchlab.engine.kernel_function import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
+from dispatchlab.engine.library import Library
+from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
+from dispatchlab.model.schema_parser import parse_schema
+from tests.engine_words import FOO, K, state
+
+HERE = __file__
+
+
+def kernel(*args: object) -> object:
+    return args[0]
+
+
+def typed_kernel(x: "Tensor") -> "Tensor":  # type: ignore[name-defined]  # noqa: F821, UP037 - read by its name
+    return x
+
+
+def kind(error: pytest.ExceptionInfo[RegistrationError]) -> ErrorKind:
+    return error.value.kind
+
+
+def test_a_library_reads_as_torch_library_does() -> None:
+    dispatcher = Dispatcher()
+    library = Library("test", "DEF", dispatcher=dispatcher, debug="lib.py:1")
+    library.define("foo(Tensor x) -> Tensor", tags=["pointwise"])
+    handle = library.impl("foo", kernel, "CPU")
+    library.impl("test::foo", fallthrough, "AutogradCPU", debug="skip")
+    assert dispatcher.dump("test::foo") == (
+        "name: test::foo\nschema: test::foo(Tensor x) -> Tensor\ndebug: lib.py:1\nalias analysis kind: FROM_SCHEMA\n"
+        "CPU: lib.py:1 :: (none) [ boxed ]\nAutogradCPU: skip :: (none) [ fallthrough boxed ]\n"
+    )
+    handle.release()
+    assert "CPU: lib.py:1" not in dispatcher.dump("test::foo")
+    assert len(library.handles) == 4
+    library.release()
+    library.release()
+    assert [*dispatcher.operators(), *dispatcher.namespaces(), *library.handles] == []
+
+
+def test_a_library_prints_where_it_was_opened_and_keeps_where_it_was_called() -> None:
+    dispatcher = Dispatcher()
+    library = Library("test", "FRAGMENT", dispatcher=dispatcher)
+    opened = test_a_library_prints_where_it_was_opened_and_keeps_where_it_was_called.__code__.co_firstlineno + 2
+    library.impl("foo", kernel, "CPU")
+    assert f"CPU: registered at {HERE}:{opened} :: (none) [ boxed ]\n" in dispatcher.dump(FOO)
+    view = dispatcher.explain(FOO)
+    assert view is not None
+    place = view.kernels[0].place
+    assert place is not None
+    assert (place.file, place.line) == (HERE, opened + 2)
+
+
+def test_the_alias_kind_follows_from_the_form_of_the_def() -> None:
+    forms: list[tuple[Any, dict[str, Any], str]] = [
+        ("foo(Tensor x) -> Tensor", {}, "FROM_SCHEMA"),
+        ("foo(Tensor x) -> Tensor", {"alias_analysis": "PURE_FUNCTION"}, "PURE_FUNCTION"),
+        (parse_schema("test::foo(Tensor x) -> Tensor"), {}, "CONSERVATIVE (default)"),
+        ("foo", {"function": unboxed(typed_kernel)}, "CONSERVATIVE"),
+        ("foo(Tensor x) -> Tensor", {"function": dispatch("CPU", kernel)}, "FROM_SCHEMA"),
+    ]
+    seen = 0
+    for schema, options, expected in forms:
+        dispatcher = Dispatcher()
+        with Library("test", "FRAGMENT", dispatcher=dispatcher) as library:
+            library.define(schema, **options)
+            assert f"\nalias analysis kind: {expected}\n" in dispatcher.dump(FOO)
+            seen += 1
+    assert seen == 5
+
+
+def test_a_def_with_a_function_registers_it_at_its_key() -> None:
+    dispatcher = Dispatcher()
+    with Library("test", "FRAGMENT", dispatcher=dispatcher) as library:
+        library.define("foo", dispatch("cuda", unboxed(typed_kernel)))
+        library.define("bar(Tensor x) -> Tensor", boxed(kernel).debug("mine"))
+        assert str(dispatcher.find_schema("test::foo")) == "test::foo(Tensor _0) -> Tensor _0"
+        assert "\nCUDA: " in dispatcher.dump("test::foo")
+        assert "\nCompositeImplicitAutograd[alias]: mine :: (none) [ boxed ]\n" in dispatcher.dump("test::bar")
+
+
+def test_a_block_key_is_the_key_of_every_kernel_and_an_explicit_one_must_agree() -> None:
+    dispatcher = Dispatcher()
+    with Library("test", "IMPL", "CPU", dispatcher=dispatcher) as library:
+        library.impl("a", kernel)
+        library.impl("b", kernel, "CPU")
+        library.impl("c", kernel, "Undefined")
+        with pytest.raises(RegistrationError) as caught:
+            library.impl("d", kernel, "CUDA")
+        assert kind(caught) is ErrorKind.KEY_MISMATCH
+        with pytest.raises(RegistrationError):
+            library.impl("e", dispatch_autograd(kernel))
+        assert [dispatcher.dump(name).splitlines()[2].split(":")[0] for name in dispatcher.operators()] == ["CPU"] * 3
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
+def test_what_torch_library_refuses_is_refused_without_a_trace(semantics: str) -> None:
+    dispatcher = Dispatcher(semantics)
+    opened = {kind: Library("test", kind, dispatcher=dispatcher) for kind in ("DEF", "FRAGMENT", "IMPL")}
+    before = state(dispatcher)
+    not_a_kernel: Any = 7
+    refusals: list[tuple[Any, ErrorKind]] = [
+        (lambda: Library("prim", "FRAGMENT", dispatcher=dispatcher), ErrorKind.OTHER),
+        (lambda: Library("test", "FRAGMNT", dispatcher=dispatcher), ErrorKind.UNKNOWN_BLOCK_KIND),
+        (lambda: Library("test", "IMPORT", dispatcher=dispatcher), ErrorKind.UNKNOWN_BLOCK_KIND),
+        (lambda: Library("test", "IMPL", "Cpu", dispatcher=dispatcher), ErrorKind.UNKNOWN_KEY),
+        (lambda: Library("_", "DEF", dispatcher=dispatcher), ErrorKind.WILDCARD_NAMESPACE),
+        (lambda: Library("x", "DEF", "CPU", dispatcher=dispatcher), ErrorKind.KEY_ON_DEF_BLOCK),
+        (lambda: Library("test", "DEF", dispatcher=dispatcher), ErrorKind.DUPLICATE_LIBRARY),
+        (lambda: opened["DEF"].define("foo() -> ()", alias_analysis="PURE"), ErrorKind.UNKNOWN_ALIAS_KIND),
+        (lambda: opened["DEF"].define("foo() -> ()", not_a_kernel), ErrorKind.OTHER),
+        (lambda: opened["DEF"].define("foo", kernel), ErrorKind.CANNOT_INFER_SCHEMA),
+        (lambda: opened["DEF"].define("foo"), ErrorKind.CANNOT_INFER_SCHEMA),
+        (lambda: opened["DEF"].define("other::foo() -> ()"), ErrorKind.NAMESPACE_MISMATCH),
+        (lambda: opened["IMPL"].define("foo() -> ()"), ErrorKind.DEF_IN_IMPL_BLOCK),
+        (lambda: opened["IMPL"].impl("foo", not_a_kernel, "CPU"), ErrorKind.OTHER),
+        (lambda: opened["IMPL"].impl("foo", kernel, "Autocast"), ErrorKind.UNKNOWN_KEY),
+        (lambda: opened["FRAGMENT"].fallback(kernel, "CPU"), ErrorKind.FALLBACK_OUTSIDE_IMPL),
+        (lambda: opened["IMPL"].fallback(kernel, "CPU"), ErrorKind.FALLBACK_WITH_NAMESPACE),
+        (lambda: opened["IMPL"].fallback(kernel), ErrorKind.FALLBACK_WITHOUT_KEY),
+    ]
+    seen = []
+    for attempt, expected in refusals:
+        with pytest.raises(RegistrationError) as caught:
+            attempt()
+        seen.append((caught.value.kind, expected))
+        del caught
+    gc.collect()
+    assert [found for found, _ in seen] == [expected for _, expected in seen]
+    assert len(seen) == 18
+    assert state(dispatcher) == before
+
+
+def test_what_cannot_be_read_is_a_parse_error_with_its_kind() -> None:
+    dispatcher = Dispatcher()
+    library = Library("test", "FRAGMENT", dispatcher=dispatcher)
+    attempts: list[tuple[Any, ErrorKind]] = [
+        (lambda: library.define("foo.default(Tensor x) -> Tensor"), ErrorKind.ILLEGAL_OVERLOAD),
+        (lambda: library.define("foo.__x(Tensor x) -> Tensor"), ErrorKind.ILLEGAL_OVERLOAD),
+        (lambda: library.impl("foo(Tensor x) -> Tensor", kernel, "CPU"), ErrorKind.NOT_A_NAME),
+        (lambda: library.define("foo(Tensor x ->"), ErrorKind.OTHER),
+    ]
+    kinds = []
+    for attempt, expected in attempts:
+        with pytest.raises(ParseError) as caught:
+            attempt()
+        kinds.append((caught.value.kind, expected))
+    assert [found for found, _ in kinds] == [expected for _, expected in kinds]
+    assert dispatcher.operators() == ()
+
+
+def test_errors_name_the_nearest_right_word() -> None:
+    dispatcher = Dispatcher()
+    library = Library("test", "FRAGMENT", dispatcher=dispatcher)
+    texts = []
+    attempts: list[Any] = [
+        lambda: library.impl("foo", kernel, "AutogradCpu"),
+        lambda: Library("test", "FRAGMNT", dispatcher=dispatcher),
+        lambda: library.define("foo() -> ()", alias_analysis="PURE_FUNC"),
+        lambda: library.impl("foo", 7, "CPU"),  # type: ignore[arg-type]
+        lambda: Library("prim", "DEF", dispatcher=dispatcher),
+    ]
+    for attempt in attempts:
+        with pytest.raises(RegistrationError) as caught:
+            attempt()
+        texts.append(str(caught.value))
+    assert texts == [
+        "unknown_key: 'AutogradCpu' is not a dispatch key; did you mean AutogradCPU?",
+        "unknown_block_kind: 'FRAGMNT' is no kind of library: expected one of DEF, FRAGMENT, IMPL; did you "
+        "mean FRAGMENT?",
+        "unknown_alias_kind: 'PURE_FUNC' is no alias kind: expected one of CONSERVATIVE, FROM_SCHEMA, PURE_FUNCTION, "
+        "INTERNAL_SPECIAL_CASE; did you mean PURE_FUNCTION?",
+        "other: a kernel is a function, and this is 7: pass something that can be called, or fallthrough",
+        "other: the namespace prim is reserved for the operators of TorchScript: choose another",
+    ]
+
+
+def test_the_42_keys_that_pytorch_cannot_parse_are_refused_under_its_semantics_alone() -> None:
+    refused_by = {}
+    for semantics in ("strict", "torch-2.13"):
+        dispatcher = Dispatcher(semantics)
+        refused_by[semantics] = 0
+        for key in K:
+            try:
+                with Library("test", "IMPL", dispatcher=dispatcher) as library:
+                    library.impl("foo", kernel, key.name)
+            except RegistrationError as error:
+                refused_by[semantics] += error.kind is ErrorKind.UNKNOWN_KEY
+    assert refused_by == {"strict": 0, "torch-2.13": 42}
+
+
+def test_a_def_with_a_kernel_that_is_refused_leaves_nothing_and_in_pytorch_the_def() -> None:
+    left = {}
+    for semantics in ("strict", "torch-2.13"):
+        dispatcher = Dispatcher(semantics)
+        library = Library("test", "FRAGMENT", dispatcher=dispatcher)
+        with pytest.raises(RegistrationError) as caught:
+            library.define("foo(Tensor x, Tensor y) -> Tensor", unboxed(typed_kernel))
+        assert kind(caught) is ErrorKind.SCHEMA_MISMATCH
+        left[semantics] = (str(dispatcher.find_schema(FOO)), len(library.handles))
+        library.release()
+        assert dispatcher.find_op(FOO) is None
+    assert left == {"strict": ("None", 0), "torch-2.13": ("test::foo(Tensor x, Tensor y) -> Tensor", 1)}
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
+def test_a_def_with_a_kernel_stays_when_nobody_keeps_its_handle_and_goes_with_it_when_asked(semantics: str) -> None:
+    dispatcher = Dispatcher(semantics)
+    before = state(dispatcher)
+    library = Library("test", "FRAGMENT", dispatcher=dispatcher)
+    library.define("foo", dispatch("CPU", unboxed(typed_kernel)))
+    gc.collect()
+    assert dispatcher.def_and_impl_count(FOO) == 2
+    library.define("bar", dispatch("CPU", unboxed(typed_kernel))).release()
+    assert [str(name) for name in dispatcher.operators()] == ["test::foo"]
+    library.release()
+    assert state(dispatcher) == before
+
+
+def test_a_fallback_at_an_alias_key_is_one_for_each_of_its_keys() -> None:
+    left = {}
+    nested = "CompositeImplicitAutogradNestedTensor"
+    for semantics in ("strict", "torch-2.13"):
+        dispatcher = Dispatcher(semantics)
+        before = state(dispatcher)
+        everywhere = Library("_", "IMPL", dispatcher=dispatcher)
+        handle = everywhere.fallback(kernel, nested, debug="all")
+        kernels = Library("test", "IMPL", dispatcher=dispatcher)
+        kernels.impl("foo", kernel, "CPU")
+        assert dispatcher.dump_table(FOO).count(" all [backend fallback]\n") == 17
+        handle.release()
+        assert dispatcher.dump_table(FOO).count(" all [backend fallback]\n") == 0
+        kernels.release()
+        assert state(dispatcher) == before
+        blocker = Library("_", "IMPL", dispatcher=dispatcher)
+        blocker.fallback(kernel, K.NestedTensorXLA, debug="mine") if semantics == "strict" else blocker.fallback(
+            kernel, "NestedTensorCUDA", debug="mine"
+        )
+        with pytest.raises(RegistrationError) as caught:
+            everywhere.fallback(kernel, nested, debug="all")
+        assert caught.value.kind is ErrorKind.DUPLICATE_FALLBACK
+        assert {name: caught.value.facts[name] for name in ("debug", "other_debug")} == {
+            "debug": "all",
+            "other_debug": "mine",
+        }
+        kernels.impl("foo", kernel, "CPU")
+        left[semantics] = [
+            line for line in dispatcher.dump_table(FOO).splitlines() if line.endswith("all [backend fallback]")
+        ]
+        kernels.release()
+        everywhere.release()
+        blocker.release()
+        assert state(dispatcher) == before
+    assert left == {"strict": [], "torch-2.13": ["NestedTensorCPU: all [backend fallback]"]}
+
+
+def test_a_library_that_is_forgotten_or_left_takes_its_registrations_along_first_one_first() -> None:
+    dispatcher = Dispatcher()
+    before = state(dispatcher)
+    gone: list[str] = []
+
+    class Listener:
+        def on_operator_registered(self, name: object, schema: object) -> None:
+            pass
+
+        def on_operator_deregistered(self, name: object, schema: object) -> None:
+            gone.append(f"{name} with {dispatcher.def_and_impl_count('test::foo')}")
+
+    listening = dispatcher.add_listener(Listener())
+    library: Library | None = Library("test", "DEF", dispatcher=dispatcher)
+    assert library is not None
+    for name in ("b", "foo", "a"):
+        library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl("foo", kernel, "CPU")
+    library = None
+    gc.collect()
+    assert gone == ["test::b with 2", "test::foo with 2", "test::a with 1"]
+    assert state(dispatcher) == before
+    with Library("test", "DEF", dispatcher=dispatcher) as library:
+        library.define("foo(Tensor x) -> Tensor")
+    assert state(dispatcher) == before
+    assert not listening.is_released
+
+
+def test_a_second_kernel_of_a_key_is_allowed_and_told() -> None:
+    dispatcher = Dispatcher()
+    library = Library("test", "IMPL", "CPU", dispatcher=dispatcher)
+    library.impl("foo", kernel, debug="old")
+    with pytest.warns(OverrideWarning, match="new takes the place of old"):
+        library.impl("foo", kernel, debug="new")
+
+
+def test_a_library_names_itself() -> None:
+    dispatcher = Dispatcher()
+    opened = [Library("_", "IMPL", "CPU", dispatcher=dispatcher), Library("test", "DEF", dispatcher=dispatcher)]
+    assert [repr(library) for library in opened] == ["<Library _ IMPL CPU>", "<Library test DEF>"]

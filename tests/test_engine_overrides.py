@@ -1,0 +1,94 @@
+"""A kernel that takes the place of another one is told, with both of them named."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
+from dispatchlab.engine.library import Library
+from dispatchlab.model.registration import BlockKind
+from tests.engine_words import FALLTHROUGH, FOO, K, block, define, impl, state
+
+
+def told(semantics: str, *registrations: tuple[K | None, str]) -> list[str]:
+    dispatcher = Dispatcher(semantics)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        handles = [dispatcher.register(impl(key, debug)) for key, debug in registrations]
+    assert len(handles) == len(registrations)
+    assert all(warning.category is OverrideWarning for warning in caught)
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize("semantics", ["strict", "pr35061"])
+def test_each_override_is_told_with_what_it_overrides(semantics: str) -> None:
+    assert told(semantics, (K.CPU, "a"), (K.CUDA, "b"), (K.CPU, "c"), (K.CPU, ""), (K.Meta, "d"), (K.Meta, "e")) == [
+        "the CPU kernel of test::foo is overridden: c takes the place of a",
+        "the CPU kernel of test::foo is overridden: (no debug text) takes the place of c",
+        "the Meta kernel of test::foo is overridden: e takes the place of d",
+    ]
+
+
+def test_kernels_without_a_key_override_those_of_their_bucket() -> None:
+    assert told("strict", (None, "a"), (K.CompositeImplicitAutograd, "b")) == [
+        "the CompositeImplicitAutograd kernel of test::foo is overridden: b takes the place of a"
+    ]
+    assert told("pr35061", (None, "a"), (None, "b")) == [
+        "the catchall kernel of test::foo is overridden: b takes the place of a"
+    ]
+
+
+def test_pytorch_tells_the_first_of_a_process_and_never_one_of_meta_or_mtia(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dispatcher, "_override_told", False)
+    of_cpp = ((K.Meta, "a"), (K.Meta, "b"), (K.MTIA, "c"), (K.MTIA, "d"), (K.CPU, "e"), (K.CPU, "f"), (K.CPU, "g"))
+    first = "the CPU kernel of test::foo is overridden: f takes the place of e"
+    assert told("torch-2.13", *of_cpp) == [first]
+    assert told("torch-2.13", *of_cpp) == []
+    assert len(told("strict", *of_cpp)) == 4
+
+
+def test_overrides_within_one_block_are_told() -> None:
+    dispatcher = Dispatcher()
+    inside = [impl(K.CPU, debug) for debug in "abc"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        handle = dispatcher.register(block(BlockKind.IMPL, *inside))
+    assert [str(warning.message).partition(": ")[2] for warning in caught] == [
+        "b takes the place of a",
+        "c takes the place of b",
+    ]
+    assert not handle.is_released
+
+
+def test_a_fallthrough_and_a_fallback_are_told_like_any_kernel_and_never() -> None:
+    dispatcher = Dispatcher()
+    one = dispatcher.register(impl(K.CPU, "a"))
+    with pytest.warns(OverrideWarning, match="b takes the place of a"):
+        two = dispatcher.register(impl(K.CPU, "b", FALLTHROUGH))
+    three = dispatcher.register(define())
+    assert [handle.is_released for handle in (one, two, three)] == [False] * 3
+
+
+def test_the_warning_points_at_the_line_that_registers() -> None:
+    dispatcher = Dispatcher()
+    library = Library("test", "IMPL", "CPU", dispatcher=dispatcher)
+    library.impl("foo", print)
+    with pytest.warns(OverrideWarning) as caught:
+        library.impl("foo", print)
+    assert caught[0].filename == __file__
+    assert caught[0].lineno == test_the_warning_points_at_the_line_that_registers.__code__.co_firstlineno + 5
+
+
+def test_a_warning_that_is_made_an_error_refuses_the_kernel() -> None:
+    dispatcher = Dispatcher()
+    handle = dispatcher.register(impl(K.CPU, "a"))
+    before = state(dispatcher)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(OverrideWarning):
+            dispatcher.register(impl(K.CPU, "b"))
+    assert state(dispatcher) == before
+    assert dispatcher.def_and_impl_count(FOO) == 1
+    handle.release()
