@@ -4,7 +4,7 @@ The public names, and a map of the package:
 
 - `Dispatcher`, `Library`, `RegistrationHandle`, `fallthrough`, `boxed`, `unboxed`: register and look (`engine`);
 - `DispatchKey`, `DispatchKeySet`, `FunctionSchema`, `parse_schema`, `parse_name`: the words of the field (`model`);
-- `LabEngine`, `explore`: prove a scenario (`explore` drives `engine`, and `live`, which is the PyTorch you have);
+- `LabEngine`: what `explore.explore.explore` proves a scenario on (`live` is the PyTorch you have);
 - `load_scenario`: scenario files (`scenario`);
 - `DispatchLabError`, `RegistrationError`, `ErrorKind`: what can go wrong (`errors`).
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dispatchlab.engine.lab import LabEngine
     from dispatchlab.engine.library import Library
     from dispatchlab.errors import DispatchLabError, ErrorKind, ParseError, RegistrationError
-    from dispatchlab.explore.explore import explore
     from dispatchlab.model.key_set import DispatchKeySet
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.names import OperatorName
@@ -52,7 +51,6 @@ _HOME = {
     "ErrorKind": "errors",
     "ParseError": "errors",
     "RegistrationError": "errors",
-    "explore": "explore.explore",
     "DispatchKeySet": "model.key_set",
     "DispatchKey": "model.keys",
     "OperatorName": "model.names",
@@ -82,7 +80,6 @@ __all__ = [
     "boxed",
     "dispatch",
     "dispatch_autograd",
-    "explore",
     "fallthrough",
     "load_scenario",
     "parse_name",

@@ -7,7 +7,7 @@ counterexamples that were saved; `json_schema` is for editors.
     tree.py            YAML -> nodes with places        load.py          files -> scenarios
     shapes.py          what can stand in a field        write.py         scenarios -> files
     tables.py          which fields a mapping has       replay.py        saved counterexamples
-    registrations.py   the kinds of registrations       json_schema.py   the tables, for editors
+    registrations.py   the kinds of registrations       editor_schema.py   the tables, for editors
     kernels.py         kernels, and importing them
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dispatchlab._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dispatchlab.scenario.json_schema import json_schema
+    from dispatchlab.scenario.editor_schema import json_schema
     from dispatchlab.scenario.load import load_scenario, parse_scenario
     from dispatchlab.scenario.problems import Problem, ScenarioError
     from dispatchlab.scenario.replay import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dispatchlab.scenario.write import UnwritableError, scenario_text
 
 _HOME = {
-    "json_schema": "json_schema",
+    "json_schema": "editor_schema",
     "load_scenario": "load",
     "parse_scenario": "load",
     "Problem": "problems",
