@@ -142,6 +142,7 @@ class Opener:
         self._prefix, self._mark, self._parse_keys, self._native = prefix, mark, parse_keys, native
         self._fallthrough = torch().library.fallthrough_kernel
         self._next = 0
+        self.libraries: list[Library] = []
 
     def steps_of(self, registration: Registration, first: int) -> tuple[Step, ...]:
         """The calls of a registration, in order, numbered from `first`.
@@ -219,6 +220,7 @@ class Opener:
             nonlocal library
             if library is None:
                 library = make(kind, where, key, mark, number)
+                self.libraries.append(library)
             call(library)
             return library  # type: ignore[no-any-return]  # the bindings are untyped
 
@@ -278,6 +280,10 @@ class Opener:
         kernel, key = registration.kernel, self._key_text(registration.key)
         if kernel is None or not _is_t_t(kernel):
             raise NotExpressibleError(registration, f"its bindings infer a schema only from {T_T}")
+        if registration.alias is not AliasKind.CONSERVATIVE or registration.tags:
+            raise NotExpressibleError(
+                registration, "its bindings give an inferred schema no tags and CONSERVATIVE only"
+            )
         kind, where, block_key = library
         text, debug = self._inside(name), self._debug(number)
 

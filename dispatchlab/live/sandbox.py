@@ -190,6 +190,7 @@ class LiveSandbox:
             try:
                 libraries: tuple[Library, ...] = (plan.open(),)
             except RuntimeError as error:
+                self._refused(plan)
                 raise self._refusal(error, plan.steps[0]) from None
         else:
             libraries = self._open(plan)
@@ -249,7 +250,7 @@ class LiveSandbox:
         for plan in self._all_plans:
             if plan.live is not None:
                 plan.live.release()
-        for library in self._left:
+        for library in (*self._left, *self._opener.libraries):
             library.reset()
 
     def _planned(self, registration: Registration) -> _Plan:
@@ -320,6 +321,15 @@ class LiveSandbox:
             operator.alive -= 1
             if not operator.alive:
                 operator.slots = None
+
+    def _refused(self, plan: _Plan) -> None:
+        """Expect what a refused fallback at an alias key leaves: upstream keeps it at the keys before the taken one."""
+        registration = plan.steps[0].origin.registration
+        if isinstance(registration, Fallback) and registration.key is not None and registration.key.is_alias:
+            self._plans.pop(id(plan.source), None)  # whose library holds what is left
+            if self._objects is not None:
+                self._objects.pending += plan.kernels
+                self._objects.fallthroughs += plan.skips
 
     def _refusal(self, error: RuntimeError, step: Step) -> RegistrationError:
         found = refusal(str(error))

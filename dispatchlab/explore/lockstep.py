@@ -1,0 +1,173 @@
+"""Drives two engines side by side and stops at the first step after which they differ, with the shortest word to it.
+
+This is the differential test of a model against what it models, as a feature: it asks not whether order matters, but
+whether two engines agree on what every step does. The walk and the shortening are those of the explorer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
+from dispatchlab.explore.laps import explore_laps
+from dispatchlab.explore.limits import Progress, Watch, count_edges
+from dispatchlab.explore.protocol import Engine, Refusal
+from dispatchlab.explore.result import Exploration, Verdict
+from dispatchlab.explore.session import Look, SandboxSession, Session, Sessions
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.model.words import Word, format_word
+
+# Note [Two engines as one session]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# The explorer compares what words lead to. Here, words may lead where they like, as long as both engines go there. So
+# the pair is one session that looks the same after every word, but for an invariant, "the engines agree", which does
+# not hold after the first step that they answer or show differently; from there on it stays broken. A registration
+# that both refuse counts as registered, so that the refusal is no finding of the explorer, and releasing it does
+# nothing. Such steps are left out of the word that is told.
+
+DISAGREE = "the engines disagree"
+
+
+class _Pair:
+    """Two sessions that take every step together."""
+
+    def __init__(self, expected: Session, actual: Session, operators: Sequence[OperatorName]) -> None:
+        self._expected, self._actual, self._operators = expected, actual, operators
+        self._refused: set[int] = set()
+        self.word: list[int] = []
+        self.diff = ""
+        self.what = ""
+
+    def register(self, index: int, /) -> Refusal | None:
+        """Register with both; never refused itself."""
+        self.word.append(index)
+        expected, actual = self._expected.register(index), self._actual.register(index)
+        self._compare_outcomes(index, expected, actual)
+        if expected is not None or actual is not None:
+            self._refused.add(index)
+        return None
+
+    def release(self, index: int, /) -> Refusal | None:
+        """Release with both."""
+        if index in self._refused:
+            self._refused.remove(index)
+            return None
+        self.word.append(~index)
+        self._compare_outcomes(~index, self._expected.release(index), self._actual.release(index))
+        return None
+
+    def look(self) -> Look:
+        """Nothing to see, and an invariant that is broken once the two have disagreed."""
+        if not self.diff:
+            self._compare_looks(self._expected.look()[0], self._actual.look()[0])
+        alike = tuple(Snapshot(operator, "", "") for operator in self._operators)
+        if not self.diff:
+            return alike, ()
+        return alike, (Violation(self._operators[0], DISAGREE, self.what),)
+
+    def _compare_outcomes(self, step: int, expected: Refusal | None, actual: Refusal | None) -> None:
+        if self.diff or (expected and expected.kind) == (actual and actual.kind):
+            return
+        self.what = f"in the outcome of {format_word((step,))}"
+        self.diff = outcome_difference(outcome_text(step, expected), outcome_text(step, actual))
+
+    def _compare_looks(self, expected: Sequence[Snapshot], actual: Sequence[Snapshot]) -> None:
+        pairs = [_comparable(one, other) for one, other in zip(expected, actual, strict=True)]
+        for one, other in pairs:
+            for (title, before), (_, after) in zip(one.sections(), other.sections(), strict=True):
+                if before != after:
+                    self.what = f"in {title} of {one.operator}"
+                    self.diff = difference([one for one, _ in pairs], [other for _, other in pairs])
+                    return
+
+
+def _comparable(one: Snapshot, other: Snapshot) -> tuple[Snapshot, Snapshot]:
+    """Both without slots when one of them cannot tell."""
+    if one.slots is None or other.slots is None:
+        return replace(one, slots=None), replace(other, slots=None)
+    return one, other
+
+
+def lockstep(
+    expected: Engine,
+    actual: Engine,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    *,
+    laps: int = 1,
+    seed: int = 0,
+    order: Sequence[int] = (),
+    timeout_s: float | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Exploration:
+    """Find out whether two engines agree after every step of random laps.
+
+    Compared are the outcome of each step (accepted, or the kind of its refusal) and everything that snapshots show;
+    the slots where both engines show them.
+
+    Args:
+        expected: the engine that says what is right.
+        actual: the engine that is held to it.
+        registrations: what is registered and released.
+        operators: what is observed, one at least.
+        laps: how many times to try every edge.
+        seed: of the laps.
+        order: registrations that are registered in this order only.
+        timeout_s: stop after so many seconds; None is no bound.
+        cancelled: asked about ten times a second whether to stop.
+        progress: told about ten times a second how far it has come.
+
+    Returns:
+        `NO_VIOLATION_FOUND` when they agree everywhere; `VIOLATED` with the shortest word after which they do not,
+        the same word on both sides, a diff from `expected` to `actual`, and where it is; `INCOMPLETE` or `CRASHED`.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    last: list[_Pair] = []
+
+    @contextmanager
+    def open_pair() -> Iterator[Session]:
+        with expected.sandbox() as one, actual.sandbox() as other:
+            pair = _Pair(
+                SandboxSession(one, registrations, operators),
+                SandboxSession(other, registrations, operators),
+                operators,
+            )
+            last[:] = [pair]
+            yield pair
+
+    count = len(registrations)
+    watch = Watch(
+        timeout_s=timeout_s, cancelled=cancelled, progress=progress, total_edges=laps * count_edges(count, order)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an override is told once by whoever registers it, not at every step of a walk
+        found = explore_laps(open_pair, count, laps=laps, seed=seed, order=order, watch=watch)
+        told = found.counterexample
+        found = replace(found, walk="lockstep", conflicts=(), never_accepted=())
+        if told is None or found.verdict is not Verdict.VIOLATED:
+            return found
+        pair = _replayed(open_pair, told.actual_word, last)
+        word, why = tuple(pair.word), (f"{expected.semantics} and {actual.semantics} differ {pair.what}",)
+        return replace(
+            found, counterexample=replace(told, expected_word=word, actual_word=word, diff=pair.diff, why=why)
+        )
+
+
+def _replayed(open_pair: Sessions, word: Word, last: list[_Pair]) -> _Pair:
+    with open_pair() as pair:
+        pair.look()
+        for step in word:
+            if step < 0:
+                pair.release(~step)
+            else:
+                pair.register(step)
+            pair.look()
+    return last[0]

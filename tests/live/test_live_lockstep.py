@@ -1,0 +1,75 @@
+"""Lockstep: the lab engine under `torch-2.13` and the running PyTorch do the same at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.explore.lockstep import lockstep
+from dispatchlab.explore.result import Verdict
+from dispatchlab.live.engine import LiveEngine
+from dispatchlab.live.opening import NotExpressibleError
+from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.model.registration import Registration
+from dispatchlab.scenario import load_scenario
+from tests.live.live_words import FOO, define, impl
+
+SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").rglob("*.yaml"))
+LARGEST = 7
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LiveEngine]:
+    with LiveEngine() as engine:
+        yield engine
+
+
+def test_every_scenario_that_the_bindings_can_make_agrees(live: LiveEngine) -> None:
+    lab = LabEngine("torch-2.13")
+    agreed, differing, left = 0, [], 0
+    for path in SCENARIOS:
+        scenario = load_scenario(path)
+        if scenario.semantics == "pr35061" or len(scenario.registrations) > LARGEST or not scenario.operators:
+            left += 1
+            continue
+        try:
+            found = lockstep(lab, live, scenario.registrations, scenario.operators)
+        except NotExpressibleError:
+            left += 1
+            continue
+        if found.verdict is Verdict.NO_VIOLATION_FOUND:
+            agreed += 1
+        else:
+            told = found.counterexample
+            differing.append((path.stem, found.verdict, told and told.actual_word, told and told.diff))
+    assert differing == []
+    assert agreed > 100
+    assert left < agreed / 2
+
+
+def test_a_difference_is_told_with_the_shortest_word(live: LiveEngine) -> None:
+    scenario: list[Registration] = [
+        define(),
+        impl(K.CPU, "cpu"),
+        impl(K.CompositeImplicitAutograd, "cia"),
+        impl(K.CompositeExplicitAutograd, "cea"),
+    ]
+    found = lockstep(LabEngine("strict"), live, scenario, [FOO])
+    assert found.verdict is Verdict.VIOLATED
+    told = found.counterexample
+    assert told is not None
+    # `strict` has no backend fallbacks of PyTorch, so the first def already shows another table.
+    assert len(told.actual_word) == 1
+    assert ", table" in told.diff
+
+
+def test_an_engine_agrees_with_itself_where_order_matters() -> None:
+    scenario = [impl(K.CompositeImplicitAutograd, "cia"), impl(K.CompositeExplicitAutograd, "cea")]
+    lab = LabEngine("torch-2.13")
+    found = lockstep(lab, lab, scenario, [FOO])
+    assert (found.verdict, found.walk, found.sets) == (Verdict.NO_VIOLATION_FOUND, "lockstep", 4)
