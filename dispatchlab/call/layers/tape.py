@@ -1,0 +1,212 @@
+"""The tape of autograd: which nodes a gradient goes through, and what they saved.
+
+A node stands for one call. It keeps the formula, what the formula needs, and for each argument the node that its
+gradient goes on to. Source: torch/csrc/autograd/function.h, saved_variable.cpp, engine.cpp.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from types import TracebackType
+from typing import TypeAlias
+from weakref import ref
+
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.errors import DispatchLabError
+
+Gradients: TypeAlias = Sequence[Tensor | None]
+
+
+class AutogradErrorKind(StrEnum):
+    """Why a gradient cannot be had."""
+
+    SAVED_VALUE_MODIFIED = "saved_value_modified"
+    GRAPH_FREED = "graph_freed"
+    LEAF_MODIFIED = "leaf_modified"
+    NO_GRADIENT = "no_gradient"
+    WRONG_GRADIENT = "wrong_gradient"
+    NOT_DIFFERENTIABLE = "not_differentiable"
+
+
+class AutogradError(DispatchLabError):
+    """A gradient cannot be computed, or a call would make one wrong.
+
+    Args:
+        kind: why.
+        message: what was found, and what to do.
+    """
+
+    def __init__(self, kind: AutogradErrorKind, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class _Thread(threading.local):
+    grad_enabled: bool = True
+
+
+_thread = _Thread()
+
+
+def is_grad_enabled() -> bool:
+    """Whether calls of this thread are recorded."""
+    return _thread.grad_enabled
+
+
+class set_grad_enabled:
+    """Record calls of this thread, or do not, for the length of a `with` block."""
+
+    def __init__(self, enabled: bool) -> None:  # noqa: FBT001 - torch's signature
+        self.enabled = enabled
+        self._found: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._found.append(_thread.grad_enabled)
+        _thread.grad_enabled = self.enabled
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _thread.grad_enabled = self._found.pop()
+
+
+class no_grad(set_grad_enabled):
+    """Do not record calls of this thread."""
+
+    def __init__(self) -> None:
+        super().__init__(enabled=False)
+
+
+class SavedTensor:
+    """A tensor that a formula needs, and the version that it had.
+
+    Args:
+        tensor: it.
+        is_result: it is a result of the node that saves it, which then does not keep itself alive through it.
+        node: the node that saves it.
+    """
+
+    __slots__ = ("_name", "_node", "_tensor", "_version")
+
+    def __init__(self, tensor: Tensor, *, is_result: bool, node: Node, name: str) -> None:
+        self._tensor: Tensor | None = _detached(tensor) if is_result else tensor
+        self._node = ref(node) if is_result else None
+        self._version = tensor.version
+        self._name = name
+
+    def unpack(self, node: Node) -> Tensor:
+        """The tensor.
+
+        Raises:
+            AutogradError: its memory was written since, or `backward` has already gone through here.
+        """
+        tensor = self._tensor
+        if tensor is None:
+            message = (
+                f"{node} has already given its saved values away: call backward once, "
+                "or with retain_graph=True all but the last time"
+            )
+            raise AutogradError(AutogradErrorKind.GRAPH_FREED, message)
+        if tensor.version != self._version:
+            message = (
+                f"{node} needs {self._name} as it was at version {self._version}, and it is at version "
+                f"{tensor.version}: something modified it in place; clone it before that"
+            )
+            raise AutogradError(AutogradErrorKind.SAVED_VALUE_MODIFIED, message)
+        if self._node is not None:
+            result = _detached(tensor)
+            result.requires_grad, result.grad_fn = True, node
+            return result
+        return tensor
+
+    def release(self) -> None:
+        """Forget the tensor."""
+        self._tensor = None
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    """The same memory and version counter, without history; made without a call."""
+    other = object.__new__(type(tensor))
+    for name in (*Tensor.__slots__, *(type(tensor).__slots__ if type(tensor) is not Tensor else ())):
+        if name != "__weakref__" and hasattr(tensor, name):
+            setattr(other, name, getattr(tensor, name))
+    other.grad = None
+    other.grad_fn = None
+    other.requires_grad = False
+    return other
+
+
+class Node:
+    """One call on the tape.
+
+    Args:
+        name: what it is called, such as `MulBackward`.
+        backward: given the node and the gradients of the results, the gradients of the inputs.
+        inputs: the tensors that a gradient goes on to; None for one that needs none.
+    """
+
+    __slots__ = ("__weakref__", "backward", "name", "next_edges", "results", "saved", "stash")
+
+    def __init__(
+        self,
+        name: str,
+        backward: Callable[[Node, Gradients], Gradients],
+        inputs: Sequence[Tensor | None],
+    ) -> None:
+        self.name = name
+        self.backward = backward
+        self.next_edges = tuple(None if one is None or not one.requires_grad else edge_of(one) for one in inputs)
+        self.saved: dict[str, SavedTensor] = {}
+        self.stash: dict[str, object] = {}
+        self.results = 1
+
+    def save(self, name: str, tensor: Tensor | None, *, is_result: bool = False) -> None:
+        """Keep a tensor for the formula; None is kept as nothing."""
+        if tensor is not None:
+            self.saved[name] = SavedTensor(tensor, is_result=is_result, node=self, name=name)
+
+    def unpack(self, name: str) -> Tensor:
+        """A tensor that was kept.
+
+        Raises:
+            AutogradError: it was written since, or is gone.
+        """
+        return self.saved[name].unpack(self)
+
+    def needs(self, at: int) -> bool:
+        """Whether a gradient of input `at` is wanted."""
+        return self.next_edges[at] is not None
+
+    def release(self) -> None:
+        """Forget what was kept."""
+        for saved in self.saved.values():
+            saved.release()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class AccumulateGrad(Node):
+    """Where a gradient ends: it is added to the `grad` of a leaf."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Tensor) -> None:
+        super().__init__("AccumulateGrad", lambda node, gradients: (), ())
+        self.leaf = leaf
+
+
+Edge: TypeAlias = tuple[Node, int]
+
+
+def edge_of(tensor: Tensor) -> Edge:
+    """Where the gradient of a tensor goes: to the node that made it, or to the leaf itself."""
+    if tensor.grad_fn is not None:
+        return tensor.grad_fn, tensor.output_nr
+    return AccumulateGrad(tensor), 0

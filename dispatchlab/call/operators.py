@@ -1,0 +1,331 @@
+"""Operators as Python sees them: called, redispatched, called with a stack.
+
+An `Operator` keeps working while kernels and even its def come and go; every call sees what is registered when it
+starts, or an error that says what is missing. The names are those of c10::OperatorHandle and of `torch.ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from dispatchlab.call.conventions import returns_of, run_on_stack
+from dispatchlab.call.generate import General, compiled
+from dispatchlab.call.key_state import thread
+from dispatchlab.call.observe import CallKind, Step, observers
+from dispatchlab.call.signature import MISSING, CallSignature
+from dispatchlab.call.table import CallTable
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.view import operator_in
+from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_parser import parse_name
+
+# Note [Calling through a slot]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# `op(x)` looks `__call__` up on the type of `op`, so a function in the instance is not found. A slot named `__call__`
+# is on the type: Python finds its descriptor, asks it for the value, and calls that. So each operator has a function of
+# its own behind the same syntax, without a forwarding frame and without a class for each operator.
+#
+# Note [Code for a schema of the past]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# When an operator is defined anew by another schema, the first call still arrives in the parameters of the old one.
+# What was given is passed on to the new code by position and name; a value that is the old default counts as not given.
+#
+# Note [Which code is installed last]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Two threads may find an operator stale at the same time and compile it for two different entries. Whoever installs
+# looks at the entry again afterwards and starts over if it is not the one that was compiled; and code that is installed
+# all the same finds that its entry is old at its first call.
+
+_NO_KEYS = DispatchKeySet()
+
+
+class Operator:
+    """An operator of a dispatcher, to be called.
+
+    Args:
+        dispatcher: where it is registered.
+        name: which one.
+    """
+
+    __slots__ = ("__call__", "__weakref__", "_table", "dispatcher", "name", "redispatch")
+
+    # See Note [Calling through a slot]
+    __call__: Callable[..., Any]
+    redispatch: Callable[..., Any]
+    """`redispatch(keys, *args, **kwargs)`: run the kernel for exactly these keys."""
+
+    def __init__(self, dispatcher: Dispatcher, name: OperatorName) -> None:
+        self.dispatcher = dispatcher
+        self.name = name
+        self._table: CallTable | None = None
+        self.__call__ = self._first_call
+        self.redispatch = self._first_redispatch
+
+    @property
+    def schema(self) -> FunctionSchema:
+        """Its schema.
+
+        Raises:
+            RegistrationError: of kind `no_such_schema`, when nothing defines it now.
+        """
+        return self.dispatcher.find_schema_or_raise(self.name)
+
+    @property
+    def table(self) -> CallTable:
+        """What calls see now.
+
+        Raises:
+            RegistrationError: of kind `no_such_schema`.
+        """
+        table = self._table
+        entry = operator_in(self.dispatcher._cells, self.name)
+        return table if table is not None and table.entry is entry else self._refreshed()
+
+    def _refreshed(self) -> CallTable:
+        while True:
+            schema = self.schema
+            entry = operator_in(self.dispatcher._cells, self.name)
+            if entry is None or entry.stored is None or entry.stored.schema is not schema:
+                continue
+            old = self._table
+            signature = old.signature if old is not None and old.signature.schema is schema else CallSignature(schema)
+            table = CallTable(self.dispatcher, self, entry, signature)
+            call, redispatch = compiled(table, self._general(signature))
+            self._table, self.__call__, self.redispatch = table, call, redispatch
+            # See Note [Which code is installed last]
+            if operator_in(self.dispatcher._cells, self.name) is entry:
+                return table
+
+    def _first_call(self, *args: object, **kwargs: object) -> object:
+        self._refreshed()
+        return self.__call__(*args, **kwargs)
+
+    def _first_redispatch(self, *args: object, **kwargs: object) -> object:
+        self._refreshed()
+        return self.redispatch(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.name}>"
+
+    # -- the general way: whatever is unusual, slower
+
+    def _general(self, compiled_for: CallSignature) -> General:
+        def general_call(values: _Values, extra: _Values, unknown: _Named) -> object:
+            table = self.table
+            if table.signature is not compiled_for:
+                # See Note [Code for a schema of the past]
+                positional, named = compiled_for.as_given(values)
+                return self(*positional, *extra, **named, **unknown)
+            bound = table.signature.bind(values, extra, unknown)
+            return self._call(CallKind.CALL, table, bound)
+
+        def general_redispatch(keys: object, values: _Values, extra: _Values, unknown: _Named) -> object:
+            table = self.table
+            if table.signature is not compiled_for:
+                positional, named = compiled_for.as_given(values)
+                return self.redispatch(keys, *positional, *extra, **named, **unknown)
+            handed = _key_set(table, keys)
+            bound = table.signature.bind(values, extra, unknown)
+            return self._call(CallKind.REDISPATCH, table, bound, handed)
+
+        return General(general_call, general_redispatch)
+
+    def _call(self, kind: CallKind, table: CallTable, values: _Values, handed: DispatchKeySet | None = None) -> object:
+        if observers:
+            step = self._step(kind, table, values, handed)
+
+            def run() -> object:
+                found = table.find(step.keys)
+                return returns_of(table.returns(values, table.target(found)(*values), found.cell))
+
+            return _observed(step, run)
+        if handed is not None:
+            target = table.redispatched.get(handed.bits) or table.resolve_redispatched(handed.bits)
+            return table.finish_redispatch(values, target(*values), handed.bits)
+        bits = table.signature.key_bits(values, generators=True)
+        included, kept = thread.masks
+        base = (bits | included) & kept
+        target = table.guarded.get(base) or table.resolve_guarded(base)
+        return table.finish_call(values, target(*values), bits)
+
+    def _step(self, kind: CallKind, table: CallTable, values: _Values, handed: DispatchKeySet | None) -> Step:
+        if handed is not None:
+            keys = base = arguments = handed
+            include = exclude = _NO_KEYS
+        else:
+            arguments = DispatchKeySet(table.signature.key_bits(values, generators=kind is CallKind.CALL))
+            include, exclude = thread.included, thread.excluded
+            base = DispatchKeySet((arguments.bits | thread.masks.included) & thread.masks.kept)
+            keys = table.masked(base.bits)
+        return Step(kind, self.name, arguments, include, exclude, base, keys, table.cell(keys))
+
+    # -- boxed
+
+    def call_boxed(self, stack: list[object]) -> None:
+        """Call with the last values of a stack as the arguments, in the schema's order; they give way to the returns.
+
+        Args:
+            stack: the stack; as it was when the call fails.
+
+        Raises:
+            CallError: the arguments are wrong, there is no kernel, or the kernel returned something wrong.
+        """
+        self._call_boxed(CallKind.CALL_BOXED, stack, None, None)
+
+    def redispatch_boxed(self, keys: DispatchKeySet, stack: list[object]) -> None:
+        """The same for exactly these keys."""
+        self._call_boxed(CallKind.REDISPATCH_BOXED, stack, _key_set(self.table, keys), None)
+
+    def call_boxed_for_key(self, key: DispatchKey, stack: list[object]) -> None:
+        """The same for the kernel that is registered at `key`, else the backend fallback there.
+
+        The kernel gets the set that a call with these arguments would have.
+        """
+        self._call_boxed(CallKind.CALL_BOXED, stack, None, key)
+
+    def _call_boxed(
+        self, kind: CallKind, stack: list[object], handed: DispatchKeySet | None, key: DispatchKey | None
+    ) -> None:
+        table = self.table
+        signature = table.signature
+        count = len(signature.arguments)
+        if len(stack) < count:
+            name = signature.arguments[len(stack)].name
+            message = f"{self.name} takes {count} arguments from the stack, which holds {len(stack)} values"
+            raise signature.refused(ErrorKind.MISSING_ARGUMENT, message, name)
+        start = len(stack) - count
+        values = signature.bind(stack[start:], (), {})
+        step = self._step(kind, table, values, handed)
+
+        def run() -> None:
+            found = table.find(step.keys) if key is None else table.find_for_key(key, step.keys)
+            if found.cell.entry.kernel.takes_stack:
+                stack[start:] = values
+                run_on_stack(self, signature, found.cell, found.keys, stack, count)
+                result = returns_of(stack[start:])
+            else:
+                result = table.target(found)(*values)
+            stack[start:] = table.returns(values, result, found.cell)
+
+        before = [*stack]
+        try:
+            _observed(step, run)
+        except BaseException:
+            stack[:] = before
+            raise
+
+
+_Values: TypeAlias = Sequence[object]
+_Named: TypeAlias = Mapping[str, object]
+
+
+def _key_set(table: CallTable, keys: object) -> DispatchKeySet:
+    if isinstance(keys, DispatchKeySet):
+        return keys
+    what = "no key set" if keys is MISSING else f"{type(keys).__name__} for the key set"
+    message = f"a redispatch of {table.signature.name} got {what}: pass a DispatchKeySet before the arguments"
+    raise table.signature.refused(ErrorKind.WRONG_TYPE, message, "keyset")
+
+
+def _observed(step: Step, run: Callable[[], object]) -> object:
+    """Run a call while the observers watch; those who come in the middle have missed it."""
+    told = [*observers]
+    for observer in told:
+        observer.entered(step)
+    try:
+        result = run()
+    except BaseException as error:
+        for observer in reversed(told):
+            observer.left(step, error)
+        raise
+    for observer in reversed(told):
+        observer.left(step, None)
+    return result
+
+
+_operators: WeakKeyDictionary[Dispatcher, WeakValueDictionary[str, Operator]] = WeakKeyDictionary()
+
+
+def operator(dispatcher: Dispatcher, name: OperatorName | str) -> Operator:
+    """The operator of that name, to be called; always the same handle while anybody holds it.
+
+    Raises:
+        RegistrationError: of kind `no_such_schema`, when nothing defines it.
+        ParseError: the name cannot be read.
+    """
+    parsed = parse_name(name) if isinstance(name, str) else name
+    dispatcher.find_schema_or_raise(parsed)
+    known = _operators.setdefault(dispatcher, WeakValueDictionary())
+    return known.setdefault(str(parsed), Operator(dispatcher, parsed))
+
+
+class Operators:
+    """The operators of a dispatcher by attribute: `ops.aten.add.Tensor`, and `ops.aten.add` when that is all there is.
+
+    Args:
+        dispatcher: the dispatcher.
+    """
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def __getattr__(self, namespace: str) -> Namespace:
+        if namespace.startswith("__"):
+            raise AttributeError(namespace)
+        return Namespace(self._dispatcher, namespace)
+
+
+class Namespace:
+    """The operators of one namespace."""
+
+    def __init__(self, dispatcher: Dispatcher, namespace: str) -> None:
+        self._dispatcher = dispatcher
+        self._namespace = namespace
+
+    def __getattr__(self, name: str) -> Packet:
+        full = f"{self._namespace}::{name}"
+        overloads = tuple(
+            one.overload for one in self._dispatcher.operators() if f"{one.namespace}::{one.name}" == full
+        )
+        if not overloads:
+            raise AttributeError(f"there is no operator {full}")
+        return Packet(self._dispatcher, full, overloads)
+
+
+class Packet:
+    """The overloads of one name; a call of it goes to the one without an overload name, or to the only one."""
+
+    def __init__(self, dispatcher: Dispatcher, name: str, overloads: tuple[str, ...]) -> None:
+        self._dispatcher = dispatcher
+        self._name = name
+        self._overloads = overloads
+
+    def overloads(self) -> tuple[str, ...]:
+        """The overload names; `default` for the one without."""
+        return tuple(one or "default" for one in self._overloads)
+
+    def __getattr__(self, overload: str) -> Operator:
+        if overload not in self.overloads():
+            raise AttributeError(f"{self._name} has no overload {overload}: it has {', '.join(self.overloads())}")
+        return operator(
+            self._dispatcher, f"{self._name}{'' if overload == 'default' else '.'}{overload.removeprefix('default')}"
+        )
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        chosen = "default" if "" in self._overloads else self._overloads[0]
+        if "" not in self._overloads and len(self._overloads) > 1:
+            known = ", ".join(self.overloads())
+            message = f"{self._name} has several overloads, and none without a name: say which of {known}"
+            raise CallError(ErrorKind.OTHER, message, {"operator": self._name, "overloads": known})
+        return getattr(self, chosen)(*args, **kwargs)
+
+
+def ops(dispatcher: Dispatcher) -> Operators:
+    """The operators of a dispatcher by attribute, as `torch.ops` has them."""
+    return Operators(dispatcher)

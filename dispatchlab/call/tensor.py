@@ -1,0 +1,178 @@
+"""Tensors over numpy arrays, with all that a dispatcher looks at: a device, a dtype, a layout, and a set of keys.
+
+A device is a label: a `cuda` tensor keeps an ordinary array. A `meta` tensor has a shape and no data at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dispatchlab.call.key_state import is_inference_mode
+from dispatchlab.call.tensor_keys import compute_dispatch_key, tensor_key_set
+from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
+from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
+
+if TYPE_CHECKING:
+    from dispatchlab.call.layers.tape import Node
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class VersionCounter:
+    """How often the memory of a tensor was written; shared by all tensors that view it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Tensor:
+    """A tensor.
+
+    Args:
+        data: its elements; only the shape of them is kept on `meta`.
+        device: where it claims to be.
+        dtype: the type of its elements; that of `data` when left out.
+        layout: what it claims to be laid out as.
+        requires_grad: whether operations on it are recorded for `backward`.
+        key_set: the set that it is built with, in place of the backend key that device, layout and dtype give.
+
+    Raises:
+        CallError: of kind `wrong_type`, when the elements are of no known type.
+    """
+
+    __slots__ = (
+        *("__weakref__", "_data", "device", "dtype", "key_bits", "layout", "shape"),
+        *("base", "grad", "grad_fn", "output_nr", "requires_grad", "version_counter"),
+    )
+
+    def __init__(
+        self,
+        data: Array,
+        *,
+        device: Device | str = CPU,
+        dtype: DType | None = None,
+        layout: Layout = Layout.strided,
+        requires_grad: bool = False,
+        key_set: DispatchKeySet | None = None,
+    ) -> None:
+        where = device_of(device)
+        kind = dtype_of(data) if dtype is None else dtype
+        self.device = where
+        self.dtype = kind
+        self.layout = layout
+        self.shape: tuple[int, ...] = data.shape
+        on_meta = where.type is DeviceType.META
+        self._data: Array | None = None if on_meta else data if data.dtype == kind.numpy else data.astype(kind.numpy)
+        base = DispatchKeySet.of(compute_dispatch_key(where.type, layout, kind)) if key_set is None else key_set
+        self.key_bits = tensor_key_set(base, inference=is_inference_mode()).bits
+        self.grad: Tensor | None = None
+        self.grad_fn: Node | None = None
+        self.output_nr = 0
+        self.base: Tensor | None = None
+        self.version_counter = VersionCounter()
+        self.requires_grad = requires_grad
+
+    @property
+    def key_set(self) -> DispatchKeySet:
+        """The keys that calls with this tensor go by."""
+        return DispatchKeySet(self.key_bits)
+
+    @property
+    def data(self) -> Array:
+        """The elements.
+
+        Raises:
+            CallError: of kind `wrong_type`: a tensor on `meta` has none.
+        """
+        if self._data is None:
+            message = f"this tensor of shape {list(self.shape)} is on {self.device} and has no elements to look at"
+            raise CallError(ErrorKind.WRONG_TYPE, message, {"device": str(self.device)})
+        return self._data
+
+    @property
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def version(self) -> int:
+        """How often its memory was written in place, through this tensor or through another one that shares it."""
+        return self.version_counter.value
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was not computed from tensors that require gradients."""
+        return self.grad_fn is None
+
+    @property
+    def is_inference(self) -> bool:
+        """Whether it was made in inference mode, so that calls with it never see autograd."""
+        return not self.key_set.has(DispatchKey.ADInplaceOrView)
+
+    def numpy(self) -> Array:
+        """The elements, as the array that the tensor works on."""
+        return self.data
+
+    def item(self) -> float | complex:
+        """The only element, as a Python number."""
+        number: float | complex = self.data.item()
+        return number
+
+    def __repr__(self) -> str:
+        values = "..." if self._data is None else np.array2string(self._data, separator=", ", threshold=20)
+        device = "" if self.device == CPU else f", device='{self.device}'"
+        dtype = "" if self.dtype == DEFAULT_DTYPE else f", dtype={self.dtype}"
+        layout = "" if self.layout == Layout.strided else f", layout={self.layout}"
+        size = f", size={self.shape}" if self._data is None else ""
+        grad = f", grad_fn={self.grad_fn}" if self.grad_fn else ", requires_grad=True" if self.requires_grad else ""
+        return f"tensor({values}{size}{device}{dtype}{layout}{grad})"
+
+
+Nested: TypeAlias = "float | complex | Sequence[Nested]"
+
+
+def tensor(
+    data: Nested | Array,
+    *,
+    device: Device | str = CPU,
+    dtype: DType | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A new tensor with a copy of some numbers, as `torch.tensor` makes it: Python's floats are float32.
+
+    Args:
+        data: a number, lists of numbers, or an array.
+        device: where it claims to be.
+        dtype: the type of its elements.
+        requires_grad: whether operations on it are recorded.
+    """
+    array = np.array(data)
+    if dtype is None and not isinstance(data, np.ndarray | np.generic):
+        dtype = {"f": DEFAULT_DTYPE, "c": DType.complex64, "i": DType.int64, "u": DType.int64}.get(array.dtype.kind)
+    return Tensor(array, device=device, dtype=dtype, requires_grad=requires_grad)
+
+
+class Generator:
+    """A source of random numbers for one device; it carries the key of the device's backend."""
+
+    __slots__ = ("device", "generator_bits", "random")
+
+    def __init__(self, device: Device | str = CPU, *, seed: int = 0) -> None:
+        self.device = device_of(device)
+        self.generator_bits = DispatchKeySet.of(compute_dispatch_key(self.device.type)).bits
+        self.random = np.random.default_rng(seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start over from a seed."""
+        self.random = np.random.default_rng(seed)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Generator {self.device}>"

@@ -1,0 +1,75 @@
+"""Which dispatch keys does a tensor carry? From its device, layout and dtype; never from `requires_grad`.
+
+Source: c10/core/TensorImpl.cpp (the constructor), c10/core/TensorOptions.h (`computeDispatchKey`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from dispatchlab.call.values import DeviceType, DType, Layout
+from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
+from dispatchlab.model.keys import AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DispatchKey
+
+PYTHON_KEYS = DispatchKeySet.of(DispatchKey.Python, DispatchKey.PythonTLSSnapshot)
+"""What a tensor of a Python subclass that intercepts calls carries, too."""
+
+AUTOGRAD_KEYS = DispatchKeySet.of(
+    DispatchKey.AutogradFunctionality, DispatchKey.AutogradOther, DispatchKey.AutogradNestedTensor
+)
+"""Every autograd functionality."""
+
+_BACKENDS: dict[DeviceType, str] = {
+    **{device: device.upper() for device in DeviceType},
+    DeviceType.LAZY: "Lazy",
+    DeviceType.PRIVATEUSE1: "PrivateUse1",
+    DeviceType.META: "Meta",
+    DeviceType.VULKAN: "Vulkan",
+    DeviceType.METAL: "Metal",
+}
+_PREFIXES: dict[Layout, str] = {
+    Layout.strided: "",
+    Layout.jagged: "NestedTensor",
+    Layout.sparse: "Sparse",
+    **dict.fromkeys((Layout.sparse_csr, Layout.sparse_csc, Layout.sparse_bsr, Layout.sparse_bsc), "SparseCsr"),
+}
+_AUTOCAST = {key.name.removeprefix("Autocast"): key for key in DispatchKey if key.name.startswith("Autocast")}
+
+
+@cache
+def compute_dispatch_key(
+    device: DeviceType, layout: Layout = Layout.strided, dtype: DType | None = None
+) -> DispatchKey:
+    """The backend key that a factory goes to for these options.
+
+    Raises:
+        KeyError: no key stands for a tensor like that, such as a sparse one on an FPGA.
+    """
+    backend = _BACKENDS[device]
+    if layout == Layout.mkldnn:
+        return DispatchKey[f"Mkldnn{backend}"]
+    prefix = _PREFIXES[layout]
+    if not prefix and dtype is not None and dtype.is_quantized:
+        prefix = "Quantized"
+    return DispatchKey[prefix + backend]
+
+
+@cache
+def tensor_key_set(base: DispatchKeySet, *, inference: bool = False) -> DispatchKeySet:
+    """What a tensor that is built with the set `base` carries in the end.
+
+    Args:
+        base: its backend key, and keys such as Conjugate, if any.
+        inference: it is made in inference mode, and so never sees autograd.
+    """
+    number = base.highest_backend()
+    keys = base - PYTHON_KEYS
+    autocast = None if number is None else _AUTOCAST.get(BACKENDS[number])
+    if autocast is not None:
+        keys = keys.add(autocast)
+    if inference:
+        return keys - AUTOGRAD_KEYS.add(DispatchKey.ADInplaceOrView)
+    autograd = DispatchKey.AutogradOther if number is None else AUTOGRAD_KEY_OF_BACKEND[number]
+    keys = keys.add(DispatchKey.ADInplaceOrView).add(autograd)
+    nested = DispatchKeySet.of(DispatchKey.NestedTensor)
+    return keys.add(DispatchKey.AutogradNestedTensor) if base.bits & nested.bits & FUNCTIONALITY_BITS else keys
