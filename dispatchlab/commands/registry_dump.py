@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from dispatchlab.commands.output import Format, chosen_format, out
 from dispatchlab.commands.registry_sources import recorded_from
 from dispatchlab.commands.sources import AmbiguousOperatorError, UnknownOperatorError, table_rows
-from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.registry.bundled import DEFAULT
 from dispatchlab.registry.find import find_names, is_glob
+from dispatchlab.registry.model import name_of
 
 if TYPE_CHECKING:
     from dispatchlab.registry.model import Recorded
@@ -89,7 +89,7 @@ def _show(request: RegistryDumpRequest, recorded: Recorded, names: Sequence[str]
             from dispatchlab.render.json_view import dump_json
 
             views = [(name, dispatcher.explain(name)) for name in names]
-            seen = [(dispatcher.snapshot(parse_name(name)), view) for name, view in views if view is not None]
+            seen = [(dispatcher.snapshot(name_of(name)), view) for name, view in views if view is not None]
             out(dump_json(seen, scenario=request.source, engine="lab", semantics=semantics, word=(), keys=rows))
         case "rich":
             from dispatchlab.render.rich_view import console, print_operator

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import AliasKind
-from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.registry.model import KernelFlags, RecordedFallback, RecordedKernel, RecordedOperator
+from dispatchlab.registry.model import KernelFlags, RecordedFallback, RecordedKernel, RecordedOperator, name_of
 
 _KERNEL = re.compile(r"(\w+)(?:\[alias\])?( \(inactive\))?: (.*) :: (.*) \[ ([a-z ]*) \]", re.DOTALL)
 _KERNEL_STARTS = re.compile(r"\w+(?:\[alias\])?(?: \(inactive\))?: ")
@@ -44,10 +43,9 @@ def read_dump(text: str, tags: Iterable[str] = ()) -> RecordedOperator:
 
     Raises:
         DumpError: a line is not what a dump has there.
-        ParseError: the name is none.
     """
     lines = text.removesuffix("\n").split("\n")
-    name = parse_name(_after("name: ", lines, 0))
+    name = name_of(_after("name: ", lines, 0))
     schema: str | None = _after("schema: ", lines, 1)
     debug, alias, first = "", None, 2
     if schema == "(none)":

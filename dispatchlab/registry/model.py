@@ -71,7 +71,7 @@ class RecordedOperator:
         kernels: in the order of the dump: by key, and within a key the newest first.
 
     Raises:
-        ValueError: the schema is that of another operator, or the kernels are not in that order.
+        ValueError: the name is none, the schema is that of another operator, or the kernels are not in that order.
     """
 
     name: OperatorName
@@ -82,6 +82,8 @@ class RecordedOperator:
     kernels: tuple[RecordedKernel, ...] = ()
 
     def __post_init__(self) -> None:
+        if name_of(str(self.name)) != self.name:
+            raise ValueError(f"{self.name!r} is not the name of an operator")
         if self.schema is not None and not self.schema.startswith(f"{self.name}("):
             raise ValueError(f"{self.schema} is not the schema of {self.name}")
         previous: DispatchKey | None = None
@@ -116,6 +118,13 @@ class RecordedFallback:
     key: DispatchKey
     fallthrough: bool
     debug: str = ""
+
+
+def name_of(text: str) -> OperatorName:
+    """The operator that a recorded name means; its parts may be words that nobody could write in a schema."""
+    namespace, _, rest = text.rpartition("::")
+    name, _, overload = rest.partition(".")
+    return OperatorName(namespace, name, overload)
 
 
 class Recorded(Protocol):

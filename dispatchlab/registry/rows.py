@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import AliasKind
-from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.registry.layout import MAX_KERNELS, MAX_SOURCE
-from dispatchlab.registry.model import KernelFlags, Recorded, RecordedFallback, RecordedKernel, RecordedOperator
+from dispatchlab.registry.model import (
+    KernelFlags,
+    Recorded,
+    RecordedFallback,
+    RecordedKernel,
+    RecordedOperator,
+    name_of,
+)
 
 T = TypeVar("T")
 
@@ -115,10 +120,7 @@ def read_operator(name: str, row: object, tables: Tables) -> RecordedOperator:
         Damaged: a value is not one that a row can have there.
     """
     schema, source, line, alias, tags, kernels = _row(row, 6)
-    try:
-        operator = parse_name(name)
-    except ParseError as error:
-        raise Damaged(f"wrong in its name: {error.sentence}") from None
+    operator = name_of(name)
     if schema is not None and not (type(schema) is str and schema.startswith("(")):
         raise Damaged("wrong in its schema")
     if not isinstance(tags, list) or not isinstance(kernels, list):
