@@ -266,6 +266,16 @@ def test_a_listener_that_defines_and_adds_listeners_misses_and_repeats_nothing()
     assert len(handles) == 4
 
 
+def test_a_new_listener_does_not_hear_of_what_it_takes_down_meanwhile() -> None:
+    dispatcher = Dispatcher()
+    handles = [dispatcher.register(define(f"test::{name}() -> ()")) for name in "abc"]
+    recorder = Recorder(dispatcher)
+    recorder.on_register = lambda name: handles[2].release() if name.name == "a" else None
+    listening = dispatcher.add_listener(recorder)
+    assert recorder.diary == ["+test::a", "-test::c", "+test::b"]
+    assert not listening.is_released
+
+
 def test_a_listener_that_a_listener_ends_hears_no_more() -> None:
     dispatcher = Dispatcher()
     first, second = Recorder(dispatcher, "a"), Recorder(dispatcher, "b")
