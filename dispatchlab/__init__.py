@@ -6,7 +6,8 @@ The public names, and a map of the package:
 - `DispatchKey`, `DispatchKeySet`, `FunctionSchema`, `parse_schema`, `parse_name`: the words of the field (`model`);
 - `LabEngine`: what `explore.explore.explore` proves a scenario on (`live` is the PyTorch you have);
 - `load_scenario`: scenario files (`scenario`);
-- `DispatchLabError`, `RegistrationError`, `ErrorKind`: what can go wrong (`errors`).
+- `operator`, `ops`, `Tensor`, `tensor`: call what is registered (`call`; its guards, dtypes and layers are there);
+- `DispatchLabError`, `RegistrationError`, `CallError`, `ErrorKind`: what can go wrong (`errors`).
 
 `cli` is the command line and `pytest_plugin` makes tests of scenarios; `render` turns results into text, JSON and
 colour.
@@ -21,12 +22,14 @@ from dispatchlab._lazy import lazy_names
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dispatchlab.call.operators import Operator, operator, ops
+    from dispatchlab.call.tensor import Tensor, tensor
     from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, Listener, OverrideWarning
     from dispatchlab.engine.handle import RegistrationHandle
     from dispatchlab.engine.kernel_function import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
     from dispatchlab.engine.lab import LabEngine
     from dispatchlab.engine.library import Library
-    from dispatchlab.errors import DispatchLabError, ErrorKind, ParseError, RegistrationError
+    from dispatchlab.errors import CallError, DispatchLabError, ErrorKind, ParseError, RegistrationError
     from dispatchlab.model.key_set import DispatchKeySet
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.names import OperatorName
@@ -35,6 +38,11 @@ if TYPE_CHECKING:
     from dispatchlab.scenario.load import load_scenario
 
 _HOME = {
+    "Operator": "call.operators",
+    "operator": "call.operators",
+    "ops": "call.operators",
+    "Tensor": "call.tensor",
+    "tensor": "call.tensor",
     "Dispatcher": "engine.dispatcher",
     "InvariantError": "engine.dispatcher",
     "Listener": "engine.dispatcher",
@@ -47,6 +55,7 @@ _HOME = {
     "unboxed": "engine.kernel_function",
     "LabEngine": "engine.lab",
     "Library": "engine.library",
+    "CallError": "errors",
     "DispatchLabError": "errors",
     "ErrorKind": "errors",
     "ParseError": "errors",
@@ -62,6 +71,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CallError",
     "DispatchKey",
     "DispatchKeySet",
     "DispatchLabError",
@@ -72,19 +82,24 @@ __all__ = [
     "LabEngine",
     "Library",
     "Listener",
+    "Operator",
     "OperatorName",
     "OverrideWarning",
     "ParseError",
     "RegistrationError",
     "RegistrationHandle",
+    "Tensor",
     "boxed",
     "dispatch",
     "dispatch_autograd",
     "fallthrough",
     "load_scenario",
+    "operator",
+    "ops",
     "parse_name",
     "parse_schema",
     "parse_schema_or_name",
+    "tensor",
     "unboxed",
 ]
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from dispatchlab.call.arguments import Check, NotOfTypeError, check_of, default_value, same_value
 from dispatchlab.call.tensor import Generator, Tensor
+from dispatchlab.call.tensor_keys import UNDEFINED_TENSOR_KEYS
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
 from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType
+from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType
 
 
 class NotReturnableError(Exception):
@@ -136,6 +137,8 @@ class CallSignature:
                 for element in value:
                     if element is not None:
                         bits |= element.key_bits
+            elif self.arguments[at].type == TENSOR:
+                bits |= UNDEFINED_TENSOR_KEYS.bits  # See Note [Undefined tensors have keys]
         if generators:
             for at in self.generators:
                 value = values[at]

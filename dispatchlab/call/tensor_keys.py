@@ -54,6 +54,13 @@ def compute_dispatch_key(
     return DispatchKey[prefix + backend]
 
 
+# Note [Undefined tensors have keys]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# None for an argument of type `Tensor` is an undefined tensor to upstream, and the one undefined tensor that there is was
+# built like every other: without a backend, and so with AutogradOther and ADInplaceOrView. A call whose only tensor is
+# undefined goes to AutogradOther. None for `Tensor?` is no tensor, and has no keys.
+
+
 @cache
 def tensor_key_set(base: DispatchKeySet, *, inference: bool = False) -> DispatchKeySet:
     """What a tensor that is built with the set `base` carries in the end.
@@ -73,3 +80,7 @@ def tensor_key_set(base: DispatchKeySet, *, inference: bool = False) -> Dispatch
     keys = keys.add(DispatchKey.ADInplaceOrView).add(autograd)
     nested = DispatchKeySet.of(DispatchKey.NestedTensor)
     return keys.add(DispatchKey.AutogradNestedTensor) if base.bits & nested.bits & FUNCTIONALITY_BITS else keys
+
+
+UNDEFINED_TENSOR_KEYS = tensor_key_set(DispatchKeySet())
+"""What None carries where a tensor is wanted; see Note [Undefined tensors have keys]."""
