@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.dump_text import DumpError, dump_text, read_dump, read_fallbacks
+from dispatchlab.registry.dump_text import DumpError, dump_text, read_dump, read_fallbacks, rows_of
 from dispatchlab.registry.model import RecordedFallback, RecordedKernel, RecordedOperator
 from tests.registry_cases import BAR, DANGLING, FOO
 
@@ -67,6 +67,14 @@ def test_what_is_no_dump_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(DumpError) as caught:
         read_dump(text)
     assert str(caught.value).startswith(f"this is not the dump of an operator: {sentence}")
+
+
+def test_rows_may_have_lines_of_their_own() -> None:
+    table = "CPU: a\nUndefined: b [kernel]\nCUDA: c [kernel]\n"
+    assert rows_of(table) == {K.CPU: "a\nUndefined: b [kernel]", K.CUDA: "c [kernel]"}
+    assert rows_of("") == {}
+    with pytest.raises(DumpError, match="expected a row that starts with a dispatch key but found 'x'"):
+        rows_of("x\n")
 
 
 def test_fallbacks_are_read_off_a_table() -> None:

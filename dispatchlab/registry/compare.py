@@ -10,6 +10,7 @@ from itertools import groupby, zip_longest
 from typing import TypeAlias
 
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.dump_text import rows_of
 from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
 
 TableOf: TypeAlias = Callable[[str], str]
@@ -154,7 +155,7 @@ def _one_sided(name: str, old: RecordedOperator | None, new: RecordedOperator | 
 
 def _sentence(operator: RecordedOperator) -> str:
     count = len(operator.kernels)
-    return f"{operator.schema or '(none)'} with {count} kernel{'' if count == 1 else 's'}"
+    return f"{operator.schema or f'{operator.name}, without a def,'} with {count} kernel{'' if count == 1 else 's'}"
 
 
 def _operator(name: str, old: RecordedOperator, new: RecordedOperator, *, places: bool) -> Iterator[Change]:
@@ -218,16 +219,11 @@ def _kernel_text(kernel: RecordedKernel) -> str:
 
 
 def _rows(name: str, old: str, new: str, *, places: bool) -> Iterator[Change]:
-    olds, news = _by_key(old), _by_key(new)
+    olds, news = rows_of(old), rows_of(new)
     for key in sorted({*olds, *news}, key=lambda key: key.slot):
         before, after = olds.get(key), news.get(key)
         if before != after and (places or before is None or after is None or _reason(before) != _reason(after)):
             yield _change(Subject.ROW, name, key, before, after)
-
-
-def _by_key(table: str) -> dict[DispatchKey, str]:
-    rows = (line.partition(": ") for line in table.splitlines())
-    return {DispatchKey[key]: text for key, _, text in rows}
 
 
 def _reason(row: str) -> tuple[bool, str]:

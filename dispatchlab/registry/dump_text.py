@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.registry.model import KernelFlags, RecordedFallback, RecordedKernel, RecordedOperator, name_of
 
 _KERNEL = re.compile(r"(\w+)(?:\[alias\])?( \(inactive\))?: (.*) :: (.*) \[ ([a-z ]*) \]", re.DOTALL)
 _KERNEL_STARTS = re.compile(r"\w+(?:\[alias\])?(?: \(inactive\))?: ")
-_ROW = re.compile(r"(\w+): (fallthrough )?(.*) \[backend fallback\]")
+_FALLBACK = re.compile(r"(fallthrough )?(.*) \[backend fallback\]", re.DOTALL)
 
 
 class DumpError(DispatchLabError):
@@ -125,9 +125,30 @@ def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
         DumpError: a row is not that of a fallback.
     """
     found = []
-    for line in table.splitlines():
-        match = _ROW.fullmatch(line)
-        if match is None or match[1] not in DispatchKey.__members__:
-            raise DumpError(line, "a row 'KEY: DEBUG [backend fallback]'")
-        found.append(RecordedFallback(DispatchKey[match[1]], match[2] is not None, match[3]))
+    for key, row in rows_of(table).items():
+        match = _FALLBACK.fullmatch(row)
+        if match is None:
+            raise DumpError(f"{key}: {row}", "a row 'KEY: DEBUG [backend fallback]'")
+        found.append(RecordedFallback(key, match[1] is not None, match[2]))
     return tuple(sorted(found, key=lambda fallback: fallback.key))
+
+
+def rows_of(table: str) -> dict[DispatchKey, str]:
+    """The rows of a computed table by their keys, in its order; a debug text can have lines of its own.
+
+    Raises:
+        DumpError: the text does not start with a row.
+    """
+    rows: dict[DispatchKey, str] = {}
+    last = -1
+    for line in table.removesuffix("\n").split("\n") if table else ():
+        name, colon, rest = line.partition(": ")
+        slot = SLOT_OF_KEY.get(DispatchKey[name], -1) if colon and name in DispatchKey.__members__ else -1
+        if slot > last:
+            last = slot
+            rows[RUNTIME_KEYS[slot]] = rest
+        elif rows:
+            rows[RUNTIME_KEYS[last]] += f"\n{line}"
+        else:
+            raise DumpError(line, "a row that starts with a dispatch key")
+    return rows

@@ -1,0 +1,214 @@
+"""The commands on registries: dump, listings, counts, diff."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from expecttest import assert_expected_inline
+
+from dispatchlab.commands.registry_diff import RegistryDiffRequest, diff_registries
+from dispatchlab.commands.registry_dump import RegistryDumpRequest, dump_registry
+from dispatchlab.commands.registry_sources import ImportOfRecordError, is_registry_source, recorded_from
+from dispatchlab.commands.sources import AmbiguousOperatorError, TableRowError, UnknownOperatorError
+from dispatchlab.model.keys import UnknownKeyError
+from dispatchlab.registry.bundled import UnknownRegistryError
+from dispatchlab.registry.model import registry_of
+from dispatchlab.registry.write import save_registry
+from tests.registry_cases import BAR, FOO, SMALL
+
+OPERATORS = (Path(__file__).parent / "data" / "torch-2.13-operators.txt").read_text()
+
+SCENARIO = """\
+claim: A kernel for CPU and one for everything.
+semantics: torch-2.13
+operators: [test::foo]
+registrations:
+  - def: foo(Tensor x) -> Tensor
+  - def: foo(Tensor x) -> Tensor
+  - impl: foo
+    dispatch: CPU
+    debug: fn_cpu
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """A file of three operators."""
+    save_registry(SMALL, tmp_path / "small.dlreg")
+    return str(tmp_path / "small.dlreg")
+
+
+def dumped(capsys: pytest.CaptureFixture[str], operator: str | None = None, **options: object) -> str:
+    request = RegistryDumpRequest(operator=operator, **({"format": "text"} | options))  # type: ignore[arg-type]
+    assert dump_registry(request) == 0
+    return capsys.readouterr().out
+
+
+def test_an_operator_is_shown_as_pytorch_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    first = OPERATORS.partition("\nname: ")[0]
+    assert dumped(capsys, "aten::add.Tensor") == first
+    assert dumped(capsys, "add.Tensor", semantics="torch-2.13") == first
+    rows = dumped(capsys, "aten::add.Tensor", keys=("CPU", "Python")).partition("\n\n")[2]
+    assert [line.partition(":")[0] for line in rows.splitlines()] == ["CPU", "Python"]
+
+
+def test_a_glob_shows_all_that_match(capsys: pytest.CaptureFixture[str], small: str) -> None:
+    shown = dumped(capsys, "test::*", source=small)
+    assert [line for line in shown.splitlines() if line.startswith("name: ")] == [
+        "name: test::bar.out",
+        "name: test::foo",
+    ]
+
+
+def test_json_and_rich_show_the_reasons(capsys: pytest.CaptureFixture[str], small: str) -> None:
+    told = json.loads(dumped(capsys, "test::foo", source=small, format="json"))
+    assert (told["version"], told["scenario"], told["engine"], told["semantics"]) == (1, small, "lab", "strict")
+    (operator,) = told["operators"]
+    assert operator["tags"] == ["core", "pointwise"]
+    (meta,) = [row for row in operator["table"] if row["key"] == "Meta"]
+    assert [each["why"] for each in meta["beaten"]] == ["a newer kernel of the key"]
+    rich = dumped(capsys, "test::foo", source=small, format="rich", keys=("CPU",))
+    assert "registered at foo.cpp:12 [kernel]" in rich
+
+
+def test_operators_are_listed(capsys: pytest.CaptureFixture[str], small: str) -> None:
+    assert dumped(capsys, source=small) == "else::gone\ntest::bar.out\ntest::foo\n"
+    assert dumped(capsys, "test::*", source=small, listing=True) == "test::bar.out\ntest::foo\n"
+    assert dumped(capsys, source=small, dangling=True) == "else::gone\n"
+    assert dumped(capsys, source=small, overridden=True) == (
+        "test::foo  Meta: registered at meta.py:7 over registered at foo.cpp:13\n"
+    )
+    assert dumped(capsys, source=small, keys=("CPU", "Meta")) == (
+        "test::foo  CPU: registered at foo.cpp:12; Meta: registered at meta.py:7\n"
+    )
+    assert len(dumped(capsys, overridden=True).splitlines()) == 636
+
+
+def test_that_nothing_is_like_that_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump_registry(RegistryDumpRequest(dangling=True, format="text")) == 0
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "no operator of torch-2.13 is like that\n")
+
+
+def test_a_listing_is_json_too(capsys: pytest.CaptureFixture[str], small: str) -> None:
+    told = json.loads(dumped(capsys, source=small, dangling=True, format="json"))
+    assert told == {
+        "version": 1,
+        "source": small,
+        "torch": "2.13.0",
+        "operators": [
+            {
+                "name": "else::gone",
+                "schema": None,
+                "dangling": True,
+                "kernels": [
+                    {
+                        "key": "CUDA",
+                        "debug": "registered at ext.py:3",
+                        "inferred": None,
+                        "flags": ["boxed"],
+                        "active": True,
+                    }
+                ],
+            }
+        ],
+    }
+
+
+def test_kernels_are_counted(capsys: pytest.CaptureFixture[str], small: str) -> None:
+    assert_expected_inline(
+        dumped(capsys, source=small, counts=True),
+        """\
+CPU                            1 operator
+CUDA                           1 operator
+Meta                           1 operator, 1 overridden
+AutogradCPU                    0 operators, a backend fallback
+Autograd                       1 operator
+CompositeImplicitAutograd      1 operator
+""",
+    )
+    told = json.loads(dumped(capsys, "aten::*", counts=True, keys=("Meta",), format="json"))
+    assert told["counts"] == [{"key": "Meta", "operators": 1439, "inactive": 636, "fallthrough": 0, "fallback": True}]
+
+
+def test_what_is_not_there_is_told_with_the_nearest(small: str, tmp_path: Path) -> None:
+    with pytest.raises(UnknownOperatorError) as unknown:
+        dump_registry(RegistryDumpRequest(operator="aten::adt.Tensor", format="text"))
+    assert "did you mean aten::add.Tensor" in str(unknown.value)
+    with pytest.raises(UnknownOperatorError):
+        dump_registry(RegistryDumpRequest(operator="nope::*", overridden=True, format="text"))
+    with pytest.raises(AmbiguousOperatorError) as ambiguous:
+        dump_registry(RegistryDumpRequest(operator="aten::add", format="text"))
+    assert str(ambiguous.value).startswith("aten::add has 4 overloads: name one of aten::add.Scalar, ")
+    with pytest.raises(TableRowError):
+        dump_registry(RegistryDumpRequest(operator="aten::relu", keys=("Autograd",), format="text"))
+    with pytest.raises(UnknownKeyError):
+        dump_registry(RegistryDumpRequest(source=small, keys=("CPX",), format="text"))
+    with pytest.raises(UnknownRegistryError):
+        dump_registry(RegistryDumpRequest(source=str(tmp_path / "none"), format="text"))
+
+
+def test_sources_are_told_apart(small: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(SCENARIO)
+    sources = ("live", "torch-2.13", small, str(tmp_path / "a.yaml"), "torch-2.14")
+    assert [is_registry_source(source) for source in sources] == [True, True, True, False, False]
+
+
+def test_a_scenario_is_a_registry_of_what_it_leaves_in_force(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text(SCENARIO)
+    path = str(tmp_path / "a.yaml")
+    recorded = recorded_from(path)
+    assert (recorded.torch, list(recorded.names), len(recorded.fallbacks)) == (
+        f"torch-2.13 ({path})",
+        ["test::foo"],
+        38,
+    )
+    assert len(recorded_from(path, semantics="strict").fallbacks) == 0
+    told = capsys.readouterr().err
+    assert told.startswith(
+        f"{path}: def test::foo(Tensor x) -> Tensor (registered at a.yaml:6) was refused: duplicate_def"
+    )
+    assert len(told.splitlines()) == 2
+    with pytest.raises(ImportOfRecordError, match="--import torchvision needs a running PyTorch"):
+        recorded_from(path, imports=["torchvision"])
+
+
+def diffed(capsys: pytest.CaptureFixture[str], before: str, after: str, **options: object) -> tuple[int, str]:
+    request = RegistryDiffRequest(before=before, after=after, **({"format": "text"} | options))  # type: ignore[arg-type]
+    return diff_registries(request), capsys.readouterr().out
+
+
+def test_registries_are_compared(capsys: pytest.CaptureFixture[str], small: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "other.dlreg")
+    save_registry(registry_of("2.14.0", (FOO, replace(BAR, debug="moved"))), other)
+    assert diffed(capsys, small, small, exit_code=True) == (
+        0,
+        f"{small} -> {small}: no difference (3 operators compared, 3 tables)\n",
+    )
+    code, text = diffed(capsys, small, other)
+    assert (code, text.splitlines()[1:]) == (
+        0,
+        [
+            "fallback AutogradCPU went: fallthrough registered at v.cpp:5",
+            "operator went: else::gone, without a def, with 1 kernel",
+            "test::bar.out",
+            "  def changed: a text: with 007 -> moved",
+        ],
+    )
+    code, text = diffed(capsys, small, other, exit_code=True, format="json", tables=False)
+    told = json.loads(text)
+    assert (code, told["tables"], told["compared"]) == (1, None, 3)
+    assert told["after"] == {"source": other, "torch": "2.14.0", "operators": 2}
+    assert [change["kind"] for change in told["changes"]] == ["went", "went", "changed"]
+    with pytest.raises(ImportOfRecordError):
+        diffed(capsys, small, other, imports=("torchvision",))
+
+
+def test_the_bundled_registry_does_not_differ_from_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    told = "torch-2.13 -> torch-2.13: no difference (3,598 operators compared)\n"
+    assert diffed(capsys, "torch-2.13", "torch-2.13", tables=False, exit_code=True) == (0, told)

@@ -1,0 +1,127 @@
+"""What is told of two registries that differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from expecttest import assert_expected_inline
+
+from dispatchlab.commands.registry_bench import bench
+from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import AliasKind
+from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.compare import Change, ChangeKind, RegistryDiff, Subject, compare
+from dispatchlab.registry.compare_text import diff_text
+from dispatchlab.registry.model import RecordedFallback, RecordedOperator, Registry, registry_of
+from tests.registry_cases import BAR, DANGLING, FALLBACKS, FOO, SMALL, T_T, kernel
+
+
+def with_tables(before: Registry, after: Registry, *, places: bool = True) -> RegistryDiff:
+    first, second = bench(before), bench(after)
+    tables = (first.dispatcher.dump_table, second.dispatcher.dump_table)
+    return compare(before, after, tables=tables, places=places)
+
+
+def with_foo(foo: RecordedOperator) -> Registry:
+    return registry_of("x", (foo, BAR, DANGLING), FALLBACKS)
+
+
+def test_equal_registries_do_not_differ() -> None:
+    whole = open_bundled()
+    same = compare(whole, whole.load())
+    assert (same.is_empty, same.exit_code, same.compared, same.tables) == (True, 0, 3598, None)
+    small = with_tables(SMALL, replace(SMALL, torch="other"))
+    assert (small.is_empty, small.compared, small.tables) == (True, 3, 3)
+    assert diff_text(small, "a", "b") == "a -> b: no difference (3 operators compared, 3 tables)\n"
+
+
+def test_operators_and_fallbacks_come_and_go() -> None:
+    new = RecordedOperator(OperatorName("test", "new"), "test::new() -> ()")
+    other = RecordedFallback(K.AutogradCPU, fallthrough=False, debug="b.cpp:1")
+    came = RecordedFallback(K.Python, fallthrough=False, debug="c")
+    found = compare(SMALL, registry_of("x", (FOO, BAR, new), (other, came)))
+    assert found.changes == (
+        Change(Subject.FALLBACK, ChangeKind.CAME, None, K.Python, None, "c"),
+        Change(
+            Subject.FALLBACK, ChangeKind.CHANGED, None, K.AutogradCPU, "fallthrough registered at v.cpp:5", "b.cpp:1"
+        ),
+        Change(Subject.OPERATOR, ChangeKind.WENT, "else::gone", None, "else::gone, without a def, with 1 kernel", None),
+        Change(Subject.OPERATOR, ChangeKind.CAME, "test::new", None, None, "test::new() -> () with 0 kernels"),
+    )
+    assert (found.compared, found.exit_code) == (4, 1)
+
+
+def test_a_def_is_compared_part_by_part() -> None:
+    other = replace(FOO, schema="test::foo(Tensor y) -> Tensor", debug="b", alias=None, tags=frozenset(["core"]))
+    found = compare(SMALL, with_foo(other))
+    assert [(change.subject, change.before, change.after) for change in found.changes] == [
+        (Subject.SCHEMA, FOO.schema, other.schema),
+        (Subject.DEF, "registered at foo.cpp:1", "b"),
+        (Subject.ALIAS_KIND, AliasKind.FROM_SCHEMA, "default"),
+        (Subject.TAGS, "core pointwise", "core"),
+    ]
+    gone = replace(FOO, schema=None, debug="", alias=None, tags=frozenset())
+    assert [(each.subject, each.kind) for each in compare(SMALL, with_foo(gone)).changes] == [
+        (Subject.SCHEMA, ChangeKind.WENT),
+        (Subject.ALIAS_KIND, ChangeKind.CHANGED),
+        (Subject.TAGS, ChangeKind.CHANGED),
+    ]
+
+
+def test_kernels_come_go_and_change_with_the_rows_that_follow() -> None:
+    kernels = (
+        kernel(K.CPU, "other.cpp:1", T_T),
+        kernel(K.CUDA, "cuda.cpp:1", T_T),
+        kernel(K.Meta, "newest.py:1"),
+        kernel(K.Meta, "registered at meta.py:7", active=False),
+        kernel(K.Meta, "registered at foo.cpp:13", T_T, active=False),
+    )
+    found = with_tables(SMALL, with_foo(replace(FOO, kernels=kernels)))
+    assert found.count(Subject.KERNEL, ChangeKind.CAME) == 2
+    assert found.count(Subject.ROW, ChangeKind.WENT) == 17
+    assert_expected_inline(
+        diff_text(found, "old", "new"),
+        """\
+old -> new: 2 kernels came, 1 kernel went, 1 kernel changed, 1 row came, 17 rows went, 3 rows changed (3 operators compared, 3 tables)
+test::foo
+  kernel CPU changed: registered at foo.cpp:12 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ] -> other.cpp:1 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]
+  kernel CUDA came: cuda.cpp:1 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]
+  kernel Meta came: newest.py:1 :: (none) [ boxed ] over registered at meta.py:7
+  kernel Autograd went:  :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]
+  row changed at CPU: registered at foo.cpp:12 [kernel] -> other.cpp:1 [kernel]
+  row came at CUDA: cuda.cpp:1 [kernel]
+  row changed at Meta: registered at meta.py:7 [kernel] -> newest.py:1 [kernel]
+  17 rows went at AutogradOther AutogradCUDA AutogradHIP AutogradXLA AutogradMPS AutogradIPU and 11 more:  [autograd kernel]
+  row changed at AutogradCPU:  [autograd kernel] -> fallthrough registered at v.cpp:5 [backend fallback]
+""",  # noqa: E501  the text as it is
+    )
+
+
+def test_kernels_that_only_changed_places_are_told() -> None:
+    kernels = (kernel(K.Meta, "registered at foo.cpp:13", T_T), kernel(K.Meta, "registered at meta.py:7", active=False))
+    turned = replace(FOO, kernels=(FOO.kernels[0], *kernels, FOO.kernels[3]))
+    found = with_tables(SMALL, with_foo(turned))
+    assert [(each.subject, each.key, each.kind) for each in found.changes] == [
+        (Subject.KERNEL, K.Meta, ChangeKind.CHANGED),
+        (Subject.ROW, K.Meta, ChangeKind.CHANGED),
+    ]
+    assert found.changes[0].before == (
+        "registered at meta.py:7 :: (none) [ boxed ] over "
+        "registered at foo.cpp:13 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ] (inactive)"
+    )
+
+
+def test_without_places_a_moved_line_is_no_difference() -> None:
+    moved = replace(FOO, debug="elsewhere", kernels=(kernel(K.CPU, "registered at foo.cpp:99", T_T), *FOO.kernels[1:]))
+    assert with_tables(SMALL, with_foo(moved)).exit_code == 1
+    assert with_tables(SMALL, with_foo(moved), places=False).is_empty
+    boxed = replace(FOO, kernels=(kernel(K.CPU, "registered at foo.cpp:12"), *FOO.kernels[1:]))
+    assert with_tables(SMALL, with_foo(boxed), places=False).count(Subject.KERNEL, ChangeKind.CHANGED) == 1
+
+
+def test_a_fallback_changes_the_tables_of_all_operators() -> None:
+    found = with_tables(SMALL, replace(SMALL, fallbacks=()))
+    rows = [(each.operator, each.key, each.kind) for each in found.changes if each.subject is Subject.ROW]
+    assert rows == [("else::gone", K.AutogradCPU, ChangeKind.WENT)]
+    assert found.count(Subject.FALLBACK, ChangeKind.WENT) == 1
