@@ -17,6 +17,7 @@ _SHELLS = click.Choice(["bash", "zsh", "fish"])
 _ENGINES = click.Choice(["lab", "torch"])
 _FORMAT_HELP = "How to print: rich on a terminal when left out, text anywhere else."
 _SEMANTICS_HELP = "Which dispatcher the lab engine is: strict, torch-2.13, pr35061. Default: what the scenario says."
+_IMPORT_HELP = "With --engine torch: import this module first, for what it registers; may be repeated."
 _ALLOW_IMPORT_HELP = "Import the functions that a scenario names. That runs their code: only for files you trust."
 
 
@@ -163,6 +164,12 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
 )
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when nothing was found but nothing was proved.")
 @click.option("--conform", is_flag=True, help="Hold the live engine to its model besides, step by step.")
+@click.option(
+    "--every-table",
+    is_flag=True,
+    help="With --engine torch: read the table after every step, which takes twice as long.",
+)
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help=_IMPORT_HELP)
 @click.option(
     "--replay", metavar="FILE", type=click.Path(), help="Run a saved counterexample again instead of exploring."
 )

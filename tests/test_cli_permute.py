@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from expecttest import assert_expected_inline
 
 from dispatchlab.cli import main
-from dispatchlab.commands.lockstep import lockstep
+from dispatchlab.commands.conforming import conform, sentence
 from dispatchlab.engine.lab import LabEngine
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.model.words import format_word
@@ -302,16 +302,17 @@ def test_a_rich_report_in_a_pipe_has_neither_colours_nor_box_characters() -> Non
 
 def test_an_engine_and_its_model_that_part_are_told_with_the_word() -> None:
     scenario = parse_scenario(COMPOSITES)
-    same = lockstep(LabEngine("strict"), LabEngine("strict"), scenario, seed=1)
-    assert (same.words, same.parted) == (32, None)
-    assert same.sentence == f"the engine and its model agree on {same.steps:,} steps of 32 random words"
-    other = lockstep(LabEngine("torch-2.13"), LabEngine("strict"), scenario, seed=1)
-    assert other.parted is not None
-    assert other.sentence.startswith(
-        f"the engine and its model differ after {format_word(other.parted)}:\n--- expected"
+    same = sentence(conform(LabEngine("strict"), "strict", scenario))
+    assert re.fullmatch(r"the engine and its model agree \((\d+) edges tried in \d+ steps of 2 laps, .*\)", same)
+    other = conform(LabEngine("torch-2.13"), "strict", scenario, laps=1)
+    told = other.counterexample
+    assert told is not None
+    assert sentence(other).startswith(
+        f"the engine and its model differ after {format_word(told.actual_word)}: strict and torch-2.13 differ in "
     )
-    refused = lockstep(LabEngine("strict"), LabEngine("pr35061"), scenario, seed=1)
-    assert "outcome" in refused.diff
+    assert told.diff in sentence(other) + "\n"
+    stopped = sentence(conform(LabEngine("strict"), "strict", parse_scenario(FIVE), timeout_s=0))
+    assert stopped == "the engine and its model agree as far as they went together: stopped at the bound of 0 seconds"
 
 
 @pytest.mark.usefixtures("folder")

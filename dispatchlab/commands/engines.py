@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -28,18 +28,39 @@ class SemanticsOfTorchError(DispatchLabError):
         )
 
 
+class ImportForLabError(DispatchLabError):
+    """Modules were to be imported for an engine that knows nothing of them."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(module)
+        self.module = module
+
+    def __str__(self) -> str:
+        return f"--import {self.module} is for what the running PyTorch knows: use it with --engine torch"
+
+
 @contextmanager
-def engine_for(name: EngineName, *, asked: str | None, in_file: str | None) -> Iterator[Engine]:
+def engine_for(
+    name: EngineName,
+    *,
+    asked: str | None,
+    in_file: str | None,
+    imports: Sequence[str] = (),
+    every_table: bool = False,
+) -> Iterator[Engine]:
     """The engine that a command asks for.
 
     Args:
         name: `lab` or `torch`.
         asked: the semantics of `--semantics`, if it was given.
         in_file: the semantics that the scenario names, if it does; the lab engine is `strict` without either.
+        imports: modules that the live engine imports first.
+        every_table: the live engine reads the table after every step.
 
     Raises:
         UnknownSemanticsError: there are no semantics of that name.
         SemanticsOfTorchError: semantics were asked of the live engine.
+        ImportForLabError: modules were named for the lab engine.
         TorchMissingError: there is no PyTorch here.
     """
     if name == "torch":
@@ -47,9 +68,11 @@ def engine_for(name: EngineName, *, asked: str | None, in_file: str | None) -> I
             raise SemanticsOfTorchError(asked)
         from dispatchlab.live.engine import LiveEngine
 
-        with LiveEngine() as live:
+        with LiveEngine(imports=imports, every_table=every_table) as live:
             yield live
         return
+    if imports:
+        raise ImportForLabError(imports[0])
     from dispatchlab.engine.lab import LabEngine
 
     yield LabEngine(asked or in_file or "strict")

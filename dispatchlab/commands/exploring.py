@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from dispatchlab.commands.conforming import conform, sentence
 from dispatchlab.commands.engines import EngineName, engine_for
 from dispatchlab.commands.lattice import NotDrawnError, lattice
-from dispatchlab.commands.lockstep import lockstep
 from dispatchlab.commands.reproduce import PROGRAM_SUFFIX, SCENARIO_SUFFIX, cut_text, program_text
 from dispatchlab.commands.retelling import explained, model_of, replayed
 from dispatchlab.engine.semantics import SEMANTICS
@@ -17,16 +19,16 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress
 from dispatchlab.explore.protocol import Engine, Forkable
-from dispatchlab.explore.result import Exploration
+from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Verdict
 from dispatchlab.explore.verdicts import judge
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, describe
+from dispatchlab.model.snapshot import TABLES
 from dispatchlab.render.graph import dot, svg
 from dispatchlab.render.report import Report
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.replay import load_replay, make_replay, replay_text, staleness
 from dispatchlab.scenario.value import Scenario
-from dispatchlab.scenario.write import UnwritableError
 
 WalkName: TypeAlias = Literal["graph", "orders", "sample"]
 
@@ -46,6 +48,8 @@ class Asked:
     require_proof: bool = False
     allow_import: bool = False
     conform: bool = False
+    every_table: bool = False
+    imports: tuple[str, ...] = ()
     replay: str | None = None
     save: str | None = None
     graph: str | None = None
@@ -62,6 +66,13 @@ class Asked:
             "timeout_s": self.timeout_s,
         }
         return {name: value for name, value in options.items() if value is not None}
+
+
+class OneWordError(DispatchLabError):
+    """A program compares two words, and the counterexample has one."""
+
+    def __str__(self) -> str:
+        return "one word is at fault by itself, and the program would compare two; save it as a replay or scenario"
 
 
 class NoModelError(DispatchLabError):
@@ -85,6 +96,7 @@ class Outcome:
         report: the findings.
         saved: the text of the file that keeps the counterexample; None without one.
         not_saved: why there is no such file, when one was asked for.
+        program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
         graph: the text of the picture that was asked for.
         not_drawn: why there is no picture, when one was asked for.
         notes: what else to tell, a line each.
@@ -94,6 +106,7 @@ class Outcome:
     report: Report
     saved: str | None = None
     not_saved: str | None = None
+    program: str | None = None
     graph: str | None = None
     not_drawn: str | None = None
     notes: tuple[str, ...] = field(default=())
@@ -133,14 +146,18 @@ def examine(
     name: EngineName = asked.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
     in_file = scenario.semantics if saved is None else saved.semantics
     interrupted = False
-    with warnings.catch_warnings(), engine_for(name, asked=asked.semantics, in_file=in_file) as engine:
+    if name == "torch":
+        progress = _stoppable(progress, cancelled)
+    with warnings.catch_warnings(), _engine(name, asked, in_file) as engine:
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
+        if name == "torch" and scenario.semantics not in (None, engine.semantics):
+            notes = (f"{path} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}",)
         if asked.conform and model_of(engine) is None:
             raise NoModelError(engine.name, engine.semantics)
         try:
             if saved is not None:
-                notes = tuple(
+                notes += tuple(
                     f"{asked.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
                 )
                 found = explained(engine, scenario, replayed(engine, scenario, saved))
@@ -150,14 +167,20 @@ def examine(
             found, interrupted = error.exploration, True
         report = report_of(scenario, engine, found, require_proof=asked.require_proof)
         if asked.conform and not interrupted:
-            report = _conforming(report, engine, scenario, asked.seed)
-        kept, not_kept = None, None
+            try:
+                report = _conforming(report, engine, scenario, asked, progress)
+            except Interrupted as error:
+                report, interrupted = _noted(report, sentence(error.exploration)), True
+        kept, not_kept, program = None, None, None
         if asked.save is not None:
             try:
                 kept = _kept(scenario, report, asked.save)
-            except UnwritableError as error:
+            except DispatchLabError as error:
                 not_kept = f"{asked.save} was not written: {error}"
-        outcome = Outcome(report, kept, not_kept, notes=notes, interrupted=interrupted)
+        elif name == "torch":
+            with suppress(DispatchLabError):
+                program = _program(scenario, report)
+        outcome = Outcome(report, kept, not_kept, program, notes=notes, interrupted=interrupted)
         return outcome if asked.graph is None or interrupted else _drawn(outcome, scenario, engine, asked.graph)
 
 
@@ -191,15 +214,50 @@ def _explored(
     return explore(engine, *about, order=scenario.order, progress=progress, cancelled=cancelled, **asked.bounds)
 
 
-def _conforming(report: Report, engine: Engine, scenario: Scenario, seed: int) -> Report:
+def _conforming(
+    report: Report, engine: Engine, scenario: Scenario, asked: Asked, progress: Callable[[Progress], None] | None
+) -> Report:
     """Hold an engine to its model, and say in the report what came of it; where they differ, nothing is as expected."""
-    model = model_of(engine)
-    assert model is not None
-    together = lockstep(engine, model, scenario, seed=seed)
-    found = replace(report.exploration, notes=(*report.exploration.notes, together.sentence))
-    if together.parted is None:
-        return replace(report, exploration=found)
-    return replace(report, exploration=found, as_expected=False, exit_code=max(1, report.exit_code))
+    together = conform(
+        engine,
+        engine.semantics,
+        scenario,
+        seed=asked.seed,
+        laps=asked.laps,
+        timeout_s=asked.timeout_s,
+        progress=progress,
+    )
+    report = _noted(report, sentence(together))
+    if together.verdict is Verdict.NO_VIOLATION_FOUND:
+        return report
+    _, code = judge(together.verdict, Expectation.COMMUTES, conflicts=0, require_proof=False)
+    return replace(report, as_expected=False, exit_code=max(code, report.exit_code))
+
+
+def _noted(report: Report, note: str) -> Report:
+    return replace(report, exploration=replace(report.exploration, notes=(*report.exploration.notes, note)))
+
+
+def _engine(name: EngineName, asked: Asked, in_file: str | None) -> AbstractContextManager[Engine]:
+    return engine_for(
+        name, asked=asked.semantics, in_file=in_file, imports=asked.imports, every_table=asked.every_table
+    )
+
+
+def _stoppable(
+    progress: Callable[[Progress], None] | None, cancelled: Callable[[], bool] | None
+) -> Callable[[Progress], None] | None:
+    """Progress that interrupts: the only thing that is heard here while a walk runs in another process."""
+    if cancelled is None:
+        return progress
+
+    def told(value: Progress) -> None:
+        if progress is not None:
+            progress(value)
+        if cancelled():
+            raise KeyboardInterrupt
+
+    return told
 
 
 def _kept(scenario: Scenario, report: Report, path: str) -> str | None:
@@ -208,7 +266,7 @@ def _kept(scenario: Scenario, report: Report, path: str) -> str | None:
     if told is None:
         return None
     if path.endswith(PROGRAM_SUFFIX):
-        return program_text(scenario, told, report.semantics)
+        return _program(scenario, report)
     if path.endswith(SCENARIO_SUFFIX):
         return cut_text(scenario, told, report.semantics)
     saved = make_replay(
@@ -220,6 +278,26 @@ def _kept(scenario: Scenario, report: Report, path: str) -> str | None:
         seed=report.exploration.seed,
     )
     return replay_text(saved)
+
+
+def _program(scenario: Scenario, report: Report) -> str | None:
+    """A program for what runs the engine: torch alone for the live one, this package for the lab."""
+    told = report.exploration.counterexample
+    if told is None:
+        return None
+    if report.engine != "torch":
+        return program_text(scenario, told, report.semantics)
+    from dispatchlab.live.program import program_text as torch_program
+
+    if told.expected_word == told.actual_word:
+        raise OneWordError
+    return torch_program(scenario.registrations, told.expected_word, told.actual_word, keys=_slots_in(told))
+
+
+def _slots_in(told: Counterexample) -> tuple[str, ...]:
+    """The first keys whose slots differ, by the diff."""
+    slots = told.diff.partition(f", {TABLES[1]}\n")[2]
+    return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
 
 
 def _drawn(outcome: Outcome, scenario: Scenario, engine: Engine, path: str) -> Outcome:

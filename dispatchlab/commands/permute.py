@@ -135,6 +135,8 @@ class _Run:
         self.code = max(self.code, report.exit_code)
         try:
             out(self._shown(report, first=self.reports == 0))
+            if outcome.program is not None and len(self.files) == 1 and self.format != "json":
+                out(f"\n# A program that shows it to whoever has PyTorch; --save FILE.py keeps it.\n{outcome.program}")
         finally:
             self._save(outcome)
         self.reports += 1

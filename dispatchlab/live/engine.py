@@ -150,11 +150,43 @@ class LiveEngine:
             NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
             Interrupted: by Ctrl-C, with what was covered.
         """
+        return self.walk(
+            "dispatchlab.explore.explore:explore", registrations, operators, order=order, progress=progress, **options
+        )
+
+    def walk(
+        self,
+        function: str,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        *arguments: object,
+        order: Sequence[int] = (),
+        progress: Callable[[Progress], None] | None = None,
+        **options: object,
+    ) -> Exploration:
+        """Run any walk over registrations in the worker.
+
+        Args:
+            function: `package.module:function`, called as `explore` is, with a `LocalEngine` first.
+            registrations: what is registered and released.
+            operators: what is observed.
+            arguments: what it is given after these.
+            order: registrations that are registered in this order only.
+            progress: told about ten times a second how far it has come.
+            options: further options of the function.
+
+        Returns:
+            What the function returns; `CRASHED` with the shortest word when the worker died.
+
+        Raises:
+            NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
+            Interrupted: by Ctrl-C, with what was covered.
+        """
         registrations, operators = tuple(registrations), tuple(operators)
-        function = "dispatchlab.explore.explore:explore"
+        given = registrations, operators, *arguments
         try:
             found: Exploration = self.run(
-                function, registrations, registrations, operators, order=tuple(order), progress=progress, **options
+                function, registrations, *given, order=tuple(order), progress=progress, **options
             )
         except WorkerCrashed as crash:
             return self._crashed(crash, registrations, operators, order)

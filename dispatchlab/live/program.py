@@ -1,7 +1,7 @@
 """A counterexample as a short program for people who have PyTorch and not this package.
 
 It makes the registrations of two words with `torch.library`, calls the operator after each, and prints what came out:
-the kernel of registration i adds i to its argument. This module only writes text and needs no torch.
+the n-th kernel of the program adds n to its argument. This module only writes text and needs no torch.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def program_text(
     """
     used = sorted({max(step, ~step) for step in (*expected, *actual)})
     operator, schema = _operator([registrations[index] for index in used])
-    lines = [f"    {index}: lambda library: {_call(registrations[index], index)}," for index in used]
+    kernels = [index for index in used if isinstance(registrations[index], Impl)]
+    adds = {index: number for number, index in enumerate(kernels, start=1)}
+    lines = [f"    {index}: lambda library: {_call(registrations[index], adds.get(index, 0))}," for index in used]
     before: Word = ()
     if schema is None:
         lines.append(
@@ -120,14 +122,14 @@ def _local(operator: OperatorName) -> str:
     return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
 
 
-def _call(registration: Registration, index: int) -> str:
+def _call(registration: Registration, adds: int) -> str:
     match registration:
         case Def(schema=FunctionSchema() as schema):
             text = str(schema).removeprefix(f"{schema.name.namespace}::")
             alias = f", {str(registration.alias)!r}" if registration.alias is not None else ""
             return f"library.define({text!r}{alias})"
         case Impl(kernel=kernel, key=key):
-            function = "torch.library.fallthrough_kernel" if kernel.is_fallthrough else f"lambda x: x + {index}"
+            function = "torch.library.fallthrough_kernel" if kernel.is_fallthrough else f"lambda x: x + {adds}"
             at = f", {str(key)!r}" if key is not None else ""
             return f"library.impl({_local(registration.operator)!r}, {function}{at})"
         case _:

@@ -60,7 +60,12 @@ class Worker:
         bindings()
         warnings.simplefilter("ignore")
         for name in imports:
-            import_module(name)
+            try:
+                import_module(name)
+            except Exception as error:
+                from dispatchlab.live.record_registry import ImportFailedError
+
+                raise ImportFailedError(name, f"{type(error).__name__}: {error}") from error
         self._options = {**options, "journal": Journal(Path(journal))}
         if native is not None:
             self._options["native"] = load_extension(Path(native))
