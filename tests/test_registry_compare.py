@@ -125,3 +125,15 @@ def test_a_fallback_changes_the_tables_of_all_operators() -> None:
     rows = [(each.operator, each.key, each.kind) for each in found.changes if each.subject is Subject.ROW]
     assert rows == [("else::gone", K.AutogradCPU, ChangeKind.WENT)]
     assert found.count(Subject.FALLBACK, ChangeKind.WENT) == 1
+
+
+def test_rows_of_different_fallbacks_are_one_line() -> None:
+    more = tuple(RecordedFallback(key, fallthrough=False, debug=f"at {key}") for key in (K.Python, K.Tracer))
+    gone = registry_of("x", (DANGLING,), FALLBACKS)
+    text = diff_text(with_tables(gone, replace(gone, fallbacks=(*more, *FALLBACKS))), "a", "b")
+    assert text.splitlines()[1:] == [
+        "fallback Python came: at Python",
+        "fallback Tracer came: at Tracer",
+        "else::gone",
+        "  2 rows came at Python Tracer: the backend fallback",
+    ]

@@ -14,10 +14,11 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Def, Fallback, Impl, KernelForm
+from dispatchlab.model.schema_difference import DifferenceKind, schema_difference
 from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.dump_text import dump_text
 from dispatchlab.registry.model import Registry
-from dispatchlab.registry.replay import operator_registrations, registrations_of, replay, schema_of
+from dispatchlab.registry.replay import inferred_of, operator_registrations, registrations_of, replay, schema_of
 from tests.registry_cases import BAR, DANGLING, FOO, SMALL, part
 
 OPERATORS = (Path(__file__).parent / "data" / "torch-2.13-operators.txt").read_text()
@@ -133,6 +134,16 @@ def test_a_schema_prints_as_it_was_recorded_and_reads_as_any_other() -> None:
     assert str(schema_of("ext::f(__torch__.torch.classes.ext.Mine x) -> ()")) == (
         "ext::f(__torch__.torch.classes.ext.Mine x) -> ()"
     )
+
+
+def test_opaque_values_of_python_are_a_type_of_their_own() -> None:
+    text = "ext::group(PyObject mesh, int dim) -> PyObject"
+    schema, inferred = schema_of(text), inferred_of("(PyObject _0, int _1) -> PyObject _0")
+    assert (str(schema), str(inferred)) == (text, "(PyObject _0, int _1) -> PyObject _0")
+    assert schema_difference(schema, inferred, symint_kernel=False) is None
+    other = schema_difference(schema, inferred_of("(Tensor _0, int _1) -> PyObject _0"), symint_kernel=False)
+    assert other is not None
+    assert other.kind is DifferenceKind.ARGUMENT_TYPE
 
 
 def test_the_dump_of_a_record_needs_no_engine() -> None:

@@ -65,12 +65,17 @@ def _sides(before: str | None, after: str | None) -> str:
 
 
 def _rows(rows: Sequence[Change]) -> Iterator[str]:
-    """Rows that changed in the same way are one line."""
+    """Rows that changed in the same way are one line; each key has its own fallback, and that is one way."""
     alike: dict[tuple[str | None, str | None], list[Change]] = {}
     for row in rows:
-        alike.setdefault((row.before, row.after), []).append(row)
-    for (before, after), group in alike.items():
+        alike.setdefault((_side(row.before), _side(row.after)), []).append(row)
+    for sides, group in alike.items():
+        before, after = sides if len(group) > 1 else (group[0].before, group[0].after)
         keys = " ".join(str(row.key) for row in group[:_KEYS_SHOWN])
         more = f" and {len(group) - _KEYS_SHOWN} more" if len(group) > _KEYS_SHOWN else ""
         noun = "row" if len(group) == 1 else f"{len(group)} rows"
         yield f"{noun} {group[0].kind} at {keys}{more}: {_sides(before, after)}"
+
+
+def _side(row: str | None) -> str | None:
+    return "the backend fallback" if row is not None and row.endswith("[backend fallback]") else row

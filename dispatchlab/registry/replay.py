@@ -38,6 +38,7 @@ from dispatchlab.registry.model import KernelFlags, Recorded, RecordedFallback, 
 Handle = TypeVar("Handle")
 
 _CLASS = re.compile(r"__torch__\.torch\.classes\.([A-Za-z0-9_.]+)")
+_OPAQUE = re.compile(r"\bPyObject\b")
 _UNNAMED = OperatorName("", "")
 
 
@@ -119,9 +120,17 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+# Note [Schemas that print as they were recorded]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A few texts that PyTorch prints are not the canonical text of their schema: alias sets come in the order of a hash
+# table (`Tensor(b|a)`), and `PyObject`, the type of opaque Python values, is printed and cannot be parsed. A replayed
+# dump is to be that of PyTorch to the character, so such a schema keeps the text beside the values; what is compared
+# is the values.
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedSchema(FunctionSchema):
-    """A schema that prints as it was recorded, where upstream leaves the text open: `Tensor(b|a)` is `Tensor(a|b)`."""
+    """A schema with its text. See Note [Schemas that print as they were recorded]."""
 
     text: str = ""
 
@@ -135,25 +144,31 @@ def schema_of(text: str) -> FunctionSchema:
     Raises:
         ParseError: it cannot be read.
     """
-    schema = _parsed(text)
+    return _printing(_parsed(text), text)
+
+
+@lru_cache(maxsize=1 << 13)
+def inferred_of(text: str) -> FunctionSchema:
+    """The inferred schema of a recorded kernel, which has no name and prints as it was recorded.
+
+    Raises:
+        ParseError: it cannot be read.
+    """
+    return _printing(clone_with_name(_parsed(f"_{text}"), _UNNAMED), text)
+
+
+def _printing(schema: FunctionSchema, text: str) -> FunctionSchema:
     if str(schema) == text:
         return schema
     return RecordedSchema(schema.name, schema.arguments, schema.returns, schema.is_vararg, schema.is_varret, text)
 
 
 def _parsed(text: str) -> FunctionSchema:
-    """A schema may name classes of any package here."""
-    return parse_schema(text, custom_classes=_CLASS.findall(text)) if "__torch__" in text else parse_schema(text)
-
-
-@lru_cache(maxsize=1 << 13)
-def inferred_of(text: str) -> FunctionSchema:
-    """The inferred schema of a recorded kernel, which has no name.
-
-    Raises:
-        ParseError: it cannot be read.
-    """
-    return clone_with_name(_parsed(f"_{text}"), _UNNAMED)
+    """A schema may name classes of any package here, and opaque values count as one more class."""
+    if "__torch__" not in text and "PyObject" not in text:
+        return parse_schema(text)
+    known = _OPAQUE.sub("__torch__.torch.classes.python.Object", text)
+    return parse_schema(known, custom_classes=_CLASS.findall(known))
 
 
 def kernel_of(kernel: RecordedKernel) -> Kernel:
