@@ -106,6 +106,7 @@ def main(ctx: click.Context, *, no_color: bool) -> None:
     type=_OneOf("key", "row"),
     help="Show this row of the table; may be repeated.",
 )
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help=_IMPORT_HELP)
 @click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
 @click.option("--allow-import", is_flag=True, help=_ALLOW_IMPORT_HELP)
 @click.pass_obj
@@ -115,6 +116,8 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
     OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). A registration
     that is refused on the way is told on standard error and the word goes on; the exit code stays 0.
 
+    With --engine torch and without --from, it is the operators of the PyTorch that is installed that are shown.
+
     --format text prints the dump, an empty line, and the computed table.
 
     \b
@@ -122,6 +125,7 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
       dispatchlab dump test::foo --from scenario.yaml
       dispatchlab dump foo --from scenario.yaml --after '+0 +1 -0' --semantics torch-2.13
       dispatchlab dump 'test::*' --from scenario.yaml --key CPU --key AutogradCPU --format text
+      dispatchlab dump aten::add.Tensor --engine torch --import my_package
     """
     from dispatchlab.commands.dump import DumpRequest
     from dispatchlab.commands.dump import dump as run

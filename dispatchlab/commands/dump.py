@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from dispatchlab.commands.engines import EngineName, engine_for
+from dispatchlab.commands.engines import EngineName, SemanticsOfTorchError, engine_for
 from dispatchlab.commands.output import Format, chosen_format, note, out
 from dispatchlab.commands.sources import find_operators, operators_in, table_rows
 from dispatchlab.errors import DispatchLabError
@@ -23,11 +24,25 @@ from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.value import Scenario
 
 
+_INSTALLED = "dispatchlab.live.installed"
+
+
 class NoSourceError(DispatchLabError):
     """Nothing says where the operator comes from."""
 
     def __str__(self) -> str:
         return "the dispatcher is empty: name a scenario whose registrations to make, with --from SCENARIO"
+
+
+class WordWithoutSourceError(DispatchLabError):
+    """A word was given and nothing that it could number."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(word)
+        self.word = word
+
+    def __str__(self) -> str:
+        return f"--after {self.word} numbers the registrations of a scenario: name it with --from SCENARIO"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +58,7 @@ class DumpRequest:
     format: Format | None = None
     color: bool = True
     allow_import: bool = False
+    imports: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -63,23 +79,58 @@ def dump(request: DumpRequest) -> int:
     Raises:
         DispatchLabError: the scenario, the word, the operator or a key cannot be used.
     """
-    if request.source is None:
-        raise NoSourceError
     keys = table_rows(request.keys)
+    if request.source is None:
+        return _dump_installed(request, keys)
     scenario = load_scenario(request.source, allow_import=request.allow_import)
     word = _word(request.after, scenario)
     known = operators_in(scenario)
     names = find_operators(request.operator, known, namespace=scenario.namespace, source=request.source)
-    with engine_for(request.engine, asked=request.semantics, in_file=scenario.semantics) as engine:
+    with engine_for(
+        request.engine, asked=request.semantics, in_file=scenario.semantics, imports=request.imports
+    ) as engine:
         with engine.sandbox() as sandbox:
             session = SandboxSession(sandbox, scenario.registrations, scenario.operators)  # holds what is in force
             refused = _run(session, scenario, word)
             seen = [(sandbox.snapshot(name), _view(sandbox, name)) for name in names]
         semantics = engine.semantics
-    shown = [(snapshot, view) for snapshot, view in seen if snapshot.exists]
     for snapshot, _ in seen:
         if not snapshot.exists:
             note(f"nothing is registered for {snapshot.operator} after {format_word(word)}")
+    _show(request, seen, semantics, keys, word, refused)
+    return 0
+
+
+def _dump_installed(request: DumpRequest, keys: tuple[str, ...]) -> int:
+    """Show operators of the running PyTorch itself, with what was imported."""
+    if request.engine != "torch":
+        raise NoSourceError
+    if request.after is not None:
+        raise WordWithoutSourceError(request.after)
+    from dispatchlab.live.engine import LiveEngine
+    from dispatchlab.render.from_text import view_of
+
+    if request.semantics is not None:
+        raise SemanticsOfTorchError(request.semantics)
+    with LiveEngine(imports=request.imports) as engine:
+        known = engine.ask(f"{_INSTALLED}:operator_names")
+        source = f"PyTorch {engine.worker.version}{''.join(f' + {name}' for name in request.imports)}"
+        names = find_operators(request.operator, known, namespace="", source=source)
+        found = engine.ask(f"{_INSTALLED}:look_at", names)
+        seen = [(snapshot, view_of(snapshot, violations)) for snapshot, violations in found]
+        _show(request, seen, engine.semantics, keys)
+    return 0
+
+
+def _show(
+    request: DumpRequest,
+    seen: Sequence[tuple[Snapshot, OperatorView]],
+    semantics: str,
+    keys: tuple[str, ...],
+    word: Word = (),
+    refused: Sequence[tuple[int, str]] = (),
+) -> None:
+    shown = [(snapshot, view) for snapshot, view in seen if snapshot.exists]
     match chosen_format(request.format):
         case "text":
             out("\n".join(operator_text(snapshot, keys=keys) for snapshot, _ in shown))
@@ -104,7 +155,6 @@ def dump(request: DumpRequest) -> int:
                 for _, view in shown:
                     print_operator(terminal, view, keys=keys)
             out(captured.get())
-    return 0
 
 
 def _word(after: str | None, scenario: Scenario) -> Word:

@@ -99,6 +99,19 @@ class LiveEngine:
         finally:
             sandbox.close()
 
+    def ask(self, function: str, *arguments: object) -> Any:
+        """Call a function in the worker.
+
+        Args:
+            function: `package.module:function`.
+            arguments: its arguments.
+
+        Raises:
+            WorkerCrashed: the worker died.
+            DispatchLabError: what the function raised.
+        """
+        return self.worker.ask("call", function, arguments)
+
     def run(
         self,
         function: str,

@@ -1,0 +1,71 @@
+"""What the running PyTorch knows of any operator: its own, and those of the packages that were imported.
+
+These functions run where torch is; `LiveEngine.ask` calls them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dispatchlab.live.record_registry import package_roots, without_root
+from dispatchlab.live.sandbox import UPSTREAM
+from dispatchlab.live.texts import without_backtrace
+from dispatchlab.live.torch import bindings
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.snapshot import Snapshot, Violation
+
+_OWN = "dlab"
+
+
+def operator_names() -> tuple[OperatorName, ...]:
+    """Every operator that has a def or a kernel, but for those of this package; sorted."""
+    names = sorted(bindings()._dispatch_get_all_op_names())
+    return tuple(_name(text) for text in names if not text.startswith(_OWN))
+
+
+def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:
+    """What PyTorch shows of operators: the dump, the table, the schema, and its own check of the slots.
+
+    Paths lose the folder in which this machine keeps its packages.
+    """
+    dangling = frozenset(bindings()._dispatch_find_dangling_impls())
+    roots = package_roots()
+    return tuple(_look(name, dangling, roots) for name in names)
+
+
+def _look(
+    name: OperatorName, dangling: frozenset[str], roots: tuple[str, ...]
+) -> tuple[Snapshot, tuple[Violation, ...]]:
+    c, text = bindings(), str(name)
+    dump = c._dispatch_dump(text)
+    seen = Snapshot(
+        name, dump, c._dispatch_dump_table(text) if dump else "", schema=_schema(name), dangling=dump in dangling
+    )
+    shown = replace(seen, dump=_shortened(seen.dump, roots), table=_shortened(seen.table, roots))
+    try:
+        c._dispatch_check_invariants(text)
+    except RuntimeError as error:
+        said = without_backtrace(str(error)).split(", please report", 1)[0]
+        return shown, (Violation(name, UPSTREAM, said),)
+    return shown, ()
+
+
+def _schema(name: OperatorName) -> str | None:
+    try:
+        return str(bindings()._dispatch_find_schema_or_throw(name.qualified, name.overload).schema())
+    except RuntimeError:
+        return None
+
+
+def _shortened(text: str, roots: tuple[str, ...]) -> str:
+    """The text with `registered at` followed by paths that begin at the package."""
+    mark = "registered at "
+    first, *rest = text.split(mark)
+    return first + "".join(without_root(mark + part, roots) for part in rest)
+
+
+def _name(text: str) -> OperatorName:
+    namespace, _, rest = text.rpartition("::")
+    name, _, overload = rest.partition(".")
+    return OperatorName(namespace, name, overload)
