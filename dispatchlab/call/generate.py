@@ -121,8 +121,13 @@ def _parameter(name: str, at: int) -> str:
 
 
 def _parameters(signature: CallSignature, names: list[str], first: list[str]) -> str:
-    given = [f"{name}={'_M' if signature.defaults[at] is MISSING else f'_D{at}'}" for at, name in enumerate(names)]
-    by_place, by_name = given[: signature.positional], given[signature.positional :]
+    # A positional argument may also come by name, as an unknown one: only `_M` says that it did not come by position.
+    by_place = [f"{name}=_M" for name in names[: signature.positional]]
+    by_name = [
+        f"{name}={'_M' if signature.defaults[at] is MISSING else f'_D{at}'}"
+        for at, name in enumerate(names)
+        if at >= signature.positional
+    ]
     first = [*first, *by_place]
     return ", ".join([*first, *(["/"] if first else []), "*_extra", *by_name, "**_unknown"])
 
@@ -134,7 +139,7 @@ def _head(signature: CallSignature, names: list[str], general: str, *, bits: boo
     for at, argument in enumerate(signature.arguments):
         if at in signature.dispatched or at in signature.generators:
             continue
-        is_default = "" if signature.defaults[at] is MISSING else f"{names[at]} is _D{at}"
+        is_default = "" if signature.defaults[at] is MISSING else _left_out(signature, names, at)
         parts = [part for part in (is_default, _exactly(argument.type, names[at])) if part]
         known.append(f"not ({' or '.join(parts)})" if parts else "True")
     looks = [f"        {term}" for term in terms]
@@ -150,11 +155,12 @@ def _head(signature: CallSignature, names: list[str], general: str, *, bits: boo
 
 
 def _body(signature: CallSignature, names: list[str], values: str, *, redispatch: bool) -> list[str]:
-    defaulted = [f"{names[at]} is _D{at}" for at, default in enumerate(signature.defaults) if default is not MISSING]
-    everything = ", ".join(
-        f"([*{name}] if {name} is _D{at} else {name})" if isinstance(signature.defaults[at], list) else name
-        for at, name in enumerate(names)
-    )
+    defaulted = [
+        f"({_left_out(signature, names, at)})"
+        for at, default in enumerate(signature.defaults)
+        if default is not MISSING
+    ]
+    everything = ", ".join(_filled(signature, names, at) for at in range(len(names)))
     full = [*_lookup("", redispatch=redispatch), f"_result = _kernel({everything})"]
     if not signature.required_come_first:
         lines = full
@@ -172,6 +178,22 @@ def _body(signature: CallSignature, names: list[str], values: str, *, redispatch
         f"    {line}"
         for line in (*lines, *_return(signature, names, values, "_finish_redispatch" if redispatch else "_finish"))
     ]
+
+
+def _left_out(signature: CallSignature, names: list[str], at: int) -> str:
+    """A condition under which an argument that has a default surely has its default."""
+    name = names[at]
+    return f"{name} is _D{at}" if at >= signature.positional else f"{name} is _M or {name} is _D{at}"
+
+
+def _filled(signature: CallSignature, names: list[str], at: int) -> str:
+    """An argument with its default in place; a kernel gets a list of its own."""
+    name, default = names[at], signature.defaults[at]
+    if default is MISSING:
+        return name
+    if isinstance(default, list):
+        return f"([*_D{at}] if {_left_out(signature, names, at)} else {name})"
+    return name if at >= signature.positional else f"(_D{at} if {name} is _M else {name})"
 
 
 def _lookup(form: str, *, redispatch: bool) -> list[str]:

@@ -56,9 +56,9 @@ def compute_dispatch_key(
 
 # Note [Undefined tensors have keys]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# None for an argument of type `Tensor` is an undefined tensor to upstream, and the one undefined tensor that there is was
-# built like every other: without a backend, and so with AutogradOther and ADInplaceOrView. A call whose only tensor is
-# undefined goes to AutogradOther. None for `Tensor?` is no tensor, and has no keys.
+# None for an argument of type `Tensor` is an undefined tensor to upstream, and the one undefined tensor that there is
+# was built like every other: without a backend, and so with AutogradOther and ADInplaceOrView. A call whose only tensor
+# is undefined goes to AutogradOther. None for `Tensor?` is no tensor, and has no keys.
 
 
 @cache

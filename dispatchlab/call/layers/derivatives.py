@@ -1,0 +1,201 @@
+"""The formulas of autograd, one for each differentiable operator: what it saves, and the gradients of its tensors.
+
+What is saved decides which modifications in place are found out, so it is what PyTorch saves
+(tools/autograd/derivatives.yaml). The formulas are written with operators: a gradient can be recorded like any call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dispatchlab.call.layers.tape import Gradients, Node
+from dispatchlab.call.operators import Operator
+from dispatchlab.call.tensor import Tensor
+
+Calls: TypeAlias = Callable[[str], Operator]
+Values: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Derivative:
+    """One formula.
+
+    Args:
+        name: of the node, as torch calls it.
+        backward: (the operators, the node, the gradient of the result) -> the gradients of the tensor arguments; a list
+            counts as its elements. `node.needs(i)` says which are wanted.
+        save: keeps what the formula needs of the arguments; None when that is only their shapes.
+        saves_result: the result is kept under the name `result`.
+    """
+
+    name: str
+    backward: Callable[[Calls, Node, Tensor], Gradients]
+    save: Callable[[Calls, Node, Values], None] | None = None
+    saves_result: bool = False
+
+
+def sum_to_size(calls: Calls, gradient: Tensor, shape: Sequence[int]) -> Tensor:
+    """A gradient of the shape that was broadcast, of the gradient of what it was broadcast to."""
+    if gradient.shape == tuple(shape):
+        return gradient
+    missing = gradient.dim - len(shape)
+    dims = [
+        *range(missing),
+        *(at + missing for at, size in enumerate(shape) if size == 1 != gradient.shape[at + missing]),
+    ]
+    summed: Tensor = calls("sum.dim_IntList")(gradient, dims, keepdim=True) if dims else gradient
+    viewed: Tensor = _viewed(calls, summed, shape)
+    return viewed
+
+
+def _viewed(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    viewed: Tensor = calls("view")(calls("clone")(tensor), list(shape))
+    return viewed
+
+
+def _scaled(calls: Calls, tensor: Tensor, factor: float | complex) -> Tensor:
+    scaled: Tensor = tensor if factor == 1 else calls("mul.Scalar")(tensor, factor)
+    return scaled
+
+
+def _linear(sign: int) -> Callable[[Calls, Node, Tensor], Gradients]:
+    def backward(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+        alpha: Any = node.stash["alpha"]
+        return (
+            sum_to_size(calls, gradient, _shape(node, "self")) if node.needs(0) else None,
+            sum_to_size(calls, _scaled(calls, gradient, sign * alpha), _shape(node, "other"))
+            if node.needs(1)
+            else None,
+        )
+
+    return backward
+
+
+def _shape(node: Node, name: str) -> tuple[int, ...]:
+    shape = node.stash[f"{name}.shape"]
+    assert isinstance(shape, tuple)
+    return shape
+
+
+def _mul(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    mul = calls("mul.Tensor")
+    return (
+        sum_to_size(calls, mul(gradient, node.unpack("other")), _shape(node, "self")) if node.needs(0) else None,
+        sum_to_size(calls, mul(gradient, node.unpack("self")), _shape(node, "other")) if node.needs(1) else None,
+    )
+
+
+def _save_mul(calls: Calls, node: Node, values: Values) -> None:
+    node.save("self", values["self"] if node.needs(1) else None)
+    node.save("other", values["other"] if node.needs(0) else None)
+
+
+def _save_mul_in_place(calls: Calls, node: Node, values: Values) -> None:
+    node.save("self", calls("clone")(values["self"]) if node.needs(1) else None)
+    node.save("other", values["other"] if node.needs(0) else None)
+
+
+def _mm(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    mm, t = calls("mm"), calls("t")
+    return (
+        mm(gradient, t(node.unpack("mat2"))) if node.needs(0) else None,
+        mm(t(node.unpack("self")), gradient) if node.needs(1) else None,
+    )
+
+
+def _save_mm(calls: Calls, node: Node, values: Values) -> None:
+    node.save("self", values["self"] if node.needs(1) else None)
+    node.save("mat2", values["mat2"] if node.needs(0) else None)
+
+
+def _save_self(calls: Calls, node: Node, values: Values) -> None:
+    node.save("self", values["self"])
+
+
+def _sum_dim(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    shape = _shape(node, "self")
+    dims: Any = node.stash["dim"]
+    summed = {one % len(shape) for one in dims} if dims and shape else set(range(len(shape)))
+    kept = [1 if at in summed else size for at, size in enumerate(shape)]
+    return (calls("expand")(_viewed(calls, gradient, kept), list(shape)),)
+
+
+def _sum(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    shape = _shape(node, "self")
+    return (calls("expand")(gradient, list(shape)),)
+
+
+def _select(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    shape = list(_shape(node, "self"))
+    return (calls("select_backward")(gradient, shape, node.stash["dim"], node.stash["index"]),)
+
+
+def _stack(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    dim = node.stash["dim"]
+    select = calls("select.int")
+    return [select(gradient, dim, at) if node.needs(at) else None for at in range(len(node.next_edges))]
+
+
+DERIVATIVES: dict[str, Derivative] = {
+    "add.Tensor": Derivative("AddBackward0", _linear(1)),
+    "add_.Tensor": Derivative("AddBackward0", _linear(1)),
+    "sub.Tensor": Derivative("SubBackward0", _linear(-1)),
+    "sub_.Tensor": Derivative("SubBackward0", _linear(-1)),
+    "mul.Tensor": Derivative("MulBackward0", _mul, _save_mul),
+    "mul_.Tensor": Derivative("MulBackward0", _mul, _save_mul_in_place),
+    "mul.Scalar": Derivative(
+        "MulBackward1", lambda calls, node, gradient: (calls("mul.Scalar")(gradient, node.stash["other"]),)
+    ),
+    "neg": Derivative("NegBackward0", lambda calls, node, gradient: (calls("neg")(gradient),)),
+    "sin": Derivative(
+        "SinBackward0",
+        lambda calls, node, gradient: (calls("mul.Tensor")(gradient, calls("cos")(node.unpack("self"))),),
+        _save_self,
+    ),
+    "cos": Derivative(
+        "CosBackward0",
+        lambda calls, node, gradient: (calls("mul.Tensor")(gradient, calls("neg")(calls("sin")(node.unpack("self")))),),
+        _save_self,
+    ),
+    "exp": Derivative(
+        "ExpBackward0",
+        lambda calls, node, gradient: (calls("mul.Tensor")(gradient, node.unpack("result")),),
+        saves_result=True,
+    ),
+    "relu": Derivative(
+        "ReluBackward0",
+        lambda calls, node, gradient: (calls("threshold_backward")(gradient, node.unpack("result"), 0),),
+        saves_result=True,
+    ),
+    "threshold_backward": Derivative(
+        "ThresholdBackwardBackward0",
+        lambda calls, node, gradient: (
+            calls("threshold_backward")(gradient, node.unpack("self"), node.stash["threshold"])
+            if node.needs(0)
+            else None,
+            calls("mul.Scalar")(gradient, 0) if node.needs(1) else None,
+        ),
+        _save_self,
+    ),
+    "mm": Derivative("MmBackward0", _mm, _save_mm),
+    "sum": Derivative("SumBackward0", _sum),
+    "sum.dim_IntList": Derivative("SumBackward1", _sum_dim),
+    "normal_": Derivative("NormalBackward0", lambda calls, node, gradient: (calls("mul.Scalar")(gradient, 0),)),
+    "clone": Derivative("CloneBackward0", lambda calls, node, gradient: (gradient,)),
+    "view": Derivative(
+        "ViewBackward0", lambda calls, node, gradient: (_viewed(calls, gradient, _shape(node, "self")),)
+    ),
+    "t": Derivative("TBackward0", lambda calls, node, gradient: (calls("t")(gradient),)),
+    "expand": Derivative(
+        "ExpandBackward0", lambda calls, node, gradient: (sum_to_size(calls, gradient, _shape(node, "self")),)
+    ),
+    "select.int": Derivative("SelectBackward0", _select),
+    "select_backward": Derivative(
+        "SelectBackwardBackward0",
+        lambda calls, node, gradient: (calls("select.int")(gradient, node.stash["dim"], node.stash["index"]),),
+    ),
+    "stack": Derivative("StackBackward0", _stack),
+}
+"""By operator. `detach` has none on purpose: its result is not differentiable."""

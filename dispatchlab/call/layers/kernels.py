@@ -1,0 +1,394 @@
+"""The backend kernels: numpy on the arrays of CPU and CUDA tensors, and the shapes alone on Meta.
+
+A kernel knows nothing of autograd, of views or of versions; other keys see to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dispatchlab.call.tensor import Array, Generator, Tensor
+from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DType, Layout, MemoryFormat, result_dtype
+from dispatchlab.errors import CallError, ErrorKind
+
+Size = Sequence[int]
+Number = int | float | complex
+
+_random = Generator()
+
+
+def manual_seed(seed: int) -> None:
+    """Start the generator that is used when a call gives none over."""
+    _random.manual_seed(seed)
+
+
+def _refused(message: str) -> CallError:
+    return CallError(ErrorKind.OTHER, message)
+
+
+def _like(array: Array, like: Tensor, dtype: DType | None = None) -> Tensor:
+    return Tensor(np.asarray(array), device=like.device, layout=like.layout, dtype=dtype)
+
+
+def _together(name: str, first: Tensor, second: Tensor) -> Device:
+    """The device of a result; a tensor without dimensions may come from the CPU."""
+    if first.device != second.device:
+        for one, other in ((first, second), (second, first)):
+            if one.dim == 0 and one.device == CPU:
+                return other.device
+        raise _refused(f"{name} got tensors on {first.device} and {second.device}: move them to one device")
+    return first.device
+
+
+def _shape_of(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise _refused(
+            f"{name} got shapes {' and '.join(map(str, map(list, shapes)))}, which do not go together"
+        ) from None
+
+
+def _stand_in(shape: tuple[int, ...], dtype: DType) -> Array:
+    """An array of that shape that takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype.numpy), shape)
+
+
+# -- pointwise
+
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "add": lambda first, second: first + second,
+    "sub": lambda first, second: first - second,
+    "mul": lambda first, second: first * second,
+}
+
+
+def _binary_dtype(self: Tensor, other: Tensor, alpha: Number) -> DType:
+    dtype = result_dtype([(self.dtype, self.dim), (other.dtype, other.dim)])
+    if isinstance(alpha, float | complex) and dtype.category < 2:
+        raise _refused(f"alpha={alpha} is not an integer, and the result is of {dtype}")
+    return dtype
+
+
+def _binary(name: str) -> Callable[..., Tensor]:
+    compute = _BINARY[name]
+
+    def kernel(self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
+        device = _together(name, self, other)
+        _shape_of(name, self.shape, other.shape)
+        dtype = _binary_dtype(self, other, alpha)
+        second = other.data.astype(dtype.numpy)
+        array = compute(
+            self.data.astype(dtype.numpy), second if alpha == 1 else second * np.asarray(alpha, dtype.numpy)
+        )
+        return Tensor(np.asarray(array), device=device, dtype=dtype, layout=self.layout)
+
+    return kernel
+
+
+def _binary_in_place(name: str) -> Callable[..., Tensor]:
+    compute = _binary(name)
+
+    def kernel(self: Tensor, other: Tensor, **alpha: Number) -> Tensor:
+        _check_in_place(name, self, other)
+        self.data[...] = compute(self, other, **alpha).data
+        return self
+
+    return kernel
+
+
+def _check_in_place(name: str, self: Tensor, other: Tensor) -> None:
+    if _shape_of(name, self.shape, other.shape) != self.shape:
+        raise _refused(f"{name}_ cannot write a result of shape {list(other.shape)} into {list(self.shape)}")
+    dtype = _binary_dtype(self, other, 1)
+    if dtype.category > self.dtype.category:
+        raise _refused(f"{name}_ cannot write a result of {dtype} into {self.dtype}")
+
+
+def _meta_binary(name: str) -> Callable[..., Tensor]:
+    def kernel(self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
+        shape = _shape_of(name, self.shape, other.shape)
+        return _like(_stand_in(shape, dtype := _binary_dtype(self, other, alpha)), self, dtype)
+
+    return kernel
+
+
+def _meta_binary_in_place(name: str) -> Callable[..., Tensor]:
+    def kernel(self: Tensor, other: Tensor, **alpha: Number) -> Tensor:
+        _check_in_place(name, self, other)
+        return self
+
+    return kernel
+
+
+def mul_scalar(self: Tensor, other: Number) -> Tensor:
+    """`mul.Scalar`."""
+    dtype = result_dtype([(self.dtype, self.dim), other])
+    return _like(self.data.astype(dtype.numpy) * np.asarray(other, dtype.numpy), self, dtype)
+
+
+def meta_mul_scalar(self: Tensor, other: Number) -> Tensor:
+    """`mul.Scalar` on Meta."""
+    dtype = result_dtype([(self.dtype, self.dim), other])
+    return _like(_stand_in(self.shape, dtype), self, dtype)
+
+
+def _unary(compute: Callable[[Array], Array], *, floating: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def dtype_of(self: Tensor) -> DType:
+        return DEFAULT_DTYPE if floating and self.dtype.category < 2 else self.dtype
+
+    def kernel(self: Tensor) -> Tensor:
+        dtype = dtype_of(self)
+        return _like(compute(self.data.astype(dtype.numpy)), self, dtype)
+
+    def meta(self: Tensor) -> Tensor:
+        dtype = dtype_of(self)
+        return _like(_stand_in(self.shape, dtype), self, dtype)
+
+    return kernel, meta
+
+
+def threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
+    """The gradient where `self` is above the threshold, and 0 elsewhere."""
+    return _like(np.where(self.data > threshold, grad_output.data, 0), self, grad_output.dtype)
+
+
+def meta_threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
+    """`threshold_backward` on Meta."""
+    return _like(_stand_in(self.shape, grad_output.dtype), self, grad_output.dtype)
+
+
+# -- matrices and sums
+
+
+def _mm_shape(self: Tensor, mat2: Tensor) -> tuple[int, ...]:
+    if self.dim != 2 or mat2.dim != 2 or self.shape[1] != mat2.shape[0] or self.dtype != mat2.dtype:
+        found = f"{self.dtype}{list(self.shape)} and {mat2.dtype}{list(mat2.shape)}"
+        raise _refused(f"mm wants two matrices of one dtype that go together, [n, m] and [m, p], and got {found}")
+    return (self.shape[0], mat2.shape[1])
+
+
+def mm(self: Tensor, mat2: Tensor) -> Tensor:
+    """`mm`."""
+    _together("mm", self, mat2)
+    _mm_shape(self, mat2)
+    return _like(self.data @ mat2.data, self)
+
+
+def meta_mm(self: Tensor, mat2: Tensor) -> Tensor:
+    """`mm` on Meta."""
+    return _like(_stand_in(_mm_shape(self, mat2), self.dtype), self)
+
+
+def _sum_dtype(self: Tensor, dtype: DType | None) -> DType:
+    return dtype if dtype is not None else DType.int64 if self.dtype.category < 2 else self.dtype
+
+
+def sum_all(self: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """`sum`."""
+    kind = _sum_dtype(self, dtype)
+    return _like(self.data.astype(kind.numpy).sum(dtype=kind.numpy), self, kind)
+
+
+def meta_sum_all(self: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """`sum` on Meta."""
+    return _like(_stand_in((), _sum_dtype(self, dtype)), self)
+
+
+def _axes(self: Tensor, dim: Size | None) -> tuple[int, ...]:
+    return tuple(range(self.dim)) if not dim else tuple(one % self.dim if self.dim else 0 for one in dim)
+
+
+def sum_dim(self: Tensor, dim: Size | None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:  # noqa: FBT001, FBT002
+    """`sum.dim_IntList`."""
+    kind = _sum_dtype(self, dtype)
+    axes = _axes(self, dim) if self.dim else ()
+    return _like(self.data.astype(kind.numpy).sum(axis=axes, dtype=kind.numpy, keepdims=keepdim), self, kind)
+
+
+def meta_sum_dim(self: Tensor, dim: Size | None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:  # noqa: FBT001, FBT002
+    """`sum.dim_IntList` on Meta."""
+    axes = _axes(self, dim) if self.dim else ()
+    sizes = ((1 if at in axes else size) for at, size in enumerate(self.shape) if keepdim or at not in axes)
+    return _like(_stand_in(tuple(sizes), _sum_dtype(self, dtype)), self)
+
+
+# -- new tensors
+
+
+def _empty(device: str) -> Callable[..., Tensor]:
+    def kernel(
+        size: Size,
+        *,
+        dtype: DType | None = None,
+        layout: Layout | None = None,
+        device: Device | None = None,
+        pin_memory: bool | None = None,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor:
+        kind = DEFAULT_DTYPE if dtype is None else dtype
+        where = Device.parse(home) if device is None else device
+        array = _stand_in(tuple(size), kind) if home == "meta" else np.empty(tuple(size), kind.numpy)
+        return Tensor(array, dtype=kind, device=where, layout=Layout.strided if layout is None else layout)
+
+    home = device
+    return kernel
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """`normal_`."""
+    source = _random if generator is None else generator
+    self.data[...] = source.random.normal(mean, std, self.shape)
+    return self
+
+
+def meta_normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """`normal_` on Meta."""
+    return self
+
+
+def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
+    """`clone`, always in the usual order of dimensions."""
+    return _like(np.array(self.data, order="C", copy=True), self, self.dtype)
+
+
+def meta_clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
+    """`clone` on Meta."""
+    return _like(_stand_in(self.shape, self.dtype), self, self.dtype)
+
+
+def stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
+    """`stack`."""
+    _stack_shape(tensors)
+    return _like(np.stack([one.data for one in tensors], dim), tensors[0])
+
+
+def meta_stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
+    """`stack` on Meta."""
+    shape = [*_stack_shape(tensors)]
+    shape.insert(dim if dim >= 0 else dim + len(shape) + 1, len(tensors))
+    return _like(_stand_in(tuple(shape), tensors[0].dtype), tensors[0])
+
+
+def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
+    shapes = sorted({one.shape for one in tensors})
+    if len(shapes) != 1:
+        raise _refused(f"stack wants one or more tensors of one shape and got {', '.join(map(str, shapes)) or 'none'}")
+    return shapes[0]
+
+
+def select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
+    """Zeros with the gradient at one index."""
+    array = np.zeros(tuple(input_sizes), grad_output.dtype.numpy)
+    array[_at(len(array.shape), dim, index)] = grad_output.data
+    return _like(array, grad_output)
+
+
+def meta_select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
+    """`select_backward` on Meta."""
+    return _like(_stand_in(tuple(input_sizes), grad_output.dtype), grad_output)
+
+
+# -- views; on Meta the same is done to a stand-in
+
+
+def _at(rank: int, dim: int, index: int) -> tuple[Any, ...]:
+    return (*[slice(None)] * (dim % rank), index)
+
+
+def _view(array: Array, size: Size) -> Array:
+    try:
+        viewed = array.reshape(tuple(size))
+    except ValueError:
+        raise _refused(f"view cannot make {list(size)} of the shape {list(array.shape)}") from None
+    if array.size and not np.may_share_memory(viewed, array):
+        raise _refused(f"view cannot make {list(size)} of a tensor that is not contiguous: clone it first")
+    return viewed
+
+
+def _select(array: Array, dim: int, index: int) -> Array:
+    if not array.ndim or not -array.ndim <= dim < array.ndim or not -array.shape[dim] <= index < array.shape[dim]:
+        raise _refused(f"select cannot take index {index} of dimension {dim} of the shape {list(array.shape)}")
+    selected: Array = array[(*_at(array.ndim, dim, index), ...)]
+    return selected
+
+
+def _expand(array: Array, size: Size, *, implicit: bool = False) -> Array:
+    missing = len(size) - array.ndim
+    wanted = [array.shape[at - missing] if one == -1 else one for at, one in enumerate(size)]
+    _shape_of("expand", array.shape, tuple(wanted))
+    return np.broadcast_to(array, wanted)
+
+
+def _transposed(array: Array) -> Array:
+    if array.ndim > 2:
+        raise _refused(f"t wants at most two dimensions and got the shape {list(array.shape)}")
+    return array.T
+
+
+_VIEWS: dict[str, Callable[..., Array]] = {
+    "detach": lambda array: array,
+    "view": _view,
+    "t": _transposed,
+    "expand": _expand,
+    "select.int": _select,
+}
+
+
+def _viewing(compute: Callable[..., Array]) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def kernel(self: Tensor, *arguments: object, **named: object) -> Tensor:
+        return _like(compute(self.data, *arguments, **named), self, self.dtype)
+
+    def meta(self: Tensor, *arguments: object, **named: object) -> Tensor:
+        whole = np.zeros(self.shape, DType.uint8.numpy)  # a stand-in of its own strides, for views ask for them
+        return _like(_stand_in(compute(whole, *arguments, **named).shape, self.dtype), self, self.dtype)
+
+    return kernel, meta
+
+
+_UNARY = {
+    "neg": _unary(np.negative, floating=False),
+    "sin": _unary(np.sin, floating=True),
+    "cos": _unary(np.cos, floating=True),
+    "exp": _unary(np.exp, floating=True),
+    "relu": _unary(lambda array: np.maximum(array, 0), floating=False),
+}
+_VIEWING = {name: _viewing(compute) for name, compute in _VIEWS.items()}
+
+BACKEND_KERNELS: dict[str, Callable[..., Tensor]] = {
+    **{f"{name}.Tensor": _binary(name) for name in _BINARY},
+    **{f"{name}_.Tensor": _binary_in_place(name) for name in _BINARY},
+    **{name: kernel for name, (kernel, _) in {**_UNARY, **_VIEWING}.items()},
+    "mul.Scalar": mul_scalar,
+    "threshold_backward": threshold_backward,
+    "mm": mm,
+    "sum": sum_all,
+    "sum.dim_IntList": sum_dim,
+    "normal_": normal_,
+    "clone": clone,
+    "stack": stack,
+    "select_backward": select_backward,
+}
+"""The kernels that CPU and CUDA share, by operator."""
+
+EMPTY_KERNELS = {"CPU": _empty("cpu"), "CUDA": _empty("cuda"), "Meta": _empty("meta")}
+"""`empty.memory_format`, by key."""
+
+META_KERNELS: dict[str, Callable[..., Tensor]] = {
+    **{f"{name}.Tensor": _meta_binary(name) for name in _BINARY},
+    **{f"{name}_.Tensor": _meta_binary_in_place(name) for name in _BINARY},
+    **{name: kernel for name, (_, kernel) in {**_UNARY, **_VIEWING}.items()},
+    "mul.Scalar": meta_mul_scalar,
+    "threshold_backward": meta_threshold_backward,
+    "mm": meta_mm,
+    "sum": meta_sum_all,
+    "sum.dim_IntList": meta_sum_dim,
+    "normal_": meta_normal_,
+    "clone": meta_clone,
+    "stack": meta_stack,
+    "select_backward": meta_select_backward,
+}
+"""The kernels of Meta, by operator."""

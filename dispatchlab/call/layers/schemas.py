@@ -1,0 +1,51 @@
+"""The operators of the layers, in the language of native_functions.yaml."""
+
+from __future__ import annotations
+
+NAMESPACE = "aten"
+
+SCHEMAS: tuple[str, ...] = (
+    "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+    "add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+    "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+    "sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+    "mul.Tensor(Tensor self, Tensor other) -> Tensor",
+    "mul.Scalar(Tensor self, Scalar other) -> Tensor",
+    "mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    "neg(Tensor self) -> Tensor",
+    "sin(Tensor self) -> Tensor",
+    "cos(Tensor self) -> Tensor",
+    "exp(Tensor self) -> Tensor",
+    "relu(Tensor self) -> Tensor",
+    "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
+    "mm(Tensor self, Tensor mat2) -> Tensor",
+    "matmul(Tensor self, Tensor other) -> Tensor",
+    "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+    "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+    "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+    "bool? pin_memory=None) -> Tensor",
+    "normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
+    "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+    "detach(Tensor(a) self) -> Tensor(a)",
+    "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+    "t(Tensor(a) self) -> Tensor(a)",
+    "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
+    "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
+    "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
+    "stack(Tensor[] tensors, int dim=0) -> Tensor",
+)
+
+VIEWS = ("detach", "view", "t", "expand", "select.int")
+"""The operators whose result shares the memory of their first argument."""
+
+IN_PLACE = ("add_.Tensor", "sub_.Tensor", "mul_.Tensor", "normal_")
+"""The operators that write their first argument."""
+
+SHORT_NAMES: dict[str, str] = {
+    **{name: f"{name}.Tensor" for name in ("add", "add_", "sub", "sub_", "mul", "mul_")},
+    "empty": "empty.memory_format",
+    "select": "select.int",
+}
+"""What is meant by a name alone where the operator has several overloads, or only one that has a name."""
