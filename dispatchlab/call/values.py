@@ -108,11 +108,19 @@ def result_dtype(operands: Iterable[tuple[DType, int] | float | complex]) -> DTy
             dtype, rank = _SCALAR_TYPES[type(operand)], 2
         held = groups[rank]
         groups[rank] = dtype if held is None else promoted(held, dtype)
-    result: DType | None = None
-    for group in groups:
-        if group is not None and (result is None or group.category > result.category):
-            result = group if result is None or result.category < 2 else promoted(result, group)
-    return DEFAULT_DTYPE if result is None else result
+    dimensional, without, numbers = groups
+    return _combined(dimensional, _combined(without, numbers)) or DEFAULT_DTYPE
+
+
+def _combined(higher: DType | None, lower: DType | None) -> DType | None:
+    """`combine_categories`: what ranks lower adds its category, and the higher one keeps its width if it has one."""
+    if higher is None or lower is None:
+        return lower if higher is None else higher
+    if higher.category == 3:
+        return higher
+    if higher.category == 2:
+        return promoted(higher, DType.complex64) if lower.category == 3 else higher
+    return promoted(higher, lower) if higher == DType.bool or lower.category >= 2 else higher
 
 
 class Layout(IntEnum):
