@@ -1,0 +1,165 @@
+"""What each refresh of slots reads, recorded place by place while an engine runs.
+
+A `Transaction` knows which operators a registration touches. Here the parts of one operator are told apart: a watched
+semantics computes slots as the one it is made of does, and writes down which places of kernels it looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dispatchlab.engine.fallbacks import Fallbacks
+from dispatchlab.engine.kernel import Cell, KernelEntry
+from dispatchlab.engine.plain_precedence import _RELEVANT
+from dispatchlab.engine.precedence import Kernels, Precedence, Slots
+from dispatchlab.engine.semantics import Semantics
+
+# Note [Footprints of a refresh]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A refresh is one call: (the slots wanted, the places with kernels, the kernels, the fallbacks) -> what the wanted
+# slots hold. A window is a set of wanted slots. The call is deterministic, so where two states agree on all that it
+# read in one of them, it reads the same and gives the same in the other. That is all that is needed to carry what was
+# seen in a small state over to a large one, and it needs no knowledge of the precedence. Places are read in two ways:
+# whether there are kernels (bits of `present`), and which one is newest. The fallbacks are read last. What is checked
+# of them on every call is that nobody asked for the fallback of a slot that a kernel had taken, and that what was
+# asked for was put into the slots unchanged: so a fallback can change its own slot only, and whether a kernel takes
+# that slot does not depend on fallbacks. A semantics that looks at fallbacks first fails this check, and says so in
+# `strays`.
+
+
+class _Bits(int):
+    """A set of bits that notes which of them are looked at; whoever does not mask it looks at all."""
+
+    reads: list[int]
+
+    @classmethod
+    def of(cls, bits: int, reads: list[int]) -> _Bits:
+        made = cls(bits)
+        made.reads = reads
+        return made
+
+    def __and__(self, mask: int) -> int:
+        self.reads.append(int(mask))
+        return int(self) & int(mask)
+
+    __rand__ = __and__
+
+    def _all(self) -> int:
+        self.reads.append(-1)
+        return int(self)
+
+    def __bool__(self) -> bool:
+        return bool(self._all())
+
+    def __or__(self, other: int) -> int:
+        return self._all() | other
+
+    __ror__ = __or__
+
+    def __xor__(self, other: int) -> int:
+        return self._all() ^ other
+
+    __rxor__ = __xor__
+
+    def __invert__(self) -> int:
+        return ~self._all()
+
+    def __lshift__(self, count: int) -> int:
+        return self._all() << count
+
+    def __rshift__(self, count: int) -> int:
+        return self._all() >> count
+
+
+class _WatchedKernels(Mapping[int, tuple[KernelEntry, ...]]):
+    def __init__(self, kernels: Kernels, reads: list[int]) -> None:
+        self._kernels, self._reads = kernels, reads
+
+    def __getitem__(self, bit: int) -> tuple[KernelEntry, ...]:
+        self._reads.append(bit)
+        return self._kernels[bit]
+
+    def __iter__(self) -> Iterator[int]:
+        self._reads.append(-1)
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        self._reads.append(-1)
+        return len(self._kernels)
+
+
+class _WatchedFallbacks(Fallbacks):
+    """Fallbacks that note for which slots they were asked, and what they gave."""
+
+    __slots__ = ("_watched", "asked", "given")
+
+    def __init__(self, fallbacks: Fallbacks) -> None:  # what it watches is immutable, so nothing is copied
+        self._watched = fallbacks
+        self._by_slot, self._cells = fallbacks._by_slot, fallbacks._cells
+        self.asked: list[int] = []
+        self.given: dict[Cell, int] = {}
+        self.slots = _Bits.of(fallbacks.slots, self.asked)
+        self.fallthrough_slots = _Bits.of(fallbacks.fallthrough_slots, self.asked)
+
+    def cells_in(self, slots: int) -> dict[Cell, int]:
+        """What the fallbacks put into `slots`."""
+        self.asked.append(slots)
+        cells = self._watched.cells_in(slots)
+        for cell, bits in cells.items():
+            self.given[cell] = self.given.get(cell, 0) | bits
+        return cells
+
+
+class Footprint:
+    """What was read since it was made. See Note [Footprints of a refresh].
+
+    Args:
+        semantics: the dispatcher that is watched; `watched` behaves as it does.
+    """
+
+    def __init__(self, semantics: Semantics) -> None:
+        self._fill = semantics.precedence.fill
+        self.reads: dict[int, int] = {}
+        """window -> the places that its refreshes read, as bits"""
+        self.strays: set[str] = set()
+        """what no footprint may show, a sentence each"""
+        self.calls = 0
+        """how many refreshes were watched"""
+        self.watched = replace(semantics, precedence=Precedence(self._watched, semantics.precedence.plain))
+
+    def _watched(self, wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
+        reads: list[int] = []
+        asked = _WatchedFallbacks(fallbacks)
+        slots = self._fill(wanted, _Bits.of(present, reads), _WatchedKernels(kernels, reads), asked)
+        self.calls += 1
+        mask = self.reads.get(wanted, 0)
+        for read in reads:
+            mask |= read
+        self.reads[wanted] = mask
+        self._check(wanted, slots, asked)
+        return slots
+
+    def _check(self, wanted: int, slots: Slots, fallbacks: _WatchedFallbacks) -> None:
+        looked = 0
+        for mask in fallbacks.asked:
+            looked |= mask
+        taken = written = 0
+        for cell, bits in slots.items():
+            written |= bits
+            if cell not in fallbacks.given:
+                taken |= bits
+            elif bits != fallbacks.given[cell]:
+                self.strays.add("a refresh changed what a fallback gave it")
+        if written & ~wanted:
+            self.strays.add("a refresh wrote slots that it was not asked for")
+        if looked & ~wanted or looked & taken:
+            self.strays.add("a refresh looked at the fallbacks of slots that kernels fill")
+
+
+def judged_places(slot: int) -> int:
+    """The places that the invariants look at to tell what a slot should hold, as bits.
+
+    The plain computation that they compare with masks everything else away, so this holds by construction.
+    """
+    return _RELEVANT[slot]

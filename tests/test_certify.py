@@ -1,0 +1,273 @@
+"""Certificates: what is proved, what is not, and that nothing is proved which was not looked at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dispatchlab.commands.certify import CertifyRequest, NoSuchOperatorError, certification_of, certify
+from dispatchlab.commands.certifying import Explored, Neighbourhood, Prover
+from dispatchlab.engine.footprint import Footprint
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.precedence import PR35061
+from dispatchlab.engine.semantics import STRICT, Semantics
+from dispatchlab.engine.space import LabSpace
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.graph import explore_graph
+from dispatchlab.explore.limits import Progress
+from dispatchlab.explore.prng import SplitMix64
+from dispatchlab.explore.result import Verdict
+from dispatchlab.explore.session import on_sandboxes
+from dispatchlab.explore.telling import tell
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Impl, Kernel, Registration
+from dispatchlab.model.slots import slots_of
+from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.certify import Cause, Certification, Certified, Pattern, pattern_of
+from dispatchlab.registry.model import (
+    RecordedFallback,
+    RecordedKernel,
+    RecordedOperator,
+    Registry,
+    registry_of,
+)
+from dispatchlab.registry.replay import fallback_registration, operator_registrations
+from dispatchlab.render.registry_certify import certification_json, certification_text
+
+K = DispatchKey
+CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd
+FALLBACKS = (
+    RecordedFallback(K.AutogradOther, fallthrough=False, debug="autograd fallback"),
+    RecordedFallback(K.AutogradCPU, fallthrough=False, debug="autograd fallback"),
+    RecordedFallback(K.AutocastCPU, fallthrough=True, debug="autocast fallback"),
+)
+
+
+def operator(name: str, *keys: DispatchKey, defined: bool = True) -> RecordedOperator:
+    kernels = []
+    for at, key in enumerate(sorted(keys)):
+        kernels.append(RecordedKernel(key, f"{key} {at}", active=key not in sorted(keys)[:at]))
+    parsed = OperatorName("test", name)
+    schema = f"test::{name}(Tensor x) -> Tensor" if defined else None
+    return RecordedOperator(parsed, schema, "the def" if defined else "", kernels=tuple(kernels))
+
+
+def registry(*operators: RecordedOperator) -> Registry:
+    return registry_of("none", operators, FALLBACKS)
+
+
+def certified(recorded: Registry, semantics: str = "strict", *, jobs: int = 1) -> Certification:
+    return certification_of(recorded, name="a registry", semantics=semantics, jobs=jobs)
+
+
+def test_an_operator_with_one_kernel_a_place_is_proved_under_strict() -> None:
+    found = certified(registry(operator("foo", K.CPU, K.SparseCPU, K.NestedTensorCPU, K.Autograd, CIA, CEA)))
+    assert [each.verdict for each in found.certificates] == [Certified.PROVED]
+    assert (found.patterns, found.registrations) == (1, 10)
+    assert found.edges > 1_000
+    assert found.exit_code == 0
+
+
+def test_two_kernels_at_a_key_matter_and_both_owners_are_named() -> None:
+    found = certified(registry(operator("foo", K.Meta, K.Meta, K.CPU), operator("bar", K.CPU)))
+    bar, foo = found.certificates
+    assert bar.verdict is Certified.PROVED
+    assert foo.verdict is Certified.ORDER_MATTERS
+    (reason,) = foo.reasons
+    assert (reason.cause, reason.keys, reason.in_force) == (Cause.OVERRIDE, (K.Meta,), True)
+    assert reason.winner is not None
+    assert (reason.winner.debug, [each.debug for each in reason.losers]) == ("Meta 1", ["Meta 2"])
+    assert found.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "slots"),
+    [
+        ((CIA, K.SparseCPU), {"AutogradOther"}),
+        ((CIA, K.NestedTensorCPU), {"AutogradNestedTensor"}),
+        ((CIA, CEA), 34),
+    ],
+)
+def test_slots_that_pytorch_leaves_behind_are_named_and_strict_leaves_none(
+    keys: tuple[DispatchKey, ...], slots: set[str] | int
+) -> None:
+    recorded = registry(operator("foo", *keys))
+    (strict,) = certified(recorded).certificates
+    assert strict.verdict is Certified.PROVED
+    (torch,) = certified(recorded, "torch-2.13").certificates
+    assert torch.verdict is Certified.ORDER_MATTERS
+    (reason,) = torch.reasons
+    assert reason.in_force
+    assert reason.cause is Cause.STALE
+    assert (len(reason.keys) if isinstance(slots, int) else set(map(str, reason.keys))) == slots
+
+
+def test_a_slot_that_settles_when_everything_is_there_is_told_apart() -> None:
+    recorded = registry(operator("foo", CIA, K.NestedTensorCPU, K.AutogradNestedTensor))
+    (found,) = certified(recorded, "torch-2.13").certificates
+    assert [(reason.cause, reason.in_force) for reason in found.reasons] == [(Cause.STALE, False)]
+
+
+def test_both_words_of_a_reason_lead_to_different_ends_on_the_operator() -> None:
+    one = operator("foo", CIA, K.SparseCPU, K.Tracer, K.CPU)
+    (found,) = certified(registry(one), "torch-2.13").certificates
+    (reason,) = found.reasons
+    registrations: list[Registration] = [
+        Impl(one.name, owner.key, Kernel(), owner.debug) for owner in reason.registrations
+    ]
+    sessions = on_sandboxes(LabEngine("torch-2.13"), registrations, [one.name])
+    assert tell(sessions, reason.expected_word, reason.actual_word) is not None
+    assert len(registrations) == 2
+
+
+def test_verdicts_are_those_of_the_whole_graph_on_small_operators() -> None:
+    pool = (K.CPU, K.SparseCPU, K.NestedTensorCPU, K.AutogradNestedTensor, K.AutogradOther, K.Autograd, CIA, CEA)
+    seen: set[tuple[str, Certified]] = set()
+    for seed in range(40):
+        random = SplitMix64(seed)
+        keys = sorted({pool[random.below(len(pool))] for _ in range(4)})
+        one = operator("foo", *keys, defined=bool(random.below(2)))
+        for semantics in ("strict", "torch-2.13"):
+            (found,) = certified(registry(one), semantics).certificates
+            engine = LabEngine(semantics)
+            fallbacks = () if semantics == "torch-2.13" else tuple(map(fallback_registration, FALLBACKS[:1]))
+            whole = explore(engine, [*operator_registrations(one), *fallbacks], [one.name])
+            expected = Certified.PROVED if whole.verdict is Verdict.PROVED else Certified.ORDER_MATTERS
+            assert found.verdict is expected, (keys, semantics)
+            seen.add((semantics, found.verdict))
+    assert seen == {
+        ("strict", Certified.PROVED),
+        ("torch-2.13", Certified.PROVED),
+        ("torch-2.13", Certified.ORDER_MATTERS),
+    }
+
+
+def _neighbourhood(*keys: DispatchKey, fallback: DispatchKey | None = None) -> Neighbourhood:
+    return Neighbourhood(tuple((key, 1) for key in sorted(keys)), fallback)
+
+
+def _with(semantics: Semantics, keys: tuple[DispatchKey, ...]) -> tuple[str, tuple[Explored, ...]]:
+    prover = Prover("strict", FALLBACKS)
+    prover.semantics = semantics
+    plan = prover.plan(Pattern(defined=True, keys=keys))
+    known: dict[Neighbourhood, Explored] = {}
+    growing = True
+    while growing:
+        for each in prover.to_explore(plan) - known.keys():
+            known[each] = prover.explore(each)
+        growing = prover.grow(plan, known)
+    return prover.trouble_with(plan, known), prover.stale_of(plan, known)
+
+
+def test_a_refresh_that_forgets_a_slot_is_not_proved() -> None:
+    forgetful = dict(STRICT.refresh)
+    forgetful[CEA] = slots_of(key for key in (K.Undefined, K.CPU))
+    trouble, stale = _with(replace(STRICT, refresh=forgetful, fallbacks=()), (K.CPU, CEA))
+    assert not trouble
+    assert stale
+
+
+def test_a_precedence_that_looks_at_fallbacks_first_is_not_decided() -> None:
+    trouble, _ = _with(replace(STRICT, precedence=PR35061, fallbacks=()), (K.CPU,))
+    assert "looked at the fallbacks" in trouble
+
+
+def test_more_places_than_are_explored_are_not_decided() -> None:
+    quantized = [key for key in K if key.functionality is K.Quantized and key.is_runtime]
+    found = certified(registry(operator("foo", CIA, *quantized, *[K.CPU, K.FPGA])))
+    (one,) = found.certificates
+    assert one.verdict is Certified.NOT_DECIDED
+    assert "more than 16 are not explored" in one.not_decided
+    assert found.exit_code == 3
+
+
+def test_a_kernel_that_does_not_fit_its_def_is_not_decided() -> None:
+    one = operator("foo", K.CPU)
+    misfit = replace(one, kernels=(RecordedKernel(K.CPU, "two", "(Tensor _0, Tensor _1) -> Tensor _0"),))
+    (found,) = certified(registry(misfit)).certificates
+    assert found.verdict is Certified.NOT_DECIDED
+    assert "was refused" in found.not_decided
+
+
+def test_footprints_name_the_places_that_a_refresh_looks_at() -> None:
+    footprint = Footprint(replace(STRICT, fallbacks=tuple(map(fallback_registration, FALLBACKS))))
+    one = operator("foo", K.CPU, K.SparseCPU, CIA)
+    registrations = operator_registrations(one)
+    found = explore_graph(LabSpace(registrations, [one.name], footprint.watched), len(registrations))
+    assert found.verdict is Verdict.PROVED
+    assert not footprint.strays
+    window = STRICT.refresh[K.CPU]
+    read = footprint.reads[window]
+    assert footprint.calls > found.edges // 3
+    assert read & slots_of((K.CPU, K.AutogradCPU)) == slots_of((K.CPU, K.AutogradCPU))
+    assert not read & slots_of((K.SparseCPU, K.Tracer, K.FPGA))
+
+
+def test_operators_of_one_pattern_share_their_neighbourhoods() -> None:
+    one, other = operator("foo", K.CPU, CIA), operator("bar", K.CPU, CIA)
+    alone, both = certified(registry(one)), certified(registry(one, other))
+    assert pattern_of(one) == pattern_of(other)
+    assert (both.patterns, both.edges) == (1, alone.edges)
+    assert both.steps == 2 * alone.steps
+
+
+def test_processes_find_what_one_finds() -> None:
+    recorded = registry(operator("foo", CIA, CEA), operator("bar", K.Meta, K.Meta), operator("baz", K.CPU))
+    alone = certified(recorded, "torch-2.13")
+    together = certified(recorded, "torch-2.13", jobs=2)
+    assert replace(together, elapsed_s=0) == replace(alone, elapsed_s=0)
+    assert len(alone.certificates) == 3
+
+
+def test_relu_of_pytorch_is_proved_and_floor_is_not() -> None:
+    recorded = open_bundled()
+    some = [found for name in ("aten::relu", "aten::floor", "aten::linear") if (found := recorded.operator(name))]
+    strict = certification_of(recorded, name="torch-2.13", operators=some)
+    relu, floor, linear = strict.certificates
+    assert [relu.verdict, linear.verdict] == [Certified.PROVED] * 2
+    assert floor.verdict is Certified.ORDER_MATTERS
+    assert floor.reasons[0].winner is not None
+    assert "_meta_registrations.py" in floor.reasons[0].winner.debug
+    torch = certification_of(recorded, name="torch-2.13", operators=some, semantics="torch-2.13")
+    assert torch.certificates[2].reasons[0].keys == (K.AutogradNestedTensor,)
+
+
+def test_the_text_names_owners_and_says_what_is_not_covered() -> None:
+    text = certification_text(certified(registry(operator("foo", K.Meta, K.Meta))))
+    assert text.startswith(
+        "test::foo: order matters: Meta: the newest wins, which is Meta 0; it takes the place of Meta 1\n\n"
+        "a registry under strict: 1 operator\n  proved: 0\n  order matters: 1\n"
+    )
+    assert text.endswith("not covered: C++ signatures, which no record tells\n")
+
+
+def test_the_json_has_every_certificate() -> None:
+    value = json.loads(certification_json(certified(registry(operator("foo", CIA, CEA)), "torch-2.13")))
+    assert (value["version"], value["order_matters"], value["not_decided"]) == (1, 1, 0)
+    (reason,) = value["certificates"][0]["reasons"]
+    assert (reason["cause"], reason["in_force"], len(reason["keys"])) == ("stale slots", True, 34)
+
+
+def test_the_command_prints_and_ends_with_the_code_of_the_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    code = certify(CertifyRequest(operators=("aten::floor*",), format="text", jobs=1))
+    printed = capsys.readouterr().out
+    assert code == 1
+    assert "torch-2.13 under strict: 9 operators" in printed
+    assert certify(CertifyRequest(operators=("aten::relu",), format="rich", jobs=1, color=False)) == 0
+    assert "proved: 1" in capsys.readouterr().out
+
+
+def test_an_unknown_operator_is_told_with_the_nearest() -> None:
+    with pytest.raises(NoSuchOperatorError, match=r"did you mean .*aten::add\.Tensor"):
+        certify(CertifyRequest(operators=("aten::ad.Tensor",), jobs=1))
+
+
+def test_certify_tells_its_progress_all_the_way() -> None:
+    told: list[Progress] = []
+    certification_of(registry(operator("foo", CIA, CEA)), name="a registry", progress=told.append)
+    assert len(told) == 2
+    assert told[-1].edges == told[-1].total_edges
+    assert all(one.edges <= (one.total_edges or 0) for one in told)
