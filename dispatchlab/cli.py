@@ -17,7 +17,7 @@ _SHELLS = click.Choice(["bash", "zsh", "fish"])
 _ENGINES = click.Choice(["lab", "torch"])
 _FORMAT_HELP = "How to print: rich on a terminal when left out, text anywhere else."
 _SEMANTICS_HELP = "Which dispatcher the lab engine is: strict, torch-2.13, pr35061. Default: what the scenario says."
-_IMPORT_HELP = "With --engine torch: import this module first, for what it registers; may be repeated."
+_IMPORT_HELP = "On the live PyTorch: import this module first, for what it registers; may be repeated."
 _ALLOW_IMPORT_HELP = "Import the functions that a scenario names. That runs their code: only for files you trust."
 
 
@@ -91,8 +91,14 @@ def main(ctx: click.Context, *, no_color: bool) -> None:
 
 
 @main.command()
-@click.argument("operator", metavar="OP", type=_OneOf("operator", "operator"))
-@click.option("--from", "source", metavar="SCENARIO", type=_OneOf("scenario", "scenario"), help="What is registered.")
+@click.argument("operator", metavar="OP", required=False, type=_OneOf("operator", "operator"))
+@click.option(
+    "--from",
+    "source",
+    metavar="SOURCE",
+    type=_OneOf("scenario", "scenario"),
+    help="A scenario, a recorded registry, or the name of a bundled one. Default: torch-2.13, which is bundled.",
+)
 @click.option(
     "--after", metavar="WORD", help="What happens first, as '+0 +2 -0'. Default: all, in the order of the file."
 )
@@ -106,6 +112,10 @@ def main(ctx: click.Context, *, no_color: bool) -> None:
     type=_OneOf("key", "row"),
     help="Show this row of the table; may be repeated.",
 )
+@click.option("--list", "listing", is_flag=True, help="List the operators of a registry, a line each.")
+@click.option("--dangling", is_flag=True, help="List the operators of a registry that have no def.")
+@click.option("--overridden", is_flag=True, help="List the kernels of a registry that took the place of another.")
+@click.option("--counts", is_flag=True, help="Show how many kernels a registry has at each key.")
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help=_IMPORT_HELP)
 @click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
 @click.option("--allow-import", is_flag=True, help=_ALLOW_IMPORT_HELP)
@@ -113,8 +123,9 @@ def main(ctx: click.Context, *, no_color: bool) -> None:
 def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes its object by place
     """Show what the dispatcher knows of an operator: its kernels, and its table with the reasons.
 
-    OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). A registration
-    that is refused on the way is told on standard error and the word goes on; the exit code stays 0.
+    OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). The operators are
+    those of PyTorch 2.13 unless --from says otherwise; PyTorch need not be installed for it. A registration of a
+    scenario that is refused on the way is told on standard error and the word goes on; the exit code stays 0.
 
     With --engine torch and without --from, it is the operators of the PyTorch that is installed that are shown.
 
@@ -122,15 +133,16 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
 
     \b
     Examples:
+      dispatchlab dump aten::add.Tensor
+      dispatchlab dump 'aten::add*' --list --key Meta
       dispatchlab dump test::foo --from scenario.yaml
       dispatchlab dump foo --from scenario.yaml --after '+0 +1 -0' --semantics torch-2.13
       dispatchlab dump 'test::*' --from scenario.yaml --key CPU --key AutogradCPU --format text
       dispatchlab dump aten::add.Tensor --engine torch --import my_package
     """
-    from dispatchlab.commands.dump import DumpRequest
-    from dispatchlab.commands.dump import dump as run
+    from dispatchlab.commands.dumping import dump_anything
 
-    _exit(run(DumpRequest(**options, color=color)))
+    _exit(dump_anything(options, color=color))
 
 
 @main.command()
@@ -231,6 +243,30 @@ def permute(
         progress=progress,
     )
     _exit(run(request))
+
+
+@main.command()
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help=_IMPORT_HELP)
+@click.option("--semantics", metavar="NAME", type=_OneOf("name", "semantics"), help=_SEMANTICS_HELP)
+@click.option("--tables/--no-tables", default=True, help="Compare the rows of computed tables, too. Default: yes.")
+@click.option("--places/--no-places", default=True, help="Compare where kernels come from, too. Default: yes.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
+@click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
+def diff(**options: Any) -> None:
+    """Show what came, went and changed from A to B: operators, schemas, kernels, rows of tables, fallbacks.
+
+    A and B are recorded registries, names of bundled ones, scenarios, or `live`, the PyTorch that is installed.
+
+    \b
+    Examples:
+      dispatchlab diff torch-2.13 live --import my_package
+      dispatchlab diff before.dlreg after.dlreg --no-places --exit-code
+    """
+    from dispatchlab.commands.registry_diff import RegistryDiffRequest, diff_registries
+
+    _exit(diff_registries(RegistryDiffRequest(**options)))
 
 
 @main.command()

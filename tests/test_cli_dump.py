@@ -126,7 +126,11 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
         (["foo", "--from", "fife.yaml"], "fife.yaml: there is no such file; did you mean five.yaml?"),
         (["foo", "--from", "."], "expected a file but found a folder"),
         (["foo", "--from", "five.yaml", "--semantics", "stric"], "unknown semantics 'stric'"),
-        (["foo"], "the dispatcher is empty: name a scenario"),
+        (["foo"], "there is no operator 'foo' in torch-2.13; it has "),
+        ([], "which operator? name one, or a glob"),
+        (["aten::add.Tensor", "--after", "+0"], "--after +0 numbers the registrations of a scenario"),
+        (["aten::add.Tensor", "--from", "torch-2.13", "--engine", "torch"], "leave one of the two out"),
+        (["foo", "--from", "five.yaml", "--counts"], "--counts is for registries, and five.yaml is a scenario"),
         (["foo", "--from", "five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
     ],
 )
