@@ -109,7 +109,8 @@ def result_dtype(operands: Iterable[tuple[DType, int] | float | complex]) -> DTy
         held = groups[rank]
         groups[rank] = dtype if held is None else promoted(held, dtype)
     dimensional, without, numbers = groups
-    return _combined(dimensional, _combined(without, numbers)) or DEFAULT_DTYPE
+    result = _combined(dimensional, _combined(without, numbers))
+    return DEFAULT_DTYPE if result is None else result
 
 
 def _combined(higher: DType | None, lower: DType | None) -> DType | None:
