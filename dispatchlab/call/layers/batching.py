@@ -19,6 +19,13 @@ from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
+# Note [Views inside of vmap]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# The loop stacks what it made, and a stack is a copy. For a view that is the right value and the wrong memory: a write
+# to it would not reach the base, as it does outside of vmap. The slices that the loop itself takes must be views,
+# nested or not, or no operator could write in place; so `select` has a rule of its own, which selects in the tensor
+# with the hidden dimension. Every other view is marked, and a write to it is refused.
+
 _BATCHED = tensor_key_set(DispatchKeySet.of(DispatchKey.Batched)).bits
 
 
@@ -36,11 +43,13 @@ class BatchedTensor(Tensor):
         value: the tensor with the dimension.
         bdim: which one is hidden, from 0.
         level: how deeply the `vmap` is nested that hides it.
+        copies: it should be a view and is a copy, see Note [Views inside of vmap].
     """
 
-    __slots__ = ("bdim", "level", "value")
+    __slots__ = ("bdim", "copies", "level", "value")
 
-    def __init__(self, value: Tensor, bdim: int, level: int) -> None:
+    def __init__(self, value: Tensor, bdim: int, level: int, *, copies: bool = False) -> None:
+        self.copies = copies
         self.value, self.bdim, self.level = value, bdim, level
         self.shape = (*value.shape[:bdim], *value.shape[bdim + 1 :])
         self.dtype, self.device, self.layout = value.dtype, value.device, value.layout
@@ -77,10 +86,7 @@ def batched_fallback(calls: Calls) -> Callable[[Operator, list[object]], None]:
             at for at, one in enumerate(operator.schema.arguments) if one.alias is not None and one.alias.is_write
         ]
         for at in written:
-            if not any(value in innermost for value in _each(values[at])):
-                name = operator.schema.arguments[at].name
-                message = f"{operator.name} would write {name!r}, which has no place for a whole batch, inside of vmap"
-                raise CallError(ErrorKind.OTHER, message, {"operator": str(operator.name), "argument": name})
+            _check_written(operator, operator.schema.arguments[at].name, values[at], innermost)
         rows: list[list[object]] = []
         for index in range(size):
             inner = [_sliced(calls, value, level, index) for value in values]
@@ -89,9 +95,26 @@ def batched_fallback(calls: Calls) -> Callable[[Operator, list[object]], None]:
         if written and len(written) == len(operator.schema.returns):
             stack += [values[at] for at in written]
             return
-        stack += [_joined(calls, operator, column, level) for column in zip(*rows, strict=True)]
+        stack += [
+            _joined(calls, operator, column, level, copies=returned.alias is not None)
+            for column, returned in zip(zip(*rows, strict=True), operator.schema.returns, strict=True)
+        ]
 
     return fallback
+
+
+def select_rule(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
+    """`select.int` of a batched tensor, as a view of the tensor with the hidden dimension."""
+
+    def select(self: Tensor, dim: int, index: int) -> Tensor:
+        # See Note [Views inside of vmap]
+        assert isinstance(self, BatchedTensor)
+        logical = dim % self.dim if self.dim else dim
+        place = logical if logical < self.bdim else logical + 1
+        selected = calls("select.int")(self.value, place, index)
+        return BatchedTensor(selected, self.bdim - (place < self.bdim), self.level, copies=self.copies)
+
+    return select
 
 
 def vmap(
@@ -136,6 +159,18 @@ def vmap(
     return batched
 
 
+def _check_written(operator: Operator, name: str, written: object, innermost: Sequence[BatchedTensor]) -> None:
+    for one in _each(written):
+        if isinstance(one, BatchedTensor) and one.copies:
+            what = "which should be a view and is a copy inside of vmap: write to its base"
+        elif not any(one is other for other in innermost):
+            what = "which has no place for a whole batch, inside of vmap"
+        else:
+            continue
+        message = f"{operator.name} would write {name!r}, {what}"
+        raise CallError(ErrorKind.OTHER, message, {"operator": str(operator.name), "argument": name})
+
+
 def _each(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else (value,)
 
@@ -148,11 +183,11 @@ def _sliced(calls: Calls, value: object, level: int, index: int) -> object:
     return value
 
 
-def _joined(calls: Calls, operator: Operator, column: Sequence[object], level: int) -> object:
+def _joined(calls: Calls, operator: Operator, column: Sequence[object], level: int, *, copies: bool) -> object:
     if not all(isinstance(one, Tensor) for one in column):
         message = f"{operator.name} returns more than tensors, and a batch of that cannot be stacked"
         raise CallError(ErrorKind.OTHER, message, {"operator": str(operator.name)})
-    return BatchedTensor(calls("stack")([*column]), 0, level)
+    return BatchedTensor(calls("stack")([*column]), 0, level, copies=copies)
 
 
 def _unwrapped(calls: Calls, result: object, level: int, size: int, out_dim: int) -> object:

@@ -125,6 +125,7 @@ class Lab:
         kernel = autograd.autograd_kernel(self, None)
         self._library("IMPL", "Autograd", "_").fallback(boxed(kernel, with_keyset=True))
         self._library("IMPL", "Batched", "_").fallback(boxed(batching.batched_fallback(self)))
+        self._library("IMPL", "Batched").impl("select.int", batching.select_rule(self))
         self._library("IMPL", "Tracer", "_").fallback(boxed(tracer_fallback, with_keyset=True))
 
     def _matmul(self, first: Tensor, second: Tensor) -> Tensor:

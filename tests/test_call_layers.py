@@ -1,0 +1,357 @@
+"""The layers: batching against a loop, Meta against CPU, factories, versions, tracing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dispatchlab import (
+    CallError,
+    Dispatcher,
+    ErrorKind,
+    Library,
+    RegistrationError,
+    Tensor,
+    boxed,
+    tensor,
+)
+from dispatchlab.call import Generator, InferenceMode
+from dispatchlab.call.layers import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad, recording
+from dispatchlab.call.layers.schemas import IN_PLACE, SCHEMAS, VIEWS
+from dispatchlab.call.observe import CallKind, Step, observers
+from dispatchlab.model.schema_parser import parse_schema
+from tests.call_cases import CASES, Case, flat, run, tensors
+
+
+@pytest.fixture(scope="module")
+def lab() -> Lab:
+    return Lab()
+
+
+# -- batching
+
+
+def _batched_arrays(case: Case, sizes: Sequence[int]) -> list[Any]:
+    def one(shape: tuple[int, ...]) -> Any:
+        return random.normal(size=(*sizes, *shape))
+
+    random = np.random.default_rng(5)
+    return [[one(inner) for inner in shape] if isinstance(shape, list) else one(shape) for shape in case.shapes]
+
+
+def _flat_function(lab: Lab, case: Case, places: Sequence[int | None]) -> Any:
+    """The call as a function of its tensors, those in lists, too."""
+
+    def function(*given: Tensor) -> Tensor:
+        rest = iter(given)
+        values = [next(rest) if count is None else [next(rest) for _ in range(count)] for count in places]
+        return run(lab, case, values)
+
+    return function
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_vmap_nested_twice_is_two_loops(lab: Lab, case: Case) -> None:
+    arrays = _batched_arrays(case, (2, 3))
+    places = [len(one) if isinstance(one, list) else None for one in arrays]
+    values = flat(tensors(arrays))
+    function = _flat_function(lab, case, places)
+    found = lab.vmap(lab.vmap(function))(*values)
+    rows = [[function(*(tensor(one.numpy()[i, j]) for one in values)).numpy() for j in range(3)] for i in range(2)]
+    assert found.shape == (2, 3, *rows[0][0].shape)
+    assert np.allclose(found.numpy(), np.array(rows), rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if len(case.shapes) == 2 and not case.writes], ids=str)
+def test_vmap_over_one_argument_leaves_the_other_alone(lab: Lab, case: Case) -> None:
+    plain, batch = case.arrays()[0], _batched_arrays(case, (4,))[1]
+    function = _flat_function(lab, case, [None, None])
+    found = lab.vmap(function, in_dims=(None, 0))(tensor(plain), tensor(batch))
+    rows = [function(tensor(plain), tensor(row)).numpy() for row in batch]
+    assert np.allclose(found.numpy(), np.array(rows), rtol=1e-12)
+
+
+def test_vmap_takes_and_gives_the_batch_at_any_dimension(lab: Lab) -> None:
+    array = np.arange(24.0).reshape(2, 3, 4)
+    for in_dim, out_dim in itertools.product((0, 1, 2, -1), (0, 1, 2, -1)):
+        found = lab.vmap(lab.sin, in_dims=in_dim, out_dims=out_dim)(tensor(array))
+        assert np.allclose(found.numpy(), np.moveaxis(np.sin(array), in_dim, out_dim))
+
+
+def test_gradients_go_through_vmap(lab: Lab) -> None:
+    arrays = np.random.default_rng(1).normal(size=(2, 3, 4))
+    x, w = tensor(arrays, requires_grad=True), tensor(arrays[0, 0], requires_grad=True)
+    lab.backward(lab.sum(lab.vmap(lambda row: lab.sum(lab.exp(lab.mul(row, w))))(x)))
+    inside = np.exp(arrays * arrays[0, 0])
+    assert x.grad is not None
+    assert w.grad is not None
+    assert np.allclose(x.grad.numpy(), inside * arrays[0, 0])
+    assert np.allclose(w.grad.numpy(), (inside * arrays).sum((0, 1)))
+
+
+def test_a_result_that_ignores_the_batch_is_repeated(lab: Lab) -> None:
+    assert lab.vmap(lambda row: tensor([1.0, 2.0]))(tensor(np.zeros((3, 2)))).shape == (3, 2)
+
+
+def test_vmap_refuses_what_it_cannot_do(lab: Lab) -> None:
+    x = tensor(np.ones((2, 3)))
+    with pytest.raises(CallError, match="batches of one size"):
+        lab.vmap(lab.add)(x, tensor(np.ones((3, 3))))
+    with pytest.raises(CallError, match="would write 'self'"):
+        lab.vmap(lambda row: lab.add_(tensor(np.zeros(3)), row))(x)
+    with pytest.raises(CallError, match="should be a view and is a copy"):
+        lab.vmap(lambda row: lab.add_(lab.view(row, [3, 1]), tensor(1.0)))(x)
+    with pytest.raises(CallError, match="no elements of its own"):
+        lab.vmap(lambda row: row.numpy())(x)
+    assert lab.vmap(lab.sin)(x).shape == (2, 3)
+    assert x.version == 0
+
+
+def test_a_write_inside_of_vmap_reaches_the_tensor_outside(lab: Lab) -> None:
+    x = tensor(np.zeros((2, 3, 4)))
+    lab.vmap(lab.vmap(lambda row, one: lab.add_(lab.select(row, 0, 1), one)), in_dims=(0, None))(
+        x, tensor(np.arange(3.0))
+    )
+    assert np.array_equal(x.numpy()[:, :, 1], [[0, 1, 2], [0, 1, 2]])
+    assert x.numpy().sum() == 6
+    assert x.version == 6
+
+
+# -- Meta, devices, factories
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_meta_says_the_shape_and_dtype_of_the_result(lab: Lab, case: Case) -> None:
+    arrays = case.arrays()
+    expected = run(lab, case, tensors(arrays))
+    found = run(lab, case, tensors(arrays, device="meta"))
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    with pytest.raises(CallError, match="has no elements"):
+        found.numpy()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cuda_computes_the_same_and_stays_on_cuda(lab: Lab, case: Case) -> None:
+    arrays = case.arrays()
+    found = run(lab, case, tensors(arrays, device="cuda"))
+    assert str(found.device) == "cuda"
+    assert np.array_equal(found.numpy(), run(lab, case, tensors(arrays)).numpy())
+
+
+def test_every_operator_is_in_the_cases_or_a_factory() -> None:
+    defined = {str(parse_schema(f"aten::{schema}").name).removeprefix("aten::") for schema in SCHEMAS}
+    assert defined == {case.operator for case in CASES} | {"empty.memory_format", "randn"}
+    assert len(defined) == 28
+
+
+def test_tensors_of_two_devices_do_not_meet(lab: Lab) -> None:
+    with pytest.raises(CallError, match="cpu and cuda"):
+        lab.add(tensor([1.0]), tensor([1.0], device="cuda"))
+    assert str(lab.add(tensor(1.0), tensor([1.0], device="cuda")).device) == "cuda"
+
+
+class Recorder:
+    """Writes down each call as (kind, operator, key)."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, str, str]] = []
+        self.sets: list[str] = []
+
+    def entered(self, step: Step, /) -> None:
+        self.steps.append((step.kind, str(step.operator), str(step.keys.highest())))
+        self.sets.append(str(step.base))
+
+    def left(self, step: Step, error: BaseException | None, /) -> None:
+        assert error is None
+
+    def __enter__(self) -> Recorder:
+        observers.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        observers.remove(self)
+
+
+def test_add_of_two_cuda_tensors_goes_to_autograd_past_backend_select_to_cuda(lab: Lab) -> None:
+    x = tensor([1.0, 2.0, 3.0], device="cuda")
+    with Recorder() as recorder:
+        lab.add(x, x)
+    assert recorder.steps == [
+        (CallKind.CALL, "aten::add.Tensor", "AutogradCUDA"),
+        (CallKind.REDISPATCH_BOXED, "aten::add.Tensor", "CUDA"),
+    ]
+    assert recorder.sets[0] == "DispatchKeySet(CUDA, BackendSelect, ADInplaceOrView, AutogradCUDA)"
+    assert recorder.sets[1] == "DispatchKeySet(CUDA)"
+
+
+def test_randn_goes_through_backend_select_empty_and_normal(lab: Lab) -> None:
+    with Recorder() as recorder:
+        made = lab.randn([3, 3], device="cuda")
+    assert str(made.device) == "cuda"
+    assert [(operator.removeprefix("aten::"), key) for _, operator, key in recorder.steps] == [
+        ("randn", "BackendSelect"),
+        ("randn", "CUDA"),
+        ("empty.memory_format", "BackendSelect"),
+        ("empty.memory_format", "CUDA"),
+        ("normal_", "AutogradCUDA"),
+        ("normal_", "ADInplaceOrView"),
+        ("normal_", "CUDA"),
+    ]
+
+
+def test_random_numbers_come_from_the_seed_or_the_generator(lab: Lab) -> None:
+    manual_seed(3)
+    first = lab.randn([4]).numpy()
+    manual_seed(3)
+    assert np.array_equal(lab.randn([4]).numpy(), first)
+    own = [lab.normal_(lab.empty([4]), generator=Generator(seed=9)).numpy() for _ in range(2)]
+    assert np.array_equal(own[0], own[1])
+    assert not np.array_equal(own[0], first)
+
+
+# -- versions, views, grad mode
+
+
+def test_a_view_shares_memory_and_version_with_its_base(lab: Lab) -> None:
+    base = tensor(np.zeros((2, 3)))
+    views = [
+        lab(name)(base, *arguments)
+        for name, arguments in (
+            ("view", ([6],)),
+            ("t", ()),
+            ("select.int", (0, 1)),
+            ("expand", ([4, 2, 3],)),
+            ("detach", ()),
+        )
+    ]
+    assert len(views) == len(VIEWS)
+    lab.add_(base, tensor(1.0))
+    assert [one.version for one in views] == [1] * 5
+    assert all(one.base is base and one.numpy().min() == 1 for one in views)
+    lab.mul_(views[0], tensor(3.0))
+    assert base.version == 2
+    assert base.numpy().max() == 3
+    assert lab.clone(base).version == 0
+
+
+def test_every_write_raises_the_version_by_one(lab: Lab) -> None:
+    for name in IN_PLACE:
+        written = tensor([1.0, 2.0])
+        others = () if name == "normal_" else (tensor([1.0, 1.0]),)
+        assert lab(name)(written, *others) is written
+        assert written.version == 1
+    assert len(IN_PLACE) == 4
+
+
+def test_in_inference_mode_nothing_is_recorded_and_no_version_counted(lab: Lab) -> None:
+    x = tensor([1.0], requires_grad=True)
+    with InferenceMode():
+        made = lab.mul(x, x)
+        lab.add_(made, made)
+    assert made.is_inference
+    assert not made.requires_grad
+    assert made.version == 0
+    with InferenceMode(), InferenceMode(enabled=False):
+        assert lab.mul(x, x).requires_grad
+
+
+def test_autograd_refuses_what_would_give_wrong_gradients(lab: Lab) -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    kinds = []
+    for attempt in (
+        lambda: lab.add_(x, x),
+        lambda: lab.backward(lab.sin(x)),
+        lambda: lab.backward(tensor(1.0)),
+        lambda: lab.backward(lab.sin(x), tensor([1.0])),
+        lambda: lab.add_(lab.view(lab.sin(x), [2]), x),
+    ):
+        with pytest.raises(AutogradError) as caught:
+            attempt()
+        kinds.append(caught.value.kind)
+    assert kinds == [
+        AutogradErrorKind.LEAF_MODIFIED,
+        AutogradErrorKind.NO_GRADIENT,
+        AutogradErrorKind.NO_GRADIENT,
+        AutogradErrorKind.WRONG_GRADIENT,
+        AutogradErrorKind.NOT_DIFFERENTIABLE,
+    ]
+    loss = lab.sum(lab.sin(x))
+    lab.backward(loss, retain_graph=True)
+    lab.backward(loss)
+    with pytest.raises(AutogradError, match="already given its saved values away"):
+        lab.backward(loss)
+    with no_grad():
+        lab.add_(x, x)
+    assert x.version == 1
+
+
+def test_an_operator_without_a_formula_says_so_in_backward() -> None:
+    lab = Lab()
+    library = Library("aten", "FRAGMENT", dispatcher=lab.dispatcher)
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: tensor(2 * x.numpy()), "CPU")
+    result = lab.twice(tensor(1.0, requires_grad=True))
+    with pytest.raises(AutogradError, match="aten::twice has no formula"):
+        lab.backward(result)
+
+
+# -- tracing
+
+
+def test_tracing_writes_down_what_was_called_and_not_what_that_called(lab: Lab) -> None:
+    x, y = tensor(np.ones((2, 3))), tensor(np.ones(3))
+    with recording() as outer:
+        z = lab.relu(lab.matmul(x, y))
+        with recording() as inner:
+            lab.add(z, z, alpha=2)
+        lab.stack([z, z])
+    lab.sin(x)
+    assert str(outer).splitlines() == [
+        "%2 = aten::matmul(%0, %1)",
+        "%3 = aten::relu(%2)",
+        "%4 = aten::stack([%3, %3], 0)",
+    ]
+    assert str(inner) == "%1 = aten::add.Tensor(%0, %0, 2)"
+
+
+# -- coming and going
+
+
+def test_the_layers_leave_nothing_behind() -> None:
+    dispatcher = Dispatcher()
+    before = dict(dispatcher._cells)
+    lab = Lab(dispatcher)
+    assert len(dispatcher.operators()) == 28
+    dispatcher.check_invariants()
+    lab.release()
+    assert dispatcher._cells == before
+    with pytest.raises(RegistrationError) as caught:
+        lab.sin(tensor(1.0))
+    assert caught.value.kind is ErrorKind.NO_SUCH_SCHEMA
+
+
+def test_layers_that_cannot_all_come_do_not_come_at_all() -> None:
+    dispatcher = Dispatcher()
+    other = Library("_", "IMPL", "Tracer", dispatcher=dispatcher)
+    other.fallback(boxed(lambda operator, stack: None))
+    with pytest.raises(RegistrationError) as caught:
+        Lab(dispatcher)
+    assert caught.value.kind is ErrorKind.DUPLICATE_FALLBACK
+    assert dispatcher.operators() == ()
+
+
+def test_a_users_kernel_takes_the_place_of_one_layer_alone() -> None:
+    lab = Lab()
+    x = tensor([1.0, 2.0], requires_grad=True)
+    library = Library("aten", "IMPL", "CPU", dispatcher=lab.dispatcher)
+    with pytest.warns(UserWarning, match="overridden"):
+        handle = library.impl("sin", lambda self: tensor(10 * np.sin(self.numpy())))
+    replaced = lab.sin(x)
+    assert np.allclose(replaced.numpy(), 10 * np.sin([1.0, 2.0]))
+    assert replaced.requires_grad
+    handle.release()
+    assert np.allclose(lab.sin(x).numpy(), np.sin([1.0, 2.0]))
