@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dispatchlab.commands.certify import CertifyRequest, NoSuchOperatorError, certification_of, certify
+from dispatchlab.commands.certify import CertifyRequest, certification_of, certify
 from dispatchlab.commands.certifying import Explored, Neighbourhood, Prover
+from dispatchlab.commands.registry_choice import NoSuchOperatorError
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab import LabEngine
 from dispatchlab.engine.precedence import PR35061

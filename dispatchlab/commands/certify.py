@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from dispatchlab.commands.certifying import Explored, Neighbourhood, Plan, Prover
 from dispatchlab.commands.output import Format, chosen_format, note, out
+from dispatchlab.commands.registry_choice import chosen
 from dispatchlab.commands.registry_sources import recorded_from
-from dispatchlab.errors import DispatchLabError, nearest
 from dispatchlab.explore.limits import Progress
 from dispatchlab.registry.bundled import DEFAULT
 from dispatchlab.registry.certify import Certificate, Certification, Pattern, pattern_of
-from dispatchlab.registry.find import find
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.render.progress import BarDisplay, Display, LineDisplay, NoDisplay
 
@@ -35,19 +34,6 @@ _SMALL = 4_000  # edges that are worth a task of their own
 
 A = TypeVar("A")
 R = TypeVar("R")
-
-
-class NoSuchOperatorError(DispatchLabError):
-    """No operator of a registry is meant by a name or glob."""
-
-    def __init__(self, asked: str, known: Sequence[str]) -> None:
-        super().__init__(asked, tuple(known))
-        self.asked, self.known = asked, tuple(known)
-
-    def __str__(self) -> str:
-        near = nearest(self.asked, self.known, count=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        return f"there is no operator {self.asked!r} among the {len(self.known):,} of this registry{hint}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +66,7 @@ def certify(request: CertifyRequest) -> int:
             recorded,
             name=request.registry,
             semantics=request.semantics,
-            operators=tuple(_chosen(recorded, request.operators)),
+            operators=tuple(chosen(recorded, request.operators)),
             jobs=request.jobs or os.cpu_count() or 1,
             progress=lambda told: display.update(request.registry, told),
         )
@@ -103,21 +89,6 @@ def certify(request: CertifyRequest) -> int:
                 print_certification(terminal, certification)
             out(captured.get())
     return certification.exit_code
-
-
-def _chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
-    if not asked:
-        yield from recorded
-        return
-    seen: set[str] = set()
-    for each in asked:
-        found = list(find(recorded, each))
-        if not found:
-            raise NoSuchOperatorError(each, recorded.names)
-        for operator in found:
-            if str(operator.name) not in seen:
-                seen.add(str(operator.name))
-                yield operator
 
 
 def _display(request: CertifyRequest) -> Display:
