@@ -27,7 +27,7 @@ def report(
     what_if: tuple[str, ...] = (),
 ) -> CoverageReport:
     request = CoverageRequest(key=key, source="torch-2.13", operators=operators, listed=listed, what_if=what_if)
-    return coverage_report(RECORDED, K[key], request)
+    return coverage_report(RECORDED, DispatchKey[key], request)
 
 
 def test_every_operator_is_covered_in_one_way() -> None:
