@@ -23,7 +23,6 @@ from dispatchlab.render.text import operator_text
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.value import Scenario
 
-
 _INSTALLED = "dispatchlab.live.installed"
 
 

@@ -154,7 +154,8 @@ class LiveEngine:
             operators: what is observed.
             order: registrations that are registered in this order only.
             progress: told about ten times a second how far it has come.
-            options: those of `dispatchlab.explore.explore.explore`, but for `cancelled`.
+            options: those of `dispatchlab.explore.explore.explore`, but for `cancelled`. See Note [Apart] in
+                explore/apart.py.
 
         Returns:
             What the explorer returns; `CRASHED` with the word when the worker died.
@@ -164,7 +165,12 @@ class LiveEngine:
             Interrupted: by Ctrl-C, with what was covered.
         """
         return self.walk(
-            "dispatchlab.explore.explore:explore", registrations, operators, order=order, progress=progress, **options
+            "dispatchlab.explore.apart:explore_apart",
+            registrations,
+            operators,
+            order=order,
+            progress=progress,
+            **options,
         )
 
     def walk(

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError
+from dispatchlab.live.layer import Unmade, check, layer_opener
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -25,6 +26,7 @@ from dispatchlab.model.registration import (
     Impl,
     Kernel,
     KernelForm,
+    LayerCall,
     NameOnly,
     Registration,
     describe,
@@ -116,6 +118,12 @@ class Step:
     leaves: int | None = None
 
     @property
+    def is_layered(self) -> bool:
+        """Whether `torch.library` makes the call, and any number of kernels with it."""
+        registration = self.origin.registration
+        return isinstance(registration, Block) and registration.made_by is not None
+
+    @property
     def operator(self) -> OperatorName | None:
         """The operator that it touches; None for a fallback and a claim."""
         registration = self.origin.registration
@@ -183,6 +191,9 @@ class Opener:
 
     def _block(self, block: Block) -> Iterator[Step]:
         kind = str(block.kind)
+        if block.made_by is not None:
+            yield self._layer(block, block.made_by)
+            return
         if block.kind is BlockKind.IMPORT:
             raise NotExpressibleError(block, "import blocks are those of 2020; use DEF, FRAGMENT or IMPL")
         if block.kind is BlockKind.DEF or not block.registrations:
@@ -203,6 +214,15 @@ class Opener:
                     yield self._impl(own, inside, block.namespace, block.key)
                 case Fallback():
                     yield self._fallback(own, inside, block.namespace, block.key)
+
+    def _layer(self, block: Block, call: LayerCall) -> Step:
+        number = self._number()
+        try:
+            check(block, call)
+            made = layer_opener(block, call, self._prefix, self._mark, number)
+        except Unmade as error:
+            raise NotExpressibleError(block, str(error)) from None
+        return Step(made, number, Origin(block, block.debug))
 
     def _namespace(self, namespace: str | None) -> str:
         return "_" if namespace is None else self._prefix + namespace

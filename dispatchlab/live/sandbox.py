@@ -260,6 +260,9 @@ class LiveSandbox:
         plan = _Plan(registration, steps, operators, 1 << len(self._all_plans), self._indices.get(id(registration)))
         self._plans[id(registration)] = plan
         self._all_plans.append(plan)
+        if any(step.is_layered for step in steps):
+            # NB: it makes several kernels under one number, which slots are not told apart by.
+            self._objects, self._every_table = None, True
         if self._objects is not None:
             for step in steps:
                 kernel = step.origin.kernel

@@ -159,6 +159,40 @@ class Claim:
     place: Place | None = field(default=None, compare=False)
 
 
+class LayerFunction(StrEnum):
+    """A function of `torch.library` that registers; these have order rules of their own."""
+
+    DEFINE = "define"
+    IMPL = "impl"
+    CUSTOM_OP = "custom_op"
+    REGISTER_KERNEL = "register_kernel"
+    REGISTER_FAKE = "register_fake"
+    REGISTER_AUTOGRAD = "register_autograd"
+    REGISTER_VMAP = "register_vmap"
+    REGISTER_AUTOCAST = "register_autocast"
+    REGISTER_TORCH_DISPATCH = "register_torch_dispatch"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCall:
+    """A call of the `torch.library` layer, by which a block was made.
+
+    Args:
+        function: what was called.
+        operator: the operator that it is about.
+        on: the device types of a kernel or a cast, or the class of a torch dispatch rule as `module:name`.
+        parts: what was registered on the operator object that `custom_op` gives, in order; upstream can take it back
+            with the operator only.
+        debug: where it was called; of a part, since a block says so itself.
+    """
+
+    function: LayerFunction
+    operator: OperatorName
+    on: tuple[str, ...] = ()
+    parts: tuple[LayerCall, ...] = ()
+    debug: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """A library with its registrations: one registration, as a static initialiser is.
@@ -169,6 +203,8 @@ class Block:
         key: the key of an IMPL block.
         registrations: in the order in which they run; released in that order too.
         debug: what `Def` and `Impl` inside print when they have no text of their own.
+        made_by: the call of `torch.library` that registers all this. The running PyTorch makes that call; any other
+            engine registers what is inside.
     """
 
     namespace: str | None
@@ -176,6 +212,7 @@ class Block:
     registrations: tuple[Def | Impl | Fallback, ...] = ()
     key: DispatchKey | None = None
     debug: str = ""
+    made_by: LayerCall | None = None
     place: Place | None = field(default=None, compare=False)
 
 
@@ -186,6 +223,8 @@ def operators_of(registration: Registration) -> Iterator[OperatorName]:
     """The operators that a registration names, qualified by its block where it is in one."""
     match registration:
         case Block():
+            if registration.made_by is not None and not registration.registrations:
+                yield registration.made_by.operator.within(registration.namespace or "")
             for inner in registration.registrations:
                 for name in operators_of(inner):
                     yield name.within(registration.namespace or "")
@@ -208,6 +247,8 @@ def describe(registration: Registration) -> str:
             text = f"name {registration.operator}"
         case Claim():
             text = f"claim {registration.namespace}"
+        case Block(made_by=LayerCall(function=function, operator=operator, on=on)):
+            text = f"{function} {operator.within(registration.namespace or '')}{' on ' if on else ''}{', '.join(on)}"
         case Block():
             key = f" {registration.key}" if registration.key else ""
             count = len(registration.registrations)

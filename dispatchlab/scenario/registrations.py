@@ -25,6 +25,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.scenario.kernels import FALLBACK, KERNEL
+from dispatchlab.scenario.layer import MADE_BY
 from dispatchlab.scenario.problems import quoted
 from dispatchlab.scenario.shapes import (
     DEFINITION,
@@ -128,7 +129,7 @@ IMPL_TABLE = Table("an impl", (OPERATOR_FIELD, DISPATCH, KERNEL_FIELD, SIGNATURE
 FALLBACK_TABLE = Table("a fallback", (FALLBACK_FIELD, DISPATCH, DEBUG))
 NAME_TABLE = Table("a name", (NAME,))
 CLAIM_TABLE = Table("a claim", (CLAIM, DEBUG))
-BLOCK_TABLE = Table("a library block", (LIBRARY_FIELD, KIND, DISPATCH, DEBUG, NESTED))
+BLOCK_TABLE = Table("a library block", (LIBRARY_FIELD, KIND, DISPATCH, MADE_BY, DEBUG, NESTED))
 
 NESTED_TABLES = (DEF_TABLE, IMPL_TABLE, FALLBACK_TABLE)
 TOP_TABLES = (*NESTED_TABLES, NAME_TABLE, CLAIM_TABLE, BLOCK_TABLE)
@@ -168,7 +169,10 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
         if not entry.is_right:
             return None
         members = tuple(member for member in inner if isinstance(member, Def | Impl | Fallback))
-        return Block(entry[LIBRARY_FIELD], entry[KIND], members, entry.get(DISPATCH), debug, place)
+        made_by = entry.get(MADE_BY)
+        if made_by is not None and entry[LIBRARY_FIELD] is None:
+            raise Wrong(entry.node_of(MADE_BY), "a call of torch.library has a namespace, and this library has none")
+        return Block(entry[LIBRARY_FIELD], entry[KIND], members, entry.get(DISPATCH), debug, made_by, place)
     if not entry.is_right:
         return None
     if table is DEF_TABLE:

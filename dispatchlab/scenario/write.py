@@ -19,6 +19,7 @@ from dispatchlab.model.registration import (
     Impl,
     Kernel,
     KernelForm,
+    LayerCall,
     NameOnly,
     Registration,
 )
@@ -125,11 +126,29 @@ def _registration(registration: Registration, namespace: str, debug: str | None)
             yield f"kind: {registration.kind}"
             if registration.key:
                 yield f"dispatch: {registration.key}"
+            if registration.made_by:
+                yield "made_by:"
+                yield from (f"  {line}" for line in _layer(registration.made_by))
     if registration.debug != debug:
         yield f"debug: {scalar_text(registration.debug)}"
     if isinstance(registration, Block) and registration.registrations:
         yield "registrations:"
         yield from _registrations(registration.registrations, "", "  ", registration.debug)
+
+
+def _layer(call: LayerCall) -> Lines:
+    yield f"call: {call.function}"
+    yield f"operator: {scalar_text(str(call.operator))}"
+    if call.on:
+        yield f"on: {_flow(call.on)}"
+    if call.parts:
+        yield "parts:"
+    for part in call.parts:
+        yield f"  - call: {part.function}"
+        if part.on:
+            yield f"    on: {_flow(part.on)}"
+        if part.debug:
+            yield f"    debug: {scalar_text(part.debug)}"
 
 
 def _def(registration: Def, namespace: str) -> Lines:
