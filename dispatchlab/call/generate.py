@@ -115,9 +115,18 @@ def source(schema: FunctionSchema) -> str:
 
 
 def _parameter(name: str, at: int) -> str:
-    """An argument's name, if a parameter can have it; else it is found among the unknown ones."""
-    usable = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
-    return name if usable else f"_argument{at}"
+    """An argument's name, if a parameter can have it; else one that is surely free."""
+    return name if _is_usable(name) else f"_argument{at}"
+
+
+def _is_usable(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+
+
+def _nameless(signature: CallSignature, names: list[str]) -> list[str]:
+    """What is by name alone and cannot be a parameter: it is found among the unknown ones."""
+    arguments = enumerate(signature.arguments)
+    return [names[at] for at, one in arguments if one.kwarg_only and not _is_usable(one.name)]
 
 
 def _parameters(signature: CallSignature, names: list[str], first: list[str]) -> str:
@@ -126,7 +135,7 @@ def _parameters(signature: CallSignature, names: list[str], first: list[str]) ->
     by_name = [
         f"{name}={'_M' if signature.defaults[at] is MISSING else f'_D{at}'}"
         for at, name in enumerate(names)
-        if at >= signature.positional
+        if at >= signature.positional and _is_usable(signature.arguments[at].name)
     ]
     first = [*first, *by_place]
     return ", ".join([*first, *(["/"] if first else []), "*_extra", *by_name, "**_unknown"])
@@ -144,6 +153,7 @@ def _head(signature: CallSignature, names: list[str], general: str, *, bits: boo
         known.append(f"not ({' or '.join(parts)})" if parts else "True")
     looks = [f"        {term}" for term in terms]
     return [
+        *(f"    {name} = _M" for name in _nameless(signature, names)),
         "    try:",
         *([f"        _bits = {' | '.join(terms) or '0'}"] if bits else ["        _bits = _keys.bits", *looks]),
         "        _stale = _dispatcher._cells[_name] is not _entry",
@@ -183,7 +193,8 @@ def _body(signature: CallSignature, names: list[str], values: str, *, redispatch
 def _left_out(signature: CallSignature, names: list[str], at: int) -> str:
     """A condition under which an argument that has a default surely has its default."""
     name = names[at]
-    return f"{name} is _D{at}" if at >= signature.positional else f"{name} is _M or {name} is _D{at}"
+    by_name = at >= signature.positional and _is_usable(signature.arguments[at].name)
+    return f"{name} is _D{at}" if by_name else f"{name} is _M or {name} is _D{at}"
 
 
 def _filled(signature: CallSignature, names: list[str], at: int) -> str:
@@ -193,7 +204,7 @@ def _filled(signature: CallSignature, names: list[str], at: int) -> str:
         return name
     if isinstance(default, list):
         return f"([*_D{at}] if {_left_out(signature, names, at)} else {name})"
-    return name if at >= signature.positional else f"(_D{at} if {name} is _M else {name})"
+    return f"(_D{at} if {name} is _M else {name})"
 
 
 def _lookup(form: str, *, redispatch: bool) -> list[str]:

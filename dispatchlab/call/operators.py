@@ -102,11 +102,11 @@ class Operator:
             if operator_in(self.dispatcher._cells, self.name) is entry:
                 return table
 
-    def _first_call(self, *args: object, **kwargs: object) -> object:
+    def _first_call(self, /, *args: object, **kwargs: object) -> object:
         self._refreshed()
         return self.__call__(*args, **kwargs)
 
-    def _first_redispatch(self, *args: object, **kwargs: object) -> object:
+    def _first_redispatch(self, /, *args: object, **kwargs: object) -> object:
         self._refreshed()
         return self.redispatch(*args, **kwargs)
 
