@@ -201,21 +201,27 @@ class Operator:
             raise signature.refused(ErrorKind.MISSING_ARGUMENT, message, name)
         start = len(stack) - count
         values = signature.bind(stack[start:], (), {})
-        step = self._step(kind, table, values, handed)
+        keys = handed
+        if keys is None:
+            included, kept = thread.masks
+            keys = table.masked((signature.key_bits(values, generators=False) | included) & kept)
 
         def run() -> None:
-            found = table.find(step.keys) if key is None else table.find_for_key(key, step.keys)
+            found = table.found(keys) if key is None else table.find_for_key(key, keys)
             if found.cell.entry.kernel.takes_stack:
                 stack[start:] = values
                 run_on_stack(self, signature, found.cell, found.keys, stack, count)
                 result = returns_of(stack[start:])
             else:
-                result = table.target(found)(*values)
+                result = table.target_for(found)(*values)
             stack[start:] = table.returns(values, result, found.cell)
 
         before = [*stack]
         try:
-            _observed(step, run)
+            if observers:
+                _observed(self._step(kind, table, values, handed), run)
+            else:
+                run()
         except BaseException:
             stack[:] = before
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dispatchlab.call.conventions import Target, returns_of, short_target_of, target_of
 from dispatchlab.call.fallthrough import fallthrough_slots, masks
@@ -56,6 +56,8 @@ class CallTable:
         self.guarded_short: dict[int, Target] = {}
         self.redispatched: dict[int, Target] = {}
         self.redispatched_short: dict[int, Target] = {}
+        self._found: dict[DispatchKeySet, Found] = {}
+        self._targets: dict[Found, Target] = {}
 
     def cell(self, keys: DispatchKeySet) -> Cell | None:
         """What the slot of a final set holds."""
@@ -84,6 +86,11 @@ class CallTable:
             refuse(self.signature, self.entry, keys, cell)
         return Found(cell, keys)
 
+    def found(self, keys: DispatchKeySet) -> Found:
+        """The same, remembered."""
+        known = self._found.get(keys)
+        return _kept(self._found, keys, self.find(keys)) if known is None else known
+
     def find_for_key(self, key: DispatchKey, keys: DispatchKeySet) -> Found:
         """The kernel that is registered at a key for this operator, else the backend fallback there.
 
@@ -103,6 +110,11 @@ class CallTable:
     def target(self, found: Found) -> Target:
         """A kernel as a function of every argument."""
         return target_of(self.operator, self.signature, found.cell, found.keys)
+
+    def target_for(self, found: Found) -> Target:
+        """The same, remembered."""
+        known = self._targets.get(found)
+        return _kept(self._targets, found, self.target(found)) if known is None else known
 
     def short_target(self, found: Found) -> Target:
         """A kernel as a function of the arguments without a default."""
@@ -163,8 +175,12 @@ class CallTable:
         return _kept(self.redispatched_short, bits, self.short_target(self.find(DispatchKeySet(bits))))
 
 
-def _kept(cache: dict[int, Target], bits: int, target: Target) -> Target:
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _kept(cache: dict[K, V], key: K, value: V) -> V:
     if len(cache) >= _LARGEST_CACHE:
         cache.clear()
-    cache[bits] = target
-    return target
+    cache[key] = value
+    return value

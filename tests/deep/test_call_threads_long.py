@@ -6,5 +6,5 @@ from tests.call_threads import THREADS, churn
 
 
 def test_no_wrong_kernel_runs_and_no_registration_is_lost_in_a_long_churn() -> None:
-    rounds = 2000
+    rounds = 5000
     assert churn(rounds=rounds) == [rounds * 4] * THREADS
