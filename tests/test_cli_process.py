@@ -69,7 +69,7 @@ def test_help_imports_no_engine(folder: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
-    assert result.stdout.splitlines()[-1].split()[1:] == ["dispatchlab", "dispatchlab.cli"]
+    assert result.stdout.splitlines()[-1].split()[1:] == ["dispatchlab", "dispatchlab._lazy", "dispatchlab.cli"]
 
 
 def test_text_imports_neither_rich_nor_numpy(folder: Path) -> None:

@@ -195,7 +195,7 @@ def test_a_project_that_does_not_opt_in_pays_nothing(project: Path, pytester: py
     (project / "tests" / "test_own.py").write_text(
         "import sys\n\n\ndef test_own():\n"
         "    names = {name for name in sys.modules if name.startswith('dispatchlab')}\n"
-        "    assert names <= {'dispatchlab', 'dispatchlab.pytest_plugin'}, names\n"
+        "    assert names <= {'dispatchlab', 'dispatchlab._lazy', 'dispatchlab.pytest_plugin'}, names\n"
     )
     installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
     plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]

@@ -127,8 +127,17 @@ def test_the_names_that_can_be_defaults_are_the_same(type_: str) -> None:
     assert sum(ours(text) != "refused" for text in texts) >= 6
 
 
+def theirs_reads(text: str) -> bool:
+    try:
+        C.parse_schema(text)
+    except RuntimeError:
+        return False
+    return True
+
+
 def test_every_registered_schema_reads_back() -> None:
-    registered = [str(schema) for schema in C._jit_get_all_schemas()]
+    # A module that another test imports may bring an opaque type of Python, which PyTorch prints and does not read.
+    registered = [text for text in map(str, C._jit_get_all_schemas()) if theirs_reads(text)]
     assert [text for text in registered if ours(text) != sorted_sets(text)] == []
     assert len(registered) > 3000
 
@@ -138,7 +147,7 @@ def kernels() -> list[tuple[FunctionSchema, FunctionSchema]]:
     for name in C._dispatch_get_all_op_names():
         dump = C._dispatch_dump(name)
         schema = re.search(r"^schema: (?!\(none\))(.*)$", dump, re.MULTILINE)
-        if schema:
+        if schema and theirs_reads(schema[1]):
             for inferred in set(re.findall(r" :: (\(.*) \[ [a-z ]*\]$", dump, re.MULTILINE)) - {"(none)"}:
                 found.append((parse_schema(schema[1]), parse_inferred(inferred)))
     return found
