@@ -30,8 +30,8 @@ def duplicate_def(operator: OperatorName, stored: Stored, new: Definition) -> Re
     return RegistrationError(
         ErrorKind.DUPLICATE_DEF,
         f"{operator} is defined already, as {stored.schema}{_by(stored.debug)}, and a second def"
-        f"{'' if stored.schema == new.schema else f' {new.schema}'}{_by(new.debug)} is refused, equal or not: release the "
-        "first, or give this one an overload name",
+        f"{'' if stored.schema == new.schema else f' {new.schema}'}{_by(new.debug)} is refused, equal or not: "
+        "release the first, or give this one an overload name",
         {
             "operator": str(operator),
             "schema": str(new.schema),

@@ -252,6 +252,7 @@ def describe(registration: Registration) -> str:
         case Block():
             key = f" {registration.key}" if registration.key else ""
             count = len(registration.registrations)
-            text = f"library {registration.namespace or '_'} {registration.kind}{key} with {count} registration{'' if count == 1 else 's'}"
+            inside = f"{count} registration{'' if count == 1 else 's'}"
+            text = f"library {registration.namespace or '_'} {registration.kind}{key} with {inside}"
     debug = "" if isinstance(registration, NameOnly) else registration.debug
     return f"{text} ({debug})" if debug else text

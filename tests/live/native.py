@@ -15,7 +15,8 @@ _SOURCE = Path(__file__).with_name("cpp") / "native_kernels.cpp"
 def _built() -> Path | str:
     from torch.utils import cpp_extension
 
-    for tool in ("ninja", cpp_extension.get_cxx_compiler()):
+    compiler: str = cpp_extension.get_cxx_compiler()  # type: ignore[no-untyped-call]  # as torch wrote it
+    for tool in ("ninja", compiler):
         if shutil.which(tool) is None:
             return f"{tool} was not found, and the C++ kernels of this test need it"
     module = cpp_extension.load("dispatchlab_native_kernels", [str(_SOURCE)], extra_cflags=["-O0"])
