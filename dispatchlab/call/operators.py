@@ -66,6 +66,8 @@ class Operator:
         self._table: CallTable | None = None
         self.__call__ = self._first_call
         self.redispatch = self._first_redispatch
+        if dispatcher.find_schema(name) is not None:
+            self._refreshed()
 
     @property
     def schema(self) -> FunctionSchema:
@@ -103,11 +105,11 @@ class Operator:
                 return table
 
     def _first_call(self, /, *args: object, **kwargs: object) -> object:
-        self._refreshed()
+        _ = self.table  # installs the code, or says what is missing
         return self.__call__(*args, **kwargs)
 
     def _first_redispatch(self, /, *args: object, **kwargs: object) -> object:
-        self._refreshed()
+        _ = self.table
         return self.redispatch(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -118,8 +120,7 @@ class Operator:
     def _general(self, compiled_for: CallSignature) -> General:
         def general_call(values: _Values, extra: _Values, unknown: _Named) -> object:
             table = self.table
-            if table.signature is not compiled_for:
-                # See Note [Code for a schema of the past]
+            if table.signature is not compiled_for:  # See Note [Code for a schema of the past]
                 positional, named = compiled_for.as_given(values)
                 return self(*positional, *extra, **named, **unknown)
             bound = table.signature.bind(values, extra, unknown)
