@@ -12,6 +12,7 @@ import pytest
 from dispatchlab import (
     CallError,
     Dispatcher,
+    DispatchKeySet,
     ErrorKind,
     Library,
     RegistrationError,
@@ -20,6 +21,7 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import Generator, InferenceMode
+from dispatchlab.call.key_state import DEFAULT_EXCLUDED
 from dispatchlab.call.layers import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad, recording
 from dispatchlab.call.layers.schemas import IN_PLACE, SCHEMAS, VIEWS
 from dispatchlab.call.observe import CallKind, Step, observers
@@ -160,6 +162,7 @@ class Recorder:
     def __init__(self) -> None:
         self.steps: list[tuple[str, str, str]] = []
         self.sets: list[str] = []
+        self.guards: list[str] = []
 
     def entered(self, step: Step, /) -> None:
         self.steps.append((step.kind, str(step.operator), str(step.keys.highest())))
@@ -167,6 +170,12 @@ class Recorder:
 
     def left(self, step: Step, error: BaseException | None, /) -> None:
         assert error is None
+
+    def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
+        self.guards.append(f"+{type(guard).__name__} {(excluded - DEFAULT_EXCLUDED)}")
+
+    def guard_closed(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
+        self.guards.append(f"-{type(guard).__name__} {(excluded - DEFAULT_EXCLUDED)}")
 
     def __enter__(self) -> Recorder:
         observers.append(self)
@@ -200,6 +209,14 @@ def test_randn_goes_through_backend_select_empty_and_normal(lab: Lab) -> None:
         ("normal_", "AutogradCUDA"),
         ("normal_", "ADInplaceOrView"),
         ("normal_", "CUDA"),
+    ]
+    # NB: a functionality without a backend, as AutogradFunctionality is here, prints nothing.
+    below = "DispatchKeySet(AutogradOther, AutogradNestedTensor)"
+    assert recorder.guards == [
+        f"+AutoDispatchBelowAutograd {below}",
+        f"+AutoDispatchBelowADInplaceOrView {below.replace('(', '(ADInplaceOrView, ')}",
+        f"-AutoDispatchBelowADInplaceOrView {below}",
+        "-AutoDispatchBelowAutograd DispatchKeySet()",
     ]
 
 

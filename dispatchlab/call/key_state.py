@@ -11,6 +11,7 @@ import threading
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from dispatchlab.call.observe import observers
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.model.key_set import FULL_BITS, FUNCTIONALITY_BITS, DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -85,6 +86,8 @@ class KeyGuard:
         self._found.append((thread.masks, thread.included, thread.excluded, thread.inference))
         thread.included, thread.excluded, thread.inference = new_included, new_excluded, inference
         thread.masks = masks_of(new_included, new_excluded)
+        for observer in (*observers,):
+            observer.guard_opened(self, new_included, new_excluded)
         return self
 
     def __exit__(
@@ -92,6 +95,8 @@ class KeyGuard:
     ) -> None:
         thread.masks, thread.included, thread.excluded, thread.inference = self._found.pop()
         open_guards.pop()
+        for observer in (*observers,):
+            observer.guard_closed(self, thread.included, thread.excluded)
 
 
 class IncludeDispatchKeyGuard(KeyGuard):

@@ -54,6 +54,12 @@ class Observer(Protocol):
     def left(self, step: Step, error: BaseException | None, /) -> None:
         """The call is over; `error` is what it raised."""
 
+    def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
+        """A guard has set what the thread includes and excludes to these sets."""
+
+    def guard_closed(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
+        """A guard has put these sets back."""
+
 
 observers: list[Observer] = []
 """Those who listen now."""
