@@ -246,6 +246,57 @@ def permute(
 
 
 @main.command()
+@click.argument("operator", metavar="OP", type=_OneOf("operator", "operator"))
+@click.option(
+    "--arg",
+    "args",
+    metavar="WORDS",
+    multiple=True,
+    help="What an argument is like, in the order of the schema, or NAME=WORDS. Default: each tensor is on the CPU.",
+)
+@click.option(
+    "--exclude", metavar="KEY", multiple=True, type=_OneOf("key", "row"), help="A guard excludes KEY; may be repeated."
+)
+@click.option(
+    "--include", metavar="KEY", multiple=True, type=_OneOf("key", "row"), help="A guard includes KEY; may be repeated."
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="SOURCE",
+    type=_OneOf("scenario", "scenario"),
+    help="A scenario, a recorded registry, the name of a bundled one, or live. Default: torch-2.13, which is bundled.",
+)
+@click.option("--engine", type=_ENGINES, default="lab", show_default=True, help="The engine that is asked.")
+@click.option("--semantics", metavar="NAME", type=_OneOf("name", "semantics"), help=_SEMANTICS_HELP)
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help=_IMPORT_HELP)
+@click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
+@click.pass_obj
+def explain(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes its object by place
+    """Show which kernel a call of OP runs and why, without running it.
+
+    Each key set is shown, what was masked and whose fallthrough did it, the keys that remain, the kernel, which
+    candidates lost and to what; then the same for each redispatch that follows, down to a backend kernel.
+
+    WORDS are a device (cpu, cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized,
+    requires_grad, conj, neg, zero, inference, python (a subclass that intercepts calls); none for no tensor, and
+    'list:cpu, cuda' for a list. The name of a dispatch key adds that key. What a factory makes is told by device=,
+    layout= and dtype=.
+
+    \b
+    Examples:
+      dispatchlab explain aten::add.Tensor --arg "cuda requires_grad" --arg cuda
+      dispatchlab explain aten::randn --arg device=cuda
+      dispatchlab explain aten::cat --arg "list:cpu, meta" --exclude Autograd
+      dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
+      dispatchlab explain my::op --arg cpu --engine torch --import my_package
+    """
+    from dispatchlab.commands.explain import ExplainRequest, explain_call
+
+    _exit(explain_call(ExplainRequest(**options, color=color)))
+
+
+@main.command()
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help=_IMPORT_HELP)

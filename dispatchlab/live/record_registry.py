@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from importlib import import_module
 
@@ -36,11 +36,12 @@ class ImportFailedError(DispatchLabError):
         return f"{self.module} cannot be imported: {self.reason}; install it, or leave it out"
 
 
-def record_registry(imports: Iterable[str] = ()) -> Registry:
+def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None = None) -> Registry:
     """Everything that is registered in this process.
 
     Args:
         imports: modules to import first, for what they register.
+        only: record these operators alone, and all fallbacks; every operator when left out.
 
     Returns:
         The registry, without the operators that this package itself has made here.
@@ -58,8 +59,15 @@ def record_registry(imports: Iterable[str] = ()) -> Registry:
             raise ImportFailedError(module, f"{type(error).__name__}: {error}") from error
     roots = package_roots()
     names = [name for name in bindings()._dispatch_get_all_op_names() if not _OWN.match(name)]
+    if only is not None:
+        names = [name for name in names if name in only]
     fallbacks = [replace(one, debug=without_root(one.debug, roots)) for one in _fallbacks()]
     return registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
+
+
+def record_operators(names: Collection[str]) -> Registry:
+    """Some operators of this process, with all fallbacks."""
+    return record_registry(only=frozenset(names))
 
 
 def package_roots() -> tuple[str, ...]:

@@ -1,0 +1,264 @@
+"""Which kernel would a call run, and why that one? Computed from the operator's table; nothing is run.
+
+The first hop is exact: it is what calls compute. What a kernel redispatches to is up to the kernel; the hops after the
+first follow what PyTorch's kernels at such keys do, and say when that is all that they go by. Source:
+tools/autograd/gen_variable_type.py, tools/autograd/gen_inplace_or_view_type.py, torchgen/gen.py (BackendSelect).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dispatchlab.call.argument_words import Described
+from dispatchlab.call.explanation import CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
+from dispatchlab.call.fallthrough import masks
+from dispatchlab.call.key_state import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
+from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
+from dispatchlab.errors import DispatchLabError, ErrorKind
+from dispatchlab.model.explanation import OperatorView, TableRow
+from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
+from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.slots import keys_of, slots_of, slots_of_key
+
+_TEXT = re.compile(r"(fallthrough )?(.*) \[([^\[\]]*)\]", re.DOTALL)
+_MATH = "math kernel"
+_AMBIGUOUS = "ambiguous autogradother"
+_FALLBACK = "backend fallback"
+_FOR_ALL_BACKENDS = ("default backend kernel", "catchall kernel")
+_BELOW_AUTOGRAD = DispatchKeySet.full_after(DispatchKey.AutogradOther)
+
+
+class NotCallableError(DispatchLabError):
+    """An operator that has no schema cannot be called."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__(operator)
+        self.operator = operator
+
+    def __str__(self) -> str:
+        return f"{self.operator} has kernels and no def, so it cannot be called: define it with a schema first"
+
+
+def thread_keys(include: tuple[DispatchKey, ...] = (), exclude: tuple[DispatchKey, ...] = ()) -> ThreadKeys:
+    """The sets of a thread with guards for these keys; an alias key stands for its runtime keys."""
+    return ThreadKeys(DEFAULT_INCLUDED, DEFAULT_EXCLUDED, _expanded(include), _expanded(exclude))
+
+
+def _expanded(keys: tuple[DispatchKey, ...]) -> DispatchKeySet:
+    found = DispatchKeySet()
+    for key in keys:
+        each = keys_of(slots_of_key(key)) if key.is_alias else (key,)
+        found |= DispatchKeySet.of(*each)
+    return found
+
+
+def schema_of(view: OperatorView) -> FunctionSchema:
+    """The schema of an operator.
+
+    Raises:
+        NotCallableError: it has none.
+    """
+    if view.schema is None:
+        raise NotCallableError(view.name)
+    return parse_schema(view.schema)
+
+
+def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> CallExplanation:
+    """Follow a call from its arguments to the kernel that ends it.
+
+    Args:
+        view: the operator, with its table.
+        described: its arguments.
+        thread: what the thread includes and excludes.
+
+    Raises:
+        NotCallableError: the operator has no schema.
+    """
+    schema = schema_of(view)
+    table = _Table.of(view)
+    of_arguments = DispatchKeySet()
+    for argument in described.arguments:
+        of_arguments |= argument.keys
+    hops = [_first_hop(table, of_arguments, thread)]
+    factory = _is_factory(schema)
+    while True:
+        after = _after(hops[-1], described, thread, factory=factory)
+        if isinstance(after, str):
+            break
+        hops.append(_hop(table, "redispatch", after.why, after.keys, (), assumed=after.assumed, start=after.keys))
+    return CallExplanation(view.name, str(schema), described.arguments, of_arguments, thread, tuple(hops), after)
+
+
+# -- the table that calls use
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What each slot holds now, and the keys that calls skip."""
+
+    held: Mapping[DispatchKey, Chosen]
+
+    @classmethod
+    def of(cls, view: OperatorView) -> _Table:
+        return cls({DispatchKey[row.key]: chosen for row in view.table if (chosen := _chosen(row)) is not None})
+
+    def skipped_from(self, base: DispatchKeySet) -> DispatchKeySet:
+        """The final set: without the keys at which the operator falls through."""
+        fallthroughs = slots_of(key for key, chosen in self.held.items() if chosen.fallthrough)
+        return DispatchKeySet(masks(fallthroughs).applied(base.bits))
+
+
+def _chosen(row: TableRow) -> Chosen | None:
+    if row.stale is None:
+        return Chosen(row.debug, row.reason, row.source, row.fallthrough, row.beaten)
+    found = _TEXT.fullmatch(row.stale)
+    if found is None:
+        return None
+    return Chosen(found[2], found[3], "", found[1] is not None, row.beaten, row.text or "nothing")
+
+
+# -- the hops
+
+
+def _first_hop(table: _Table, of_arguments: DispatchKeySet, thread: ThreadKeys) -> Hop:
+    everything = of_arguments | thread.included
+    applied = masks_of(thread.included, thread.excluded)
+    base = DispatchKeySet((of_arguments.bits | applied.included) & applied.kept)
+    keys = table.skipped_from(base)
+    left_out = sorted((*_excluded(everything, base, thread), *_fallthroughs(table, base, keys)), key=_priority)
+    why = "the keys of the arguments and those that the thread includes, without those that it excludes"
+    return _hop(table, "call", why, keys, tuple(left_out), assumed=False, start=everything)
+
+
+def _excluded(everything: DispatchKeySet, base: DispatchKeySet, thread: ThreadKeys) -> Iterator[LeftOut]:
+    for key in _gone(everything, base):
+        by_guard = thread.local_excluded.bits & DispatchKeySet.of(key.functionality).bits
+        yield LeftOut(key, "excluded by a guard" if by_guard else "excluded by every thread")
+
+
+def _fallthroughs(table: _Table, base: DispatchKeySet, keys: DispatchKeySet) -> Iterator[LeftOut]:
+    backend = base.highest_backend()
+    for key in _gone(base, keys):
+        # Which fallthrough counts is up to the highest backend of the call alone.
+        if key.functionality in PER_BACKEND_FUNCTIONALITIES and key.backend != (backend or 0):
+            continue
+        chosen = table.held[key]
+        yield LeftOut(key, "fallthrough", chosen.debug, chosen.reason)
+
+
+def _gone(before: DispatchKeySet, after: DispatchKeySet) -> list[DispatchKey]:
+    return [key for key in before if not after.bits & DispatchKeySet.of(key.functionality).bits]
+
+
+def _priority(one: LeftOut) -> int:
+    return -one.key.slot
+
+
+def _hop(
+    table: _Table,
+    kind: str,
+    why: str,
+    keys: DispatchKeySet,
+    left_out: tuple[LeftOut, ...],
+    *,
+    assumed: bool,
+    start: DispatchKeySet,
+) -> Hop:
+    kernel = table.held.get(RUNTIME_KEYS[keys.slot()])
+    refusal = None
+    if kernel is None:
+        nothing = keys.highest() == DispatchKey.Undefined
+        refusal = ErrorKind.NO_TENSOR_ARGUMENTS if nothing else ErrorKind.MISSING_KERNEL
+    elif kernel.reason == _AMBIGUOUS:
+        refusal = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
+    elif kernel.fallthrough:
+        refusal = ErrorKind.FALLTHROUGH_EXECUTED
+    return Hop(kind, why, assumed, start, left_out, keys, keys.highest(), kernel, refusal)
+
+
+# -- what comes after a kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    keys: DispatchKeySet
+    why: str
+    assumed: bool = False
+
+
+# Note [The hop after a kernel]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Nothing in a registry says what a kernel does, but PyTorch's own kernels are generated and follow rules by key. An
+# autograd kernel redispatches with `ks & after_autograd_keyset`, which is everything below AutogradOther, from whatever
+# autograd key it was reached by; one for ADInplaceOrView with everything below that. BackendSelect computes a new set
+# from dtype, layout and device: the thread's sets and the keys of tensors enter into it only when there are tensors.
+# The fallbacks for Conjugate, Negative, ZeroTensor, Tracer and PythonTLSSnapshot redispatch to everything below
+# themselves, and so does, as far as is known here, any other kernel that stands above the backends. A composite kernel
+# does not redispatch at all: it calls other operators, and a Python key hands over to code that nobody has seen.
+
+
+def _after(hop: Hop, described: Described, thread: ThreadKeys, *, factory: bool) -> _Next | str:
+    """The next set, or why there is none. See Note [The hop after a kernel]."""
+    kernel, key, keys = hop.kernel, hop.key, hop.keys
+    if hop.refusal is not None or kernel is None:
+        return f"the call fails: {hop.refusal}"
+    if kernel.reason == _MATH:
+        return "a composite kernel: it is made of other operators, and each of them dispatches anew"
+    functionality = key.functionality
+    if functionality <= DispatchKey.NestedTensor:
+        if kernel.reason == _FALLBACK:
+            return f"the backend fallback of {key}: it serves every operator that has no kernel there"
+        if kernel.reason in _FOR_ALL_BACKENDS:
+            return "a kernel for all backends: it redispatches no further, and what it calls dispatches anew"
+        return "a backend kernel: it does the work and redispatches no further"
+    if functionality == DispatchKey.Python:
+        return "the subclass decides: its __torch_dispatch__ is called with the operator"
+    if AUTOGRAD_KEYS.bits & DispatchKeySet.of(functionality).bits:
+        records = "records the call on the tape" if described.requires_grad else "has nothing to record, as no argument"
+        records += "" if described.requires_grad else " requires grad"
+        why = f"the autograd kernel {records}, and redispatches with keys & full_after(AutogradOther)"
+        return _Next(keys & _BELOW_AUTOGRAD, why)
+    if functionality == DispatchKey.BackendSelect and factory:
+        return _Next(*_selected(described, thread))
+    below = _below(functionality, keys)
+    if not below.bits & FUNCTIONALITY_BITS:
+        return f"nothing is left below {key}"
+    known = functionality in _REDISPATCH_BELOW
+    told = "" if known else "if it does as most do, "
+    return _Next(below, f"{told}the kernel redispatches with keys & full_after({functionality})", assumed=not known)
+
+
+_REDISPATCH_BELOW = frozenset(
+    (
+        *(DispatchKey.ADInplaceOrView, DispatchKey.Conjugate, DispatchKey.Negative, DispatchKey.ZeroTensor),
+        *(DispatchKey.Tracer, DispatchKey.PythonTLSSnapshot),
+    )
+)
+
+
+def _below(functionality: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:
+    return keys & DispatchKeySet.full_after(functionality)
+
+
+def _is_factory(schema: FunctionSchema) -> bool:
+    """Whether an operator takes the options of a tensor that it makes."""
+    return {"dtype", "layout", "device"} <= {argument.name for argument in schema.arguments}
+
+
+def _selected(described: Described, thread: ThreadKeys) -> tuple[DispatchKeySet, str]:
+    options = described.options
+    chosen = DispatchKeySet.of(options.backend)
+    why = f"BackendSelect chooses {options.backend} for {options.given}"
+    tensors = [one for one in described.arguments if "Tensor" in one.type]
+    if not tensors:
+        return chosen, f"{why}, and redispatches with that key alone"
+    for one in tensors:
+        chosen |= one.keys
+    kept = (chosen | thread.included) - thread.excluded
+    return _below(
+        DispatchKey.BackendSelect, kept
+    ), f"{why}, adds the keys of the tensors, and redispatches below itself"

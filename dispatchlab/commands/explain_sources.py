@@ -1,0 +1,156 @@
+"""Where the operator of `dispatchlab explain` comes from: a registry, a scenario, or the PyTorch that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dispatchlab.commands.engines import EngineName, SemanticsOfTorchError, engine_for
+from dispatchlab.commands.registry_sources import LIVE, ImportOfRecordError, is_registry_source, recorded_from
+from dispatchlab.commands.sources import AmbiguousOperatorError, UnknownOperatorError, find_operators, operators_in
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.explanation import OperatorView, TableRow
+from dispatchlab.registry.bundled import DEFAULT
+from dispatchlab.registry.find import find_names, is_glob
+
+
+class OneOperatorError(DispatchLabError):
+    """A pattern was given where one operator is explained."""
+
+    def __init__(self, asked: str) -> None:
+        super().__init__(asked)
+        self.asked = asked
+
+    def __str__(self) -> str:
+        return f"{self.asked!r} is a pattern, and one call is explained at a time: name an operator"
+
+
+class RecordOnTorchError(DispatchLabError):
+    """What is on record was to be asked of the PyTorch that is installed."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.source = source
+
+    def __str__(self) -> str:
+        return f"--engine torch does not run what {self.source} has recorded: leave one of the two out"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which operator, of what; the fields are options of the command."""
+
+    operator: str
+    source: str | None = None
+    engine: EngineName = "lab"
+    semantics: str | None = None
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An operator, and who was asked for it; `build` is the version of the PyTorch that was recorded, if one was."""
+
+    view: OperatorView
+    source: str
+    semantics: str
+    build: str = ""
+
+
+def found_for(asked: Asked) -> Found:
+    """The operator that was asked for, with its table.
+
+    Raises:
+        DispatchLabError: there is no such operator, or the source or engine cannot be used.
+    """
+    if is_glob(asked.operator):
+        raise OneOperatorError(asked.operator)
+    if asked.source is not None and not is_registry_source(asked.source):
+        return _in_scenario(asked, asked.source)
+    if asked.engine == "torch":
+        if asked.source not in (None, LIVE):
+            raise RecordOnTorchError(str(asked.source))
+        return _live(asked)
+    return _live(asked) if asked.source == LIVE else _recorded(asked, asked.source or DEFAULT)
+
+
+def _recorded(asked: Asked, source: str) -> Found:
+    from dispatchlab.commands.registry_bench import bench
+
+    if asked.imports:
+        raise ImportOfRecordError(asked.imports)
+    recorded = recorded_from(source)
+    name = _one(asked.operator, find_names(recorded.names, asked.operator), tuple(recorded.names), source)
+    semantics = asked.semantics or "strict"
+    replayed = bench(recorded, semantics=semantics, operators=(name,))
+    view = replayed.dispatcher.explain(name)
+    assert view is not None
+    return Found(view, source, semantics, recorded.torch)
+
+
+def _one(asked: str, found: tuple[str, ...], known: tuple[str, ...], source: str) -> str:
+    if not found:
+        raise UnknownOperatorError(asked, known, source)
+    if len(found) > 1:
+        raise AmbiguousOperatorError(asked, found)
+    return found[0]
+
+
+def _in_scenario(asked: Asked, source: str) -> Found:
+    from dispatchlab.commands.dump import Explains
+    from dispatchlab.commands.output import note
+    from dispatchlab.explore.session import SandboxSession, run
+    from dispatchlab.model.registration import describe
+    from dispatchlab.render.from_text import view_of
+    from dispatchlab.scenario.load import load_scenario
+
+    scenario = load_scenario(source)
+    (name,) = find_operators(asked.operator, operators_in(scenario), namespace=scenario.namespace, source=source)
+    with engine_for(asked.engine, asked=asked.semantics, in_file=scenario.semantics, imports=asked.imports) as engine:
+        with engine.sandbox() as sandbox:
+            session = SandboxSession(sandbox, scenario.registrations, scenario.operators)  # holds what is in force
+            for step, refusal in run(session, tuple(range(len(scenario.registrations)))):
+                if refusal is not None:
+                    note(f"{describe(scenario.registrations[step])} was refused: {refusal.kind}: {refusal.message}")
+            view = sandbox.explain(name) if isinstance(sandbox, Explains) else None
+            if view is None:
+                view = view_of(sandbox.snapshot(name))
+        return Found(view, source, engine.semantics)
+
+
+# Note [Reasons for a live table]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch prints its table and not what lost to each row. So the registrations that it prints are replayed on the lab
+# engine, under the semantics of PyTorch, and the reasons are taken from there, for each row that is the same in both.
+# The kernel that is shown is always the one that PyTorch printed.
+
+
+def _live(asked: Asked) -> Found:
+    from dispatchlab.commands.registry_bench import bench
+    from dispatchlab.live.engine import LiveEngine
+    from dispatchlab.render.from_text import view_of
+
+    if asked.semantics is not None:
+        raise SemanticsOfTorchError(asked.semantics)
+    with LiveEngine(imports=asked.imports) as engine:
+        known = engine.ask("dispatchlab.live.installed:operator_names")
+        source = f"PyTorch {engine.worker.version}{''.join(f' + {name}' for name in asked.imports)}"
+        names = tuple(map(str, known))
+        name = _one(asked.operator, find_names(names, asked.operator), names, source)
+        wanted = next(one for one in known if str(one) == name)
+        ((snapshot, violations),) = engine.ask("dispatchlab.live.installed:look_at", (wanted,))
+        recorded = engine.ask("dispatchlab.live.record_registry:record_operators", (name,))
+        semantics = engine.semantics
+    seen = view_of(snapshot, violations)
+    # See Note [Reasons for a live table]
+    replayed = bench(recorded, semantics="torch-2.13")
+    explained = replayed.dispatcher.explain(name)
+    reasons = {} if explained is None else {row.key: row for row in explained.table}
+    return Found(replace(seen, table=tuple(_reasoned(row, reasons) for row in seen.table)), source, semantics)
+
+
+def _reasoned(row: TableRow, reasons: Mapping[str, TableRow]) -> TableRow:
+    same = reasons.get(row.key)
+    if same is None or same.text != row.text:
+        return row
+    return replace(row, source=same.source, beaten=same.beaten)

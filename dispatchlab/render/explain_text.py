@@ -1,0 +1,91 @@
+"""Why a call runs its kernel, as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dispatchlab.call.explanation import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.render.printable import printable
+
+OUTRANKED = "a candidate before it"
+"""What an engine says a kernel lost to when there is nothing more to say."""
+
+
+def explanation_text(found: CallExplanation) -> str:
+    """The whole of it."""
+    return "".join(f"{line}\n" for line in _lines(found))
+
+
+def _lines(found: CallExplanation) -> Iterator[str]:
+    yield printable(found.schema)
+    yield ""
+    yield "arguments"
+    for argument in found.arguments:
+        yield f"  {argument_text(argument)}"
+    if not found.arguments:
+        yield "  none that decides the dispatch"
+    yield "the thread"
+    for title, keys in thread_sets(found.thread):
+        yield f"  {title}: {set_text(keys)}"
+    for number, hop in enumerate(found.hops, 1):
+        yield ""
+        yield f"{number}. {hop.kind} -> {hop.key}"
+        yield f"  {hop.why}"
+        yield f"  set: {set_text(hop.start)}"
+        for left in hop.left_out:
+            yield f"  left out: {left_out_text(left)}"
+        if hop.left_out:
+            yield f"  what remains: {set_text(hop.keys)}"
+        yield from (f"  {line}" for line in kernel_lines(hop))
+    yield ""
+    yield found.end
+
+
+def set_text(keys: DispatchKeySet) -> str:
+    """A set, highest priority first."""
+    return ", ".join(map(str, by_priority(keys))) or "(empty)"
+
+
+def thread_sets(thread: ThreadKeys) -> tuple[tuple[str, DispatchKeySet], ...]:
+    """The four sets with their titles."""
+    return (
+        ("global include", thread.global_included),
+        ("global exclude", thread.global_excluded),
+        ("local include", thread.local_included),
+        ("local exclude", thread.local_excluded),
+    )
+
+
+def argument_text(argument: ArgumentKeys) -> str:
+    """`self (Tensor), cuda: AutogradCUDA, CUDA`."""
+    note = f" ({argument.note})" if argument.note else ""
+    return f"{argument.name} ({argument.type}), {printable(argument.given)}: {set_text(argument.keys)}{note}"
+
+
+def left_out_text(left: LeftOut) -> str:
+    """`BackendSelect, fallthrough: fn [backend fallback]`."""
+    whose = f": {printable(left.debug)} [{left.reason}]" if left.debug else ""
+    return f"{left.key}, {left.why}{whose}"
+
+
+def kernel_lines(hop: Hop) -> Iterator[str]:
+    """The kernel of a hop, and what it beat."""
+    kernel = hop.kernel
+    if kernel is not None:
+        yield f"kernel: {kernel_text(kernel)}"
+    if hop.refusal is not None:
+        yield f"nothing can run: {hop.refusal}"
+    if kernel is None:
+        return
+    if kernel.stale is not None:
+        yield f"the slot is stale: it should hold {printable(kernel.stale)}"
+    for lost in kernel.beaten:
+        why = "the kernel above" if lost.why == OUTRANKED else lost.why
+        yield f"lost: {printable(lost.debug)} [{lost.reason}], at {lost.source}, to {why}"
+
+
+def kernel_text(kernel: Chosen) -> str:
+    """`fn_cpu [kernel], at CPU`."""
+    source = f", at {kernel.source}" if kernel.source else ""
+    return f"{'fallthrough ' if kernel.fallthrough else ''}{printable(kernel.debug)} [{kernel.reason}]{source}"
