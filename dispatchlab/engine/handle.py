@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
@@ -52,8 +53,9 @@ class RegistrationHandle:
     ) -> None:
         self.release()
 
-    def __del__(self) -> None:
-        self.forget()
+    def __del__(self, *, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not _ending():  # else the dispatcher goes as well, and half of the modules have gone already
+            self.forget()
 
     def __repr__(self) -> str:
         return f"<RegistrationHandle {'released' if self.is_released else 'of'} {self._what}>"
