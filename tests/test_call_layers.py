@@ -344,11 +344,13 @@ def test_the_layers_leave_nothing_behind() -> None:
     lab = Lab(dispatcher)
     assert len(dispatcher.operators()) == 28
     dispatcher.check_invariants()
+    sin = lab.sin
     lab.release()
     assert dispatcher._cells == before
     with pytest.raises(RegistrationError) as caught:
-        lab.sin(tensor(1.0))
+        sin(tensor(1.0))
     assert caught.value.kind is ErrorKind.NO_SUCH_SCHEMA
+    assert not hasattr(lab, "cos")
 
 
 def test_layers_that_cannot_all_come_do_not_come_at_all() -> None:

@@ -269,7 +269,8 @@ def operator(dispatcher: Dispatcher, name: OperatorName | str) -> Operator:
     parsed = parse_name(name) if isinstance(name, str) else name
     dispatcher.find_schema_or_raise(parsed)
     known = _operators.setdefault(dispatcher, WeakValueDictionary())
-    return known.setdefault(str(parsed), Operator(dispatcher, parsed))
+    found = known.get(str(parsed))
+    return known.setdefault(str(parsed), Operator(dispatcher, parsed)) if found is None else found
 
 
 class Operators:

@@ -17,6 +17,7 @@ from dispatchlab.call.tensor import Tensor
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel_function import boxed, fallthrough
 from dispatchlab.engine.library import Library
+from dispatchlab.errors import RegistrationError
 
 
 class Lab:
@@ -58,7 +59,10 @@ class Lab:
     def __getattr__(self, name: str) -> Operator:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self(SHORT_NAMES.get(name, name))
+        try:
+            return self(SHORT_NAMES.get(name, name))
+        except RegistrationError as error:
+            raise AttributeError(str(error)) from error
 
     def release(self) -> None:
         """Take everything out again."""
