@@ -1,0 +1,101 @@
+"""Strides over numpy arrays: tensors made with them, resized, compared, overwritten; and what overlaps.
+
+Strides count elements, as torch's do. A tensor on `meta` has a shape and counts as contiguous.
+Source: aten/src/ATen/EmptyTensor.cpp, aten/src/ATen/MemoryOverlap.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.values import Device, DeviceType, DType
+
+_META = Device(DeviceType.META)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a new tensor is like beside its shape."""
+
+    dtype: DType
+    device: Device
+
+
+def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor; a size of 0 counts as 1."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def strides_of(tensor: Tensor) -> tuple[int, ...]:
+    """The strides of a tensor."""
+    if is_on_meta(tensor):
+        return contiguous_strides(tensor.shape)
+    return tuple(step // tensor.data.itemsize for step in tensor.data.strides)
+
+
+def is_on_meta(tensor: Tensor) -> bool:
+    """Whether it has no elements to look at."""
+    return tensor.device.type is DeviceType.META
+
+
+def empty_strided(
+    sizes: Sequence[int], strides: Sequence[int] | None, options: Options, *, on_meta: bool = False
+) -> Tensor:
+    """A new tensor with these strides, contiguous when there are none."""
+    device = _META if on_meta else options.device
+    if device.type is DeviceType.META:
+        stand_in = np.broadcast_to(np.zeros((), options.dtype.numpy), tuple(sizes))
+        return Tensor(stand_in, device=device, dtype=options.dtype)
+    return Tensor(strided_array(sizes, strides, options.dtype), device=device, dtype=options.dtype)
+
+
+def strided_array(sizes: Sequence[int], strides: Sequence[int] | None, dtype: DType) -> np.ndarray[Any, Any]:
+    """A new array with these strides over memory of its own."""
+    steps = contiguous_strides(sizes) if not strides else tuple(strides)
+    needed = 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
+    memory = np.zeros(max(needed, 1), dtype.numpy)
+    item = memory.itemsize
+    return np.lib.stride_tricks.as_strided(memory, tuple(sizes), tuple(step * item for step in steps))
+
+
+def reset(tensor: Tensor, sizes: Sequence[int], strides: Sequence[int] | None) -> None:
+    """Give the tensor another shape, with memory of its own; what shared its memory does so no longer."""
+    tensor.shape = tuple(sizes)
+    if not is_on_meta(tensor):
+        tensor._data = strided_array(sizes, strides, tensor.dtype)
+
+
+def overwrite(tensor: Tensor, source: Tensor) -> None:
+    """Write the elements of another tensor into this one."""
+    if not is_on_meta(tensor):
+        np.copyto(tensor.data, source.data, casting="unsafe")
+
+
+def overlaps_itself(tensor: Tensor) -> bool:
+    """Whether two elements share memory, as those of an expanded tensor do."""
+    if is_on_meta(tensor) or 0 in tensor.shape:
+        return False
+    return any(step == 0 and size > 1 for step, size in zip(strides_of(tensor), tensor.shape, strict=True))
+
+
+def overlap_partly(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors share memory without being the same view of it."""
+    if one is other or is_on_meta(one) or is_on_meta(other) or 0 in one.shape or 0 in other.shape:
+        return False
+    first, second = one.data, other.data
+    same = (
+        first.__array_interface__["data"][0] == second.__array_interface__["data"][0]
+        and first.strides == second.strides
+        and first.shape == second.shape
+    )
+    return not same and np.may_share_memory(first, second)

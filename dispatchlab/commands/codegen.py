@@ -1,0 +1,58 @@
+"""`dispatchlab codegen`: the structured kernels of a file of native functions as Python, with their registrations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dispatchlab.codegen.generate import generated_files
+from dispatchlab.codegen.read import load_native_functions
+from dispatchlab.codegen.write import differing, write_files
+from dispatchlab.commands.output import note, out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodegenRequest:
+    """What was asked for.
+
+    Args:
+        file: the file of native functions.
+        folder: where the generated files are, or will be; None to print them.
+        only: operators, groups or globs; empty for all structured groups.
+        check: compare instead of writing.
+    """
+
+    file: str
+    folder: str | None
+    only: tuple[str, ...] = ()
+    check: bool = False
+
+
+def codegen(request: CodegenRequest) -> int:
+    """Generate.
+
+    Returns:
+        0, or 1 when files were to be compared and differ.
+
+    Raises:
+        NativeYamlError: the file is wrong; nothing was written.
+        NoSuchGroupError: it has no such operator; nothing was written.
+        UnwrittenError: the files could not be written; nothing was.
+    """
+    natives = load_native_functions(request.file)
+    files = generated_files(natives, file=Path(request.file).name, only=request.only)
+    modules = len(files) // 2
+    if request.folder is None:
+        out("".join(f"# ---- {name}\n{text}" for name, text in files.items()))
+        return 0
+    folder = Path(request.folder)
+    if request.check:
+        changed = differing(folder, files)
+        for name in changed:
+            note(f"{folder / name} {'differs' if (folder / name).exists() else 'is not there'}")
+        told = f"{len(changed)} of {len(files)} files differ" if changed else f"all {len(files)} files are up to date"
+        out(f"{told}; generated from {request.file}\n")
+        return 1 if changed else 0
+    written = write_files(folder, files)
+    out(f"{modules} structured groups of {request.file}: {len(written)} of {len(files)} files written to {folder}\n")
+    return 0
