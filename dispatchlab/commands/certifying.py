@@ -198,6 +198,7 @@ class Prover:
     def __init__(self, semantics: str, fallbacks: Sequence[RecordedFallback]) -> None:
         self.semantics: Semantics = for_registry(semantics)
         self.fallbacks = tuple(fallback_registration(each) for each in fallbacks)
+        self._left_behind: dict[int, bool] = {}
 
     # -- which neighbourhoods
 
@@ -253,6 +254,17 @@ class Prover:
                     grown = True
                 break
         return grown
+
+    def may_leave_behind(self, pattern: Pattern) -> bool:
+        """Whether a kernel can change a slot that it does not refresh; if not, no slot is ever left behind."""
+        places = _bits(pattern.places)
+        for judged in {judged_places(slot) & places for slot in range(len(RUNTIME_KEYS))}:
+            if judged not in self._left_behind:
+                single = Neighbourhood(tuple((key, 1) for key in sorted(_keys(judged))))
+                self._left_behind[judged] = single.size > MAX_PLACES + 1 or bool(self._stale(single))
+            if self._left_behind[judged]:
+                return True
+        return False
 
     # -- exploring
 

@@ -81,7 +81,7 @@ def coverage_report(recorded: Recorded, key: DispatchKey, request: CoverageReque
     """
     operators = tuple(chosen(recorded, request.operators))
     semantics = for_registry(request.semantics)
-    found = coverage(recorded, key, _Fill(semantics, recorded.fallbacks), name=request.source, operators=operators)
+    found = coverage(recorded, key, Fill(semantics, recorded.fallbacks), name=request.source, operators=operators)
     supposed = [parse_what_if(text, recorded.names) for text in request.what_if]
     return CoverageReport(
         found,
@@ -91,7 +91,7 @@ def coverage_report(recorded: Recorded, key: DispatchKey, request: CoverageReque
     )
 
 
-class _Fill:
+class Fill:
     """Asks a precedence, key by key, what a slot holds."""
 
     def __init__(self, semantics: Semantics, fallbacks: Sequence[RecordedFallback]) -> None:
@@ -154,7 +154,7 @@ def _moved(
         for name in each.operators:
             flags = KernelFlags.FALLTHROUGH if each.fallthrough else KernelFlags.BOXED
             added.setdefault(name, []).insert(0, RecordedKernel(each.key, "your kernel", None, flags))
-    fill = _Fill(semantics, tuple(fallbacks.values()))
+    fill = Fill(semantics, tuple(fallbacks.values()))
     pairs: dict[tuple[Way, Way], list[str]] = {}
     for before, operator in zip(found.operators, operators, strict=True):
         changed = _with_kernels(operator, added.get(before.operator, ()))

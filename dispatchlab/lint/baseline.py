@@ -1,0 +1,66 @@
+"""A baseline: the findings that a project has accepted for now, in a file that a review can read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.lint.finding import Finding
+
+VERSION = 1
+
+
+class BaselineError(DispatchLabError):
+    """A file is not a baseline.
+
+    Args:
+        path: the file.
+        reason: a clause that says what was found and what to do.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def load_baseline(path: str) -> frozenset[tuple[str, str, str]]:
+    """The identities of the findings that a file accepts.
+
+    Raises:
+        BaselineError: it cannot be read, or is none.
+    """
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BaselineError(
+            path, f"it cannot be read: {error.strerror or error}; write it with --write-baseline"
+        ) from None
+    except ValueError as error:
+        raise BaselineError(path, f"it is not JSON: {error}; write it anew with --write-baseline") from None
+    if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("findings"), list):
+        raise BaselineError(
+            path, f"expected version {VERSION} and a list of findings; write it anew with --write-baseline"
+        )
+    accepted = set()
+    for one in value["findings"]:
+        texts = [one.get(name) for name in ("code", "operator", "key")] if isinstance(one, dict) else []
+        if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
+            raise BaselineError(path, f"expected a code, an operator and a key but found {one!r}")
+        accepted.add((str(texts[0]), str(texts[1]), str(texts[2])))
+    return frozenset(accepted)
+
+
+def baseline_text(findings: Iterable[Finding], kept: Collection[tuple[str, str, str]] = ()) -> str:
+    """The file that accepts these findings: one to a line, sorted, the same for equal findings."""
+    identities = sorted({finding.identity for finding in findings} | set(kept))
+    rows = [
+        json.dumps({"code": code, "operator": operator, "key": key}, ensure_ascii=False)
+        for code, operator, key in identities
+    ]
+    inside = "".join(f"\n  {row}{',' if at < len(rows) - 1 else ''}" for at, row in enumerate(rows))
+    return f'{{"version": {VERSION}, "findings": [{inside}\n]}}\n'

@@ -1,0 +1,105 @@
+"""What a rule is: a code, a page, and a function from what there is to what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.certify import OrderReason
+from dispatchlab.registry.coverage import Filled, FillOf
+from dispatchlab.registry.model import Recorded, RecordedOperator
+
+
+class OrderOf(Protocol):
+    """Finds out for which operators the order of registrations matters."""
+
+    def __call__(self, operators: Sequence[RecordedOperator], /) -> Mapping[str, tuple[OrderReason, ...]]:
+        """The reasons, by operator; an operator without any may be left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What rules look at.
+
+    Args:
+        recorded: the registry.
+        fill: what a dispatcher puts into a slot of one of its operators.
+        order_of: see `OrderOf`; None where nobody can tell.
+        earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
+    """
+
+    recorded: Recorded
+    fill: FillOf
+    order_of: OrderOf | None = None
+    earlier: Recorded | None = None
+
+    def slot(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
+        """What a slot of an operator holds."""
+        return self.fill(operator, key)
+
+
+class Check(Protocol):
+    """The function of a rule."""
+
+    def __call__(self, subject: Subject, operators: Iterable[RecordedOperator], /) -> Iterator[Found]:
+        """What is wrong with some operators of a registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding without its code."""
+
+    operator: str
+    key: DispatchKey | None
+    message: str
+    owners: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    Args:
+        code: `DL001`; never used again for another rule.
+        name: a few words with dashes, for people who select rules.
+        what: what it finds.
+        why: why that hurts.
+        mend: how to mend it.
+        bad: registrations that it finds, as a scenario has them.
+        good: registrations next to these that it does not.
+        check: the function.
+        needs: why it may not be able to run, a clause; empty when it always can.
+        can_run: whether it can.
+    """
+
+    code: str
+    name: str
+    what: str
+    why: str
+    mend: str
+    bad: str
+    good: str
+    check: Check
+    needs: str = ""
+    can_run: Callable[[Subject], bool] = lambda subject: True
+
+    def page(self) -> str:
+        """Its page of documentation, as Markdown."""
+        return (
+            f"# {self.code}: {self.name}\n\n{self.what}\n\n## Why it hurts\n\n{self.why}\n\n## How to mend "
+            f"it\n\n{self.mend}\n\n"
+            f"## Found\n\n```yaml\n{self.bad.strip()}\n```\n\n## Not found\n\n```yaml\n{self.good.strip()}\n```\n"
+        )
+
+
+def owner(debug: str) -> str:
+    """A debug text in a sentence."""
+    return debug.removeprefix("registered at ") or "a registration without a debug text"
+
+
+def kernel_at(operator: RecordedOperator, key: DispatchKey) -> str:
+    """Whose kernel is active at a key, for a sentence."""
+    found = operator.active_at(key)
+    return owner("" if found is None else found.debug)

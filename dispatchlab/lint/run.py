@@ -1,0 +1,92 @@
+"""Runs rules on a registry: on all of it, or on what it has beyond another one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from dispatchlab.lint.finding import Finding, LintReport
+from dispatchlab.lint.rule import Rule, Subject
+from dispatchlab.registry.model import Recorded, RecordedOperator
+
+
+def lint(
+    subject: Subject,
+    rules: Sequence[Rule],
+    *,
+    source: str,
+    base: Subject | None = None,
+    operators: Sequence[RecordedOperator] | None = None,
+    accepted: Collection[tuple[str, str, str]] = (),
+) -> LintReport:
+    """What is wrong with a registry.
+
+    Args:
+        subject: the registry.
+        rules: which rules to run.
+        source: what to call it.
+        base: what was there before; what is found in it, too, is left out, and so are operators that are equal in both.
+        operators: which operators to look at; all when left out.
+        accepted: the identities of findings that a baseline accepts.
+
+    Raises:
+        RegistryFileError: the registry is in a file that is damaged.
+    """
+    chosen = list(subject.recorded) if operators is None else list(operators)
+    looked_at = chosen
+    if base is not None and _same_fallbacks(subject.recorded, base.recorded):
+        looked_at = _changed(chosen, base.recorded)
+    names = None if operators is None else {str(operator.name) for operator in chosen}
+    runnable = [rule for rule in rules if rule.can_run(subject)]
+    found = _run(subject, runnable, looked_at, names)
+    known = 0
+    if base is not None and found:
+        concerned = {finding.operator for finding in found}
+        before = [operator for operator in base.recorded if str(operator.name) in concerned]
+        old = _owned(_run(base, [rule for rule in runnable if rule.can_run(base)], before, None))
+        fresh = [finding for finding in found if _owner_of(finding) not in old]
+        known, found = len(found) - len(fresh), fresh
+    kept = [finding for finding in found if finding.identity not in accepted]
+    identities = {finding.identity for finding in found}
+    return LintReport(
+        source,
+        len(chosen),
+        tuple(rule.code for rule in runnable),
+        tuple(kept),
+        known=known,
+        accepted=len(found) - len(kept),
+        outdated=tuple(" ".join(one).strip() for one in sorted(set(accepted) - identities)),
+        not_checked={rule.code: rule.needs for rule in rules if rule not in runnable},
+    )
+
+
+def _run(
+    subject: Subject, rules: Sequence[Rule], operators: Sequence[RecordedOperator], names: Collection[str] | None
+) -> list[Finding]:
+    found = {
+        Finding(rule.code, one.operator, one.key, one.message, one.owners)
+        for rule in rules
+        for one in rule.check(subject, operators)
+        if names is None or one.operator in names
+    }
+    return sorted(found, key=lambda finding: (finding.operator, finding.code, finding.identity, finding.message))
+
+
+def _changed(operators: Sequence[RecordedOperator], base: Recorded) -> list[RecordedOperator]:
+    """The operators that are not the same in `base`."""
+    before = {str(operator.name): operator for operator in base}
+    return [operator for operator in operators if before.get(str(operator.name)) != operator]
+
+
+def _same_fallbacks(one: Recorded, other: Recorded) -> bool:
+    return {fallback.key for fallback in one.fallbacks} == {fallback.key for fallback in other.fallbacks}
+
+
+_Owned = tuple[tuple[str, str, str], tuple[str, ...]]
+
+
+def _owner_of(finding: Finding) -> _Owned:
+    return finding.identity, finding.owners
+
+
+def _owned(findings: Sequence[Finding]) -> set[_Owned]:
+    return {_owner_of(finding) for finding in findings}
