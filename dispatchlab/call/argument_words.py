@@ -108,7 +108,9 @@ def describe_arguments(schema: FunctionSchema, words: Sequence[str]) -> Describe
         given[name] = " ".join(described.split())
         if name in waiting:
             waiting.remove(name)
-    required = [name for name in waiting if deciding[name].default is None]
+    required = [
+        name for name in waiting if deciding[name].default is None and not isinstance(deciding[name].type, OptionalType)
+    ]
     if required and any(name in deciding for name in given):
         raise ArgumentWordError(
             f"{schema.name} must be given {_listed(required)}, too: repeat --arg, in the order of {schema}"

@@ -1,0 +1,170 @@
+"""What `explain` says of the bundled registry against the key and the kernel of the running PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import re
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+
+from dispatchlab import Dispatcher, Library
+from dispatchlab.call.argument_words import describe_arguments
+from dispatchlab.call.explain import explain, schema_of, thread_keys
+from dispatchlab.call.explanation import CallExplanation, Hop
+from dispatchlab.commands.explain_sources import Asked, found_for
+from dispatchlab.commands.registry_bench import bench
+from dispatchlab.commands.registry_sources import recorded_from
+from dispatchlab.live.record_registry import package_roots, without_root
+from dispatchlab.model.explanation import OperatorView
+from dispatchlab.model.keys import RUNTIME_KEYS
+
+torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
+C: Any = importlib.import_module("torch._C")
+
+OPERATORS, SEED = 200, 20263
+KINDS = ("cpu", "cpu requires_grad", "meta")
+ROW = re.compile(r"^(\w+): (.*)$", re.MULTILINE)
+
+
+def tensor_of(kind: str) -> Any:
+    if kind == "meta":
+        return torch.ones(2, device="meta")
+    return torch.ones(2, requires_grad="requires_grad" in kind)
+
+
+def live_keys(name: str, kinds: tuple[str, ...]) -> list[str]:
+    """The keys that PyTorch's call goes by, highest first: its tensors' and its thread's, but for fallthroughs."""
+    keys = C._dispatch_tls_local_include_set()
+    for kind in kinds:
+        keys = keys | C._dispatch_keys(tensor_of(kind))
+    keys = keys - C._dispatch_tls_local_exclude_set()
+    left = []
+    for key in RUNTIME_KEYS:
+        parsed = C._parse_dispatch_key(key.name)
+        if parsed is None or not keys.has(parsed) or key.name == "Undefined":
+            continue
+        if not (live_table(name).get(key.name) or "").startswith("fallthrough "):
+            left.append(key.name)
+    return left[::-1]
+
+
+@cache
+def live_table(name: str) -> dict[str, str]:
+    """PyTorch's table as it prints it."""
+    return dict(ROW.findall(C._dispatch_dump_table(name)))
+
+
+def live_kernel(name: str, key: str) -> str | None:
+    """The row of PyTorch's table."""
+    found = live_table(name).get(key)
+    if found is None:
+        return None
+    at = found.index("registered at")
+    debug, bracket, reason = found[at:].rpartition(" [")
+    return found[:at] + without_root(debug, package_roots()) + bracket + reason
+
+
+def told(hop: Hop) -> str | None:
+    kernel = hop.kernel
+    return None if kernel is None else f"{'fallthrough ' * kernel.fallthrough}{kernel.debug} [{kernel.reason}]"
+
+
+def sampled() -> list[str]:
+    """Operators of the bundled registry that the running PyTorch has, too, and that can be called."""
+    recorded = recorded_from("torch-2.13")
+    there = set(C._dispatch_get_all_op_names()) - set(C._dispatch_find_dangling_impls())
+    names = [name for name in recorded.names if name in there and C._dispatch_has_kernel(name)]
+    with_def = [name for name in names if not getattr(recorded.operator(name), "is_dangling", True)]
+    return sorted(random.Random(SEED).sample(with_def, OPERATORS))
+
+
+@pytest.fixture(scope="module")
+def views() -> dict[str, OperatorView]:
+    if not torch.__version__.startswith("2.13."):
+        pytest.skip(f"the bundled registry is of PyTorch 2.13, and this is {torch.__version__}")
+    names = sampled()
+    replayed = bench(recorded_from("torch-2.13"), semantics="torch-2.13", operators=names)
+    found = {name: replayed.dispatcher.explain(name) for name in names}
+    return {name: view for name, view in found.items() if view is not None}
+
+
+def explained(view: OperatorView, kind: str) -> tuple[CallExplanation, tuple[str, ...]]:
+    """A call whose tensors, lists of tensors included, are all of one kind; and the kinds of them."""
+    schema = schema_of(view)
+    deciding = [one for at, one in enumerate(schema.arguments) if schema.dispatch_arguments() >> at & 1]
+    words = [f"{one.name}={'list:' if str(one.type).endswith(']') else ''}{kind}" for one in deciding]
+    return explain(view, describe_arguments(schema, words), thread_keys()), (kind,) * bool(words)
+
+
+def test_the_key_and_the_kernel_are_those_of_the_running_pytorch(views: dict[str, OperatorView]) -> None:
+    compared: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    different = []
+    for name, view in views.items():
+        for kind in KINDS:
+            found, kinds = explained(view, kind)
+            first = found.hops[0]
+            keys = live_keys(name, kinds)
+            expected = (keys or ["Undefined"])[0]
+            ours = [str(key) for key in first.order]
+            if (ours, str(first.key), told(first)) != (keys, expected, live_kernel(name, expected)):
+                different.append((name, kind, keys, ours, told(first), live_kernel(name, expected)))
+            compared[kind] += 1
+            reasons["" if first.kernel is None else first.kernel.reason] += 1
+    assert different == []
+    assert compared == dict.fromkeys(KINDS, OPERATORS)
+    assert set(reasons) >= {"kernel", "autograd kernel", "math kernel", "backend fallback"}
+
+
+def test_every_later_hop_names_the_kernel_in_the_row_that_it_goes_to(views: dict[str, OperatorView]) -> None:
+    hops = 0
+    for name, view in views.items():
+        for kind in KINDS:
+            for hop in explained(view, kind)[0].hops[1:]:
+                assert told(hop) == live_kernel(name, str(hop.key)), (name, kind, hop.key)
+                hops += 1
+    assert hops > 300
+
+
+def test_the_hop_after_an_autograd_kernel_is_handed_the_set_that_pytorch_hands_on() -> None:
+    library = torch.library.Library("dlabhops", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    heard: list[tuple[str, int]] = []
+    after = C._dispatch_keyset_full_after(C.DispatchKey.AutogradOther)
+
+    def autograd(keys: Any, x: Any) -> Any:
+        heard.append(("AutogradCPU", keys.raw_repr()))
+        return torch.ops.dlabhops.twice.default.redispatch(keys & after, x)
+
+    def cpu(keys: Any, x: Any) -> Any:
+        heard.append(("CPU", keys.raw_repr()))
+        return x.detach() * 2
+
+    library.impl("twice", autograd, "AutogradCPU", with_keyset=True)
+    library.impl("twice", cpu, "CPU", with_keyset=True)
+    torch.ops.dlabhops.twice(torch.ones(2, requires_grad=True))
+    dispatcher = Dispatcher("torch-2.13")
+    ours = Library("dlabhops", "FRAGMENT", dispatcher=dispatcher)
+    ours.define("twice(Tensor x) -> Tensor")
+    ours.impl("twice", lambda x: x, "AutogradCPU")
+    ours.impl("twice", lambda x: x, "CPU")
+    view = dispatcher.explain("dlabhops::twice")
+    assert view is not None
+    found = explain(view, describe_arguments(schema_of(view), ["cpu requires_grad"]), thread_keys())
+    assert [(str(hop.key), hop.keys.bits) for hop in found.hops] == heard
+    library._destroy()
+
+
+def test_the_live_pytorch_explains_itself_with_what_lost() -> None:
+    found = found_for(Asked("aten::add.Tensor", engine="torch"))
+    assert found.source == f"PyTorch {torch.__version__}"
+    told_of = explain(found.view, describe_arguments(schema_of(found.view), ["cpu", "cpu"]), thread_keys())
+    assert [str(hop.key) for hop in told_of.hops] == ["AutogradCPU", "CPU"]
+    for hop in told_of.hops:
+        assert told(hop) == live_kernel("aten::add.Tensor", str(hop.key))
+        assert hop.kernel is not None
+        assert hop.kernel.beaten
