@@ -321,6 +321,60 @@ def diff(**options: Any) -> None:
 
 
 @main.command()
+@click.argument("packages", metavar="PACKAGE...", nargs=-1)
+@click.option("-o", "--output", "file", metavar="FILE", required=True, type=click.Path(), help="The file to write.")
+@click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
+def record(**options: Any) -> None:
+    """Write what importing packages registers to a scenario, each registration with its true call site.
+
+    The packages are imported in this order, in a process of its own. Registrations that PyTorch makes for itself on the
+    way are left out. With --all, it is the whole registry of the running PyTorch that is written, after the packages
+    were imported.
+
+    \b
+    Examples:
+      dispatchlab record my_package -o my_package.yaml
+      dispatchlab permute my_package.yaml --engine torch
+      dispatchlab record --all -o today.dlreg
+    """
+    from dispatchlab.commands.record import RecordRequest
+    from dispatchlab.commands.record import record as run
+
+    _exit(run(RecordRequest(**options)))
+
+
+@main.command()
+@click.argument("packages", metavar="PACKAGE...", nargs=-1, required=True)
+@click.option(
+    "--samples",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=120,
+    show_default=True,
+    help="How many orders of more than five packages.",
+)
+@click.option(
+    "--seed", metavar="N", type=int, default=0, show_default=True, help="Of the orders that are chosen at random."
+)
+@click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
+def imports(**options: Any) -> None:
+    """Import packages in every order and show what depends on it.
+
+    Each order has a process of its own. There, the packages are imported, their modules are purged, and they are
+    imported once more. Told are differences in dumps, tables and failures, with the places that registered what
+    differs. Exit codes: 0 when nothing differs or fails, else 1.
+
+    \b
+    Examples:
+      dispatchlab imports my_package your_package
+    """
+    from dispatchlab.commands.imports import ImportsRequest
+    from dispatchlab.commands.imports import imports as run
+
+    _exit(run(ImportsRequest(**options)))
+
+
+@main.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files, with which editors complete and check them.
 

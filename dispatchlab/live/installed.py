@@ -42,7 +42,7 @@ def _look(
     seen = Snapshot(
         name, dump, c._dispatch_dump_table(text) if dump else "", schema=_schema(name), dangling=dump in dangling
     )
-    shown = replace(seen, dump=_shortened(seen.dump, roots), table=_shortened(seen.table, roots))
+    shown = replace(seen, dump=shortened(seen.dump, roots), table=shortened(seen.table, roots))
     try:
         c._dispatch_check_invariants(text)
     except RuntimeError as error:
@@ -58,7 +58,7 @@ def _schema(name: OperatorName) -> str | None:
         return None
 
 
-def _shortened(text: str, roots: tuple[str, ...]) -> str:
+def shortened(text: str, roots: tuple[str, ...]) -> str:
     """The text with `registered at` followed by paths that begin at the package."""
     mark = "registered at "
     first, *rest = text.split(mark)

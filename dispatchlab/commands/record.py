@@ -1,0 +1,77 @@
+"""`dispatchlab record`: what packages register as a scenario, or the whole registry of the running PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dispatchlab.commands.output import note, save
+from dispatchlab.errors import DispatchLabError
+
+if TYPE_CHECKING:
+    from dispatchlab.live.record_package import PackageRecord
+
+_FEW = 3
+
+
+class NothingToRecordError(DispatchLabError):
+    """Neither packages nor everything was asked for."""
+
+    def __str__(self) -> str:
+        return "there is nothing to record: name packages to import, or use --all for everything that is registered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRequest:
+    """What was asked for; each field is an option of the command."""
+
+    packages: tuple[str, ...]
+    file: str
+    everything: bool = False
+
+
+def record(request: RecordRequest) -> int:
+    """Record, write, and tell what was written.
+
+    Returns:
+        The exit code: 0, or 2 when the file could not be written.
+
+    Raises:
+        DispatchLabError: PyTorch or a package cannot be imported, or what was registered cannot be written down.
+    """
+    if request.everything:
+        from dispatchlab.commands.registry_record import RegistryRecordRequest, record_all
+
+        return record_all(RegistryRecordRequest(file=request.file, imports=request.packages))
+    if not request.packages:
+        raise NothingToRecordError
+    from dispatchlab.live.engine import LiveEngine
+
+    with LiveEngine() as engine:
+        found: PackageRecord = engine.ask("dispatchlab.live.record_package:record_packages", request.packages)
+    trouble = save(Path(request.file), found.text)
+    if trouble is not None:
+        note(trouble)
+        return 2
+    for line in _told(found):
+        note(f"{request.file}: {line}")
+    return 0
+
+
+def _told(found: PackageRecord) -> list[str]:
+    native = f", {found.native} of these in C++" if found.native else ""
+    lines = [
+        f"{found.registrations} registrations at {len(found.sites)} sites, {found.operators} operators and "
+        f"{found.kernels} kernels{native}; the dumps of PyTorch name {found.shown} places for them"
+    ]
+    if found.dangling:
+        more = f" and {len(found.dangling) - _FEW} more" if len(found.dangling) > _FEW else ""
+        lines.append(f"kernels without a def dangle: {', '.join(found.dangling[:_FEW])}{more}")
+    if found.others:
+        others = ", ".join(f"{count} by {package}" for package, count in found.others.items())
+        lines.append(f"some were made by other packages: {others}")
+    if found.by_torch:
+        lines.append(f"{found.by_torch} registrations that PyTorch made for itself on the way were left out")
+    lines += [f"could not be read: {each}" for each in found.unread]
+    return lines
