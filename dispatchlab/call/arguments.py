@@ -69,8 +69,13 @@ def default_value(argument: Argument) -> object:
 
 def same_value(one: object, other: object) -> bool:
     """Whether two values are equal and of the same type, as 1 and 1.0 are not."""
-    if type(one) is not type(other):
+    if one is other:
+        return True
+    kind = type(one)
+    if kind is not type(other):
         return False
+    if kind in _NUMBERS:
+        return bool(one == other)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same_value, one, other))
     return not isinstance(one, Tensor) and bool(one == other)
@@ -167,6 +172,7 @@ _SIMPLE: dict[str, Check] = {
     "Generator": _of(Generator),
     "NoneType": _none,
 }
+_NUMBERS = frozenset((bool, int, float))
 _REPEATED = frozenset(map(SimpleType, ("int", "SymInt", "float", "bool")))
 
 

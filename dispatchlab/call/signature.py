@@ -43,6 +43,7 @@ class CallSignature:
         self.arguments = arguments
         self.checks: tuple[Check, ...] = tuple(check_of(argument.type) for argument in arguments)
         self.positional = sum(not argument.kwarg_only for argument in arguments)
+        self._by_name = tuple((at, one.name) for at, one in enumerate(arguments) if one.kwarg_only)
         self.place = {argument.name: at for at, argument in enumerate(arguments)}
         dispatched = schema.dispatch_arguments()
         self.dispatched = tuple(at for at in range(len(arguments)) if dispatched >> at & 1)
@@ -204,18 +205,11 @@ class CallSignature:
 
         Of positional ones only the last are left out; every argument that is by name alone is.
         """
-        count = self.positional
-        while count and self._is_default(count - 1, values[count - 1]):
+        count, defaults = self.positional, self.defaults
+        while count and same_value(values[count - 1], defaults[count - 1]):
             count -= 1
-        named = {
-            self.arguments[at].name: values[at]
-            for at in range(self.positional, len(values))
-            if not self._is_default(at, values[at])
-        }
+        named = {name: values[at] for at, name in self._by_name if not same_value(values[at], defaults[at])}
         return values[:count], named
-
-    def _is_default(self, at: int, value: object) -> bool:
-        return value is self.defaults[at] or same_value(value, self.defaults[at])
 
 
 def _written_arguments(schema: FunctionSchema) -> tuple[int, ...] | None:
