@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import re
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -9,12 +13,24 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.codegen.generate import generated_files
 from dispatchlab.codegen.groups import FunctionGroup
 from dispatchlab.codegen.native_function import NativeFunction
+from dispatchlab.codegen.plan import GroupPlan, plan_of
 from dispatchlab.codegen.read import NativeFunctions, load_native_functions
+from dispatchlab.codegen.scenario_source import scenario_of
 from dispatchlab.codegen.view_groups import ViewGroup
+from dispatchlab.codegen.write import write_files
+from dispatchlab.commands.certify import certification_of
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.result import Verdict
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, Def, Impl
 from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.registry.certify import Certified
+from dispatchlab.registry.model import RecordedKernel, RecordedOperator, registry_of
 
 WHY = "torchgen comes with PyTorch: pip install 'dispatchlab[torch]'"
 gen: Any = pytest.importorskip("torchgen.gen", reason=WHY)
@@ -209,3 +225,100 @@ def test_every_key_has_the_kernels_that_torchgen_gives_it() -> None:
     }
     assert {key: value for key, value in expected.items() if value} == found
     assert sum(map(len, found.values())) > 5000
+
+
+# -- what is generated
+
+
+@cache
+def plans() -> tuple[GroupPlan, ...]:
+    return tuple(map(plan_of, ours().structured_groups))
+
+
+def test_every_structured_group_registers_at_the_keys_at_which_torchgen_registers_it() -> None:
+    selector = pytest.importorskip("torchgen.selective_build.selector").SelectiveBuilder.get_nop_selector()
+    dest = pytest.importorskip("torchgen.dest")
+    target = pytest.importorskip("torchgen.utils").Target.REGISTRATION
+    indices = torchgens().backend_indices
+    keys = [*indices, theirs.DispatchKey.Meta, theirs.DispatchKey.CompositeExplicitAutogradNonFunctional]
+    grouped = [
+        each
+        for each in gen.get_grouped_native_functions(torchgens().native_functions)
+        if isinstance(each, theirs.NativeFunctionsGroup) and each.structured
+    ]
+    expected: set[tuple[str, str]] = set()
+    for key in dict.fromkeys(keys):
+        index = dataclasses.replace(indices[key], dispatch_key=key)
+        register = dest.RegisterDispatchKey(index, target, selector, False, True, None, False)  # noqa: FBT003
+        for group in grouped:
+            for text in register(group):
+                for name in re.findall(r'm\.impl\("([^"]+)"', text):
+                    expected.add((str(key), name))
+    found = {
+        (str(each.key), wrapper.function.short_name)
+        for plan in plans()
+        for each in plan.keys
+        for wrapper in each.wrappers
+    }
+    assert found == expected
+    assert len(found) > 3500
+
+
+def test_all_structured_groups_compile_register_and_come_down_again(tmp_path: Path) -> None:
+    files = generated_files(ours(), file=FILE.name)
+    assert len(files) == 2 * len(plans()) + 1
+    write_files(tmp_path / "all_of_aten", files)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        package = importlib.import_module("all_of_aten")
+        dispatcher = Dispatcher()
+        held = package.register(dispatcher, object())
+        names = {str(each) for each in dispatcher.operators()}
+        assert names == {str(each.name) for group in ours().structured_groups for each in group.functions}
+        assert not dispatcher.check_invariants()
+        held.close()
+        assert not dispatcher.operators()
+    finally:
+        sys.path.remove(str(tmp_path))
+        for name in [each for each in sys.modules if each.split(".")[0] == "all_of_aten"]:
+            del sys.modules[name]
+
+
+def test_all_generated_registrations_are_certified_as_independent_of_their_order() -> None:
+    recorded: list[RecordedOperator] = []
+    for plan in plans():
+        scenario = scenario_of(plan, FILE.name)
+        kernels: dict[OperatorName, list[RecordedKernel]] = {}
+        defs: dict[OperatorName, Def] = {}
+        for block in scenario.registrations:
+            assert isinstance(block, Block)
+            for each in block.registrations:
+                if isinstance(each, Def):
+                    defs[each.operator.within("aten")] = each
+                elif isinstance(each, Impl):
+                    assert block.key is not None
+                    kernel = RecordedKernel(block.key, each.debug, active=True)
+                    kernels.setdefault(each.operator.within("aten"), []).append(kernel)
+        for name, define in defs.items():
+            ordered = tuple(sorted(kernels[name], key=lambda kernel: kernel.key))
+            recorded.append(RecordedOperator(name, f"aten::{define.schema}", define.debug, kernels=ordered))
+    found = certification_of(registry_of("generated", tuple(recorded), ()), name="g", semantics="strict", jobs=1)
+    assert {each.verdict for each in found.certificates} == {Certified.PROVED}
+    assert len(found.certificates) == sum(len(plan.group.functions) for plan in plans())
+    assert found.edges > 100_000
+
+
+def test_small_groups_are_proved_as_a_whole_library_by_library() -> None:
+    verdicts: dict[tuple[object, ...], Verdict] = {}
+    groups = 0
+    for plan in plans():
+        scenario = scenario_of(plan, FILE.name)
+        if len(scenario.registrations) > 8:
+            continue
+        groups += 1
+        shape = tuple((each.key, len(each.wrappers)) for each in plan.keys if each.wrappers)
+        if shape not in verdicts:
+            verdicts[shape] = explore(LabEngine(), scenario.registrations, scenario.operators).verdict
+    assert set(verdicts.values()) == {Verdict.PROVED}
+    assert len(verdicts) > 15
+    assert groups > 200

@@ -1,0 +1,220 @@
+"""What is generated: to the character, in place or not at all, and the same as what its scenario registers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from dispatchlab import Dispatcher, LabEngine, Library, fallthrough, load_scenario
+from dispatchlab.call import AutoDispatchBelowAutograd, operator, tensor
+from dispatchlab.codegen import FunctionGroup, NativeFunctions, NativeYamlError, load_native_functions
+from dispatchlab.codegen.generate import NoSuchGroupError, generated_files
+from dispatchlab.codegen.plan import Form, plan_of
+from dispatchlab.codegen.write import UnwrittenError, differing, write_files
+from dispatchlab.commands.codegen import CodegenRequest, codegen
+from dispatchlab.errors import CallError, ErrorKind, RegistrationError
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.result import Verdict
+
+DATA = Path(__file__).parent / "data" / "codegen"
+FILE = DATA / "operators.yaml"
+GOLDEN = DATA / "golden"
+
+
+@pytest.fixture(scope="module")
+def natives() -> NativeFunctions:
+    return load_native_functions(FILE)
+
+
+@pytest.fixture(scope="module")
+def files(natives: NativeFunctions) -> dict[str, str]:
+    return generated_files(natives, file=FILE.name)
+
+
+@pytest.fixture
+def package(tmp_path: Path, files: dict[str, str]) -> Iterator[ModuleType]:
+    """The generated package, imported."""
+    name = "generated_for_tests"
+    write_files(tmp_path / name, files)
+    spec = importlib.util.spec_from_file_location(name, tmp_path / name / "__init__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    yield module
+    for loaded in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
+        del sys.modules[loaded]
+
+
+def test_the_files_are_the_golden_ones_to_the_character(files: dict[str, str]) -> None:
+    if os.environ.get("EXPECTTEST_ACCEPT"):
+        for name, text in files.items():
+            (GOLDEN / f"{name}.txt").write_text(text, encoding="utf-8")
+    golden = {path.name.removesuffix(".txt"): path.read_text(encoding="utf-8") for path in GOLDEN.glob("*.txt")}
+    assert sorted(golden) == sorted(files)
+    for name, text in files.items():
+        assert text == golden[name], name
+
+
+def test_a_second_run_gives_the_same_bytes(files: dict[str, str]) -> None:
+    again = generated_files(load_native_functions(FILE), file=FILE.name)
+    assert list(again) == list(files)
+    assert {name: text.encode() for name, text in again.items()} == {
+        name: text.encode() for name, text in files.items()
+    }
+
+
+def test_variants_are_made_for_every_structured_key_and_two_that_no_file_names(natives: NativeFunctions) -> None:
+    plans = {plan.name: plan for plan in map(plan_of, natives.structured_groups)}
+    assert {
+        name: [(str(each.key), each.form, len(each.wrappers)) for each in plan.keys] for name, plan in plans.items()
+    } == {
+        "add_Tensor": [
+            ("CPU", Form.STRUCTURED, 3),
+            ("CUDA", Form.STRUCTURED, 3),
+            ("Meta", Form.META, 3),
+            ("CompositeExplicitAutogradNonFunctional", Form.DEFAULT, 2),
+            ("SparseCPU", Form.PLAIN, 2),
+            ("SparseCUDA", Form.PLAIN, 1),
+        ],
+        "sort_stable": [
+            ("CPU", Form.STRUCTURED, 2),
+            ("CUDA", Form.STRUCTURED, 2),
+            ("Meta", Form.META, 2),
+            ("CompositeExplicitAutogradNonFunctional", Form.DEFAULT, 1),
+        ],
+        "index_copy": [
+            ("CPU", Form.STRUCTURED, 3),
+            ("CUDA", Form.STRUCTURED, 3),
+            ("MPS", Form.STRUCTURED, 3),
+            ("Meta", Form.META, 3),
+            ("CompositeExplicitAutogradNonFunctional", Form.DEFAULT, 2),
+        ],
+    }
+    others = [each for each in natives.groups if isinstance(each, FunctionGroup) and not each.structured]
+    assert [each.out.short_name for each in others] == ["relu.out"]
+
+
+def test_what_the_module_registers_is_what_its_scenario_registers(package: ModuleType, tmp_path: Path) -> None:
+    groups = package.GROUPS
+    assert groups == ("add_Tensor", "index_copy", "sort_stable")
+    operators = 0
+    for name in groups:
+        dispatcher = Dispatcher()
+        module = importlib.import_module(f"{package.__name__}.{name}")
+        held = module.register(dispatcher, object())
+        scenario = load_scenario(tmp_path / package.__name__ / f"{name}.yaml")
+        with LabEngine().sandbox() as sandbox:
+            handles = [sandbox.register(each) for each in scenario.registrations]
+            for operator in scenario.operators:
+                snapshot = sandbox.snapshot(operator)
+                assert dispatcher.dump(str(operator)) == snapshot.dump
+                assert dispatcher.dump_table(str(operator)) == snapshot.table
+                operators += 1
+            for handle in handles:
+                handle.release()
+        held.close()
+        assert not dispatcher.operators()
+    assert operators == 8
+
+
+def test_the_order_in_which_generated_libraries_are_loaded_is_proved_not_to_matter(
+    package: ModuleType, tmp_path: Path
+) -> None:
+    found = {}
+    for name in package.GROUPS:
+        scenario = load_scenario(tmp_path / package.__name__ / f"{name}.yaml")
+        result = explore(LabEngine(), scenario.registrations, scenario.operators)
+        assert result.verdict is Verdict.PROVED
+        found[name] = (result.registrations, result.sets)
+    assert found == {"add_Tensor": (7, 128), "index_copy": (6, 64), "sort_stable": (5, 32)}
+
+
+def test_registering_again_is_refused_and_leaves_nothing_new(package: ModuleType) -> None:
+    dispatcher = Dispatcher()
+    held = package.register(dispatcher, object())
+    before = {str(each): dispatcher.dump(str(each)) for each in dispatcher.operators()}
+    with pytest.raises(RegistrationError) as caught:
+        package.register(dispatcher, object())
+    assert caught.value.kind is ErrorKind.DUPLICATE_DEF
+    assert {str(each): dispatcher.dump(str(each)) for each in dispatcher.operators()} == before
+    assert len(before) == 8
+    held.close()
+
+
+def test_a_function_that_nobody_wrote_is_told_of_when_it_is_called(package: ModuleType) -> None:
+    dispatcher = Dispatcher()
+    held = package.register(dispatcher, object())
+    rest = Library("_", "IMPL", dispatcher=dispatcher)
+    for key in ("BackendSelect", "ADInplaceOrView"):
+        rest.fallback(fallthrough, key)
+    with pytest.raises(CallError) as caught, AutoDispatchBelowAutograd():
+        operator(dispatcher, "aten::add.Tensor")(tensor([1.0]), tensor([2.0]))
+    assert caught.value.kind is ErrorKind.MISSING_KERNEL
+    assert caught.value.message == (
+        "object has no function meta_add_Tensor, which this kernel is made of: "
+        "write meta_add_Tensor(op, self, other, alpha)"
+    )
+    held.close()
+
+
+def test_only_chooses_operators_groups_and_globs(natives: NativeFunctions) -> None:
+    for asked in ("add.out", "add_Tensor", "aten::add_.Tensor", "ad*", "add"):
+        assert list(generated_files(natives, file="f", only=[asked])) == [
+            "add_Tensor.py",
+            "add_Tensor.yaml",
+            "__init__.py",
+        ]
+    assert len(generated_files(natives, file="f", only=["sort.stable", "add"])) == 5
+    with pytest.raises(NoSuchGroupError, match=r"there is no operator add\.ouut; did you mean add\.out"):
+        generated_files(natives, file="f", only=["add.ouut"])
+    with pytest.raises(NoSuchGroupError, match=r"relu\.out is in no structured group"):
+        generated_files(natives, file="f", only=["relu.out"])
+
+
+def test_files_are_written_when_they_differ_and_only_then(tmp_path: Path, files: dict[str, str]) -> None:
+    folder = tmp_path / "made" / "here"
+    assert write_files(folder, files) == tuple(files)
+    assert write_files(folder, files) == ()
+    (folder / "add_Tensor.py").write_text("# changed\n", encoding="utf-8")
+    assert differing(folder, files) == ("add_Tensor.py",)
+    assert write_files(folder, files) == ("add_Tensor.py",)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(files)
+
+
+def test_nothing_is_written_when_a_file_cannot_be(tmp_path: Path, files: dict[str, str]) -> None:
+    (tmp_path / "taken").write_text("not a folder", encoding="utf-8")
+    with pytest.raises(UnwrittenError, match="nothing was written to"):
+        write_files(tmp_path / "taken", files)
+    assert (tmp_path / "taken").read_text(encoding="utf-8") == "not a folder"
+
+
+def test_nothing_is_written_when_the_source_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(NativeYamlError):
+        codegen(CodegenRequest(file=str(DATA / "bad" / "out_count.yaml"), folder=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_check_tells_what_differs_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "out"
+    asked = CodegenRequest(file=str(FILE), folder=str(folder), only=("add",), check=True)
+    assert codegen(asked) == 1
+    assert not folder.exists()
+    assert "add_Tensor.py is not there" in capsys.readouterr().err
+    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",))) == 0
+    assert "1 structured groups of" in capsys.readouterr().out
+    assert codegen(asked) == 0
+    assert "all 3 files are up to date" in capsys.readouterr().out
+    (folder / "add_Tensor.yaml").write_text("claim: other\n", encoding="utf-8")
+    assert codegen(asked) == 1
+    told = capsys.readouterr()
+    assert told.err == f"{folder / 'add_Tensor.yaml'} differs\n"
+    assert told.out.startswith("1 of 3 files differ; ")
+    assert (folder / "add_Tensor.yaml").read_text(encoding="utf-8") == "claim: other\n"
