@@ -10,6 +10,8 @@ from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
 from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Verdict
+from dispatchlab.explore.session import on_sandboxes
+from dispatchlab.explore.telling import tell
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
 from dispatchlab.model.words import Word
@@ -85,7 +87,13 @@ def explore_apart(
             raise Interrupted(_joined([*found, (members, stopped.exploration)], len(registrations), order)) from None
         found.append((members, one))
         left = None if left is None else max(0.0, left - one.elapsed_s)
-    return _joined(found, len(registrations), order)
+    joined = _joined(found, len(registrations), order)
+    if joined.verdict is not Verdict.VIOLATED or joined.counterexample is None:
+        return joined
+    # The diff of a group numbers its own registrations.
+    words = joined.counterexample.expected_word, joined.counterexample.actual_word
+    again = tell(on_sandboxes(engine, registrations, operators), *words)
+    return joined if again is None else replace(joined, counterexample=again)
 
 
 def groups_of(registrations: Sequence[Registration]) -> list[tuple[int, ...]]:

@@ -1,0 +1,96 @@
+"""Packages imported in every order: what depends on it is told with those who registered it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.commands.imports import orders_of
+from tests.live.packages import dispatchlab, package
+
+_DEFINES = """\
+import torch
+lib = torch.library.Library("street", "FRAGMENT")
+try:
+    lib.define("door(Tensor x) -> Tensor")
+except RuntimeError:
+    pass
+"""
+_IMPLS = """\
+import torch
+lib = torch.library.Library("street", "FRAGMENT")
+lib.impl("door", lambda x: x, "CPU")
+"""
+_FAKES = "import torch\n\n\n@torch.library.register_fake('street::door')\ndef fake(x):\n    return x\n"
+
+
+def test_two_kernels_at_one_key_differ_by_order_and_name_their_owners(tmp_path: Path) -> None:
+    for name in ("left", "right"):
+        package(tmp_path, name, init=_IMPLS)
+    done = dispatchlab(tmp_path, "imports", "left", "right", "--format", "json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1, done.stderr
+    assert told["orders"] == [["left", "right"], ["right", "left"]]
+    assert told["failed"] == {}
+    (difference,) = told["between_orders"]
+    assert (difference["what"], difference["expected_order"], difference["actual_order"]) == (
+        "street::door",
+        "left, right",
+        "right, left",
+    )
+    assert difference["owners"] == ["left/__init__.py:3", "right/__init__.py:3"]
+
+
+def test_packages_that_do_not_meet_differ_in_nothing_but_being_imported_again(tmp_path: Path) -> None:
+    package(tmp_path, "defines", init=_DEFINES)
+    package(tmp_path, "alone", init=_IMPLS.replace("street", "lane"))
+    done = dispatchlab(tmp_path, "imports", "defines", "alone")
+    assert "orders: 2 of 2, each in a process of its own\noperators: 2 new or changed\n" in done.stdout
+    assert "differences between orders: none\n" in done.stdout
+    assert "  lane::door, registered at alone/__init__.py:3\n" in done.stdout
+    assert done.returncode == 1
+
+
+def test_a_package_that_needs_another_one_first_fails_in_one_order(tmp_path: Path) -> None:
+    package(tmp_path, "defines", init=_DEFINES)
+    package(tmp_path, "fakes", init=_FAKES)
+    done = dispatchlab(tmp_path, "imports", "defines", "fakes", "--format", "json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert list(told["failed"]) == ["fakes"]
+    assert told["failed"]["fakes"].startswith("RuntimeError: ")
+    assert {each["what"] for each in told["between_orders"]} == {"fakes", "street::door"}
+
+
+def test_a_package_that_registers_nothing_passes(tmp_path: Path) -> None:
+    package(tmp_path, "quiet", init="x = 1\n")
+    done = dispatchlab(tmp_path, "imports", "quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "packages: quiet\norders: 1 of 1, each in a process of its own\noperators: 0 new or changed\n"
+        "differences between orders: none\ndifferences when imported again: none\n"
+    )
+
+
+def test_a_package_that_ends_the_process_ends_with_5_and_names_the_order(tmp_path: Path) -> None:
+    package(tmp_path, "deadly", init="import os\nos.abort()\n")
+    done = dispatchlab(tmp_path, "imports", "deadly")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith("importing deadly: the process that ran PyTorch ended with signal SIGABRT")
+    done = dispatchlab(tmp_path, "imports", "deadly", "deadly")
+    assert (done.returncode, done.stderr.strip()) == (
+        2,
+        "deadly is named twice: a package is imported once in each order",
+    )
+
+
+def test_beyond_five_packages_orders_are_sampled_each_once() -> None:
+    five, six = tuple("abcde"), tuple("abcdef")
+    assert len(set(orders_of(five, samples=3, seed=0))) == 120
+    some = list(orders_of(six, samples=50, seed=1))
+    assert (len(some), len(set(some)), some[0]) == (50, 50, six)
+    assert len(list(orders_of(six, samples=10_000, seed=1))) == 720

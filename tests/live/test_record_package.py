@@ -1,0 +1,177 @@
+"""What packages register becomes a scenario: true call sites, the calls of torch.library, and its replay."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from importlib.metadata import PackageNotFoundError, version
+
+from dispatchlab.model.registration import Block, Claim, Def, Impl, LayerFunction
+from dispatchlab.scenario.load import load_scenario
+from dispatchlab.scenario.value import Scenario
+from tests.live.packages import HELPER, LAYERED, dispatchlab, line_of, package
+
+
+def is_installed(name: str, wanted: str = "") -> bool:
+    try:
+        return version(name).startswith(wanted)
+    except PackageNotFoundError:
+        return False
+
+
+needs_torchao = pytest.mark.skipif(not is_installed("torchao"), reason="pip install --no-deps torchao")
+needs_quanto = pytest.mark.skipif(
+    not is_installed("optimum-quanto", "0.2.7"), reason="pip install --no-deps optimum-quanto==0.2.7"
+)
+
+
+def recorded(folder: Path, *packages: str) -> tuple[Scenario, str]:
+    """The scenario of packages, and what the command told."""
+    done = dispatchlab(folder, "record", *packages, "-o", "found.yaml")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    return load_scenario(folder / "found.yaml"), done.stderr
+
+
+def functions(scenario: Scenario) -> Counter[str]:
+    return Counter(
+        str(each.made_by.function) if isinstance(each, Block) and each.made_by else type(each).__name__
+        for each in scenario.registrations
+    )
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scenario, str]:
+    folder = tmp_path_factory.mktemp("shop")
+    lazy = "import torch._inductor.test_operators\n"
+    package(folder, "shop", init=LAYERED, helper=HELPER, lazy=lazy)
+    return folder, *recorded(folder, "shop")
+
+
+def test_every_call_of_the_layer_is_a_registration_and_what_failed_or_went_is_none(
+    shop: tuple[Path, Scenario, str],
+) -> None:
+    _, scenario, told = shop
+    assert functions(scenario) == {
+        "define": 4,
+        "impl": 5,
+        "register_fake": 1,
+        "register_autograd": 1,
+        "register_vmap": 1,
+        "register_autocast": 1,
+        "custom_op": 1,
+        "Impl": 1,
+        "Def": 1,
+        "Claim": 1,
+    }
+    assert "gone" not in {name.name for name in scenario.operators}
+    assert next(each for each in scenario.registrations if isinstance(each, Claim)).namespace == "other_shop"
+    foundation = scenario.registrations[0]
+    assert isinstance(foundation, Def)
+    assert str(foundation.operator) == "aten::cumsum"
+    assert "17 registrations at " in told
+    assert "registrations that PyTorch made for itself on the way were left out" in told
+
+
+def test_sites_are_where_the_package_calls_and_helpers_are_named_besides(shop: tuple[Path, Scenario, str]) -> None:
+    _, scenario, _ = shop
+    sites = {each.debug for each in scenario.registrations if isinstance(each, Block)}
+    assert f"registered at shop/__init__.py:{line_of(LAYERED, 'lib.define')}" in sites
+    first = line_of(LAYERED, 'helper.register(lib, "first")')
+    assert {f"registered at shop/__init__.py:{first} via shop/helper.py:{line}" for line in (2, 3)} <= sites
+    assert not any("torch/library.py" in site or "test_operators" in site for site in sites)
+    made = next(
+        each
+        for each in scenario.registrations
+        if isinstance(each, Block) and each.made_by and each.made_by.function is LayerFunction.CUSTOM_OP
+    )
+    assert made.made_by is not None
+    assert made.made_by.on == ("cpu",)
+    assert [(str(part.function), part.on, part.debug) for part in made.made_by.parts] == [
+        ("register_fake", (), f"registered at shop/__init__.py:{line_of(LAYERED, '@made.register_fake')}"),
+        ("register_kernel", ("cuda",), f"registered at shop/__init__.py:{line_of(LAYERED, '@made.register_kernel')}"),
+    ]
+    keys = [str(one.key) for one in made.registrations if isinstance(one, Impl)]
+    assert keys == ["Meta", "Autograd", "CPU", "CUDA"]
+
+
+def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path, Scenario, str]) -> None:
+    folder, scenario, _ = shop
+    done = dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["verdict"], told["components"]) == (1, "violated", 7), done.stderr
+    found = told["counterexample"]
+    assert found["kind"] == "asymmetry"
+    last = int(found["expected_word"].rpartition("+")[2])
+    block = scenario.registrations[last]
+    assert isinstance(block, Block)
+    assert block.made_by is not None
+    assert block.made_by.function in (LayerFunction.REGISTER_AUTOGRAD, LayerFunction.REGISTER_FAKE)
+    assert f"-+{last} refused: other\n" in found["diff"]
+    # The kernels that these calls end in commute, and it is the calls that do not.
+    lab = json.loads(dispatchlab(folder, "permute", "found.yaml", "--format", "json").stdout)
+    assert (lab["verdict"], lab["conflicts"]) == ("proved", [])
+
+
+def test_a_replay_shows_what_the_package_shows(shop: tuple[Path, Scenario, str]) -> None:
+    folder, _, _ = shop
+    for name in ("shop::plain", "shop::bought", "shop::made", "shop::first"):
+        live = dispatchlab(folder, "dump", name, "--engine", "torch", "--import", "shop", "--format", "json")
+        again = dispatchlab(folder, "dump", name, "--from", "found.yaml", "--engine", "torch", "--format", "json")
+        lab = dispatchlab(folder, "dump", name, "--from", "found.yaml", "--semantics", "torch-2.13", "--format", "json")
+        shown = [json.loads(done.stdout)["operators"][0] for done in (live, again, lab)]
+        kernels = [[(each["key"], each["active"]) for each in one["kernels"]] for one in shown]
+        assert kernels[0] == kernels[1] == kernels[2], name
+        assert shown[0]["schema"] == shown[1]["schema"] == shown[2]["schema"]
+
+
+@needs_torchao
+def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
+    scenario, told = recorded(tmp_path, "torchao")
+    assert "PyTorch made for itself" in told
+    places = {each.debug for each in scenario.registrations if isinstance(each, Block)}
+    assert all(place.startswith("registered at torchao/") for place in places)
+    defs = [
+        one
+        for each in scenario.registrations
+        if isinstance(each, Block)
+        for one in each.registrations
+        if isinstance(one, Def)
+    ]
+    assert len(defs) >= 18
+    assert len(places) >= 18
+    done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--format", "json")
+    assert json.loads(done.stdout)["verdict"] == "no violation found"
+
+
+@needs_quanto
+def test_the_kernel_of_quanto_for_mps_dangles_in_the_record_too(tmp_path: Path) -> None:
+    scenario, told = recorded(tmp_path, "optimum.quanto")
+    assert "12 registrations at 12 sites, 4 operators and 8 kernels; the dumps of PyTorch name 2 places" in told
+    assert "kernels without a def dangle: quanto_py::qbytes_mm" in told
+    dangling = next(
+        each for each in scenario.registrations if isinstance(each, Block) and each.namespace == "quanto_py"
+    )
+    assert dangling.debug == "registered at optimum/quanto/library/qbytes_mm.py:108"
+    done = dispatchlab(tmp_path, "dump", "quanto_py::qbytes_mm", "--from", "found.yaml", "--engine", "torch")
+    assert done.stdout.startswith(
+        "name: quanto_py::qbytes_mm\nschema: (none)\nMPS: registered at optimum/quanto/library/qbytes_mm.py:108 "
+    )
+    done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "no violation found")
+
+
+def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
+    package(tmp_path, "broken", init="raise ValueError('nobody home')\n")
+    done = dispatchlab(tmp_path, "record", "broken", "-o", "found.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("broken cannot be imported: ValueError: nobody home")
+    assert not (tmp_path / "found.yaml").exists()
+    done = dispatchlab(tmp_path, "record", "-o", "found.yaml")
+    assert done.returncode == 2
+    assert "name packages to import, or use --all" in done.stderr
