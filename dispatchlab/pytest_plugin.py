@@ -6,6 +6,9 @@
 Each scenario is explored on the lab engine; its verdict has to be what it expects, and what it shows has to be what its
 golden file holds, `expect/<same path>.txt`. `EXPECTTEST_ACCEPT=1 pytest` writes golden files, nothing else does. A
 golden file without a scenario fails. Without the option this plugin does nothing and imports nothing.
+
+A test that asks for the fixture `dispatcher_leaks` fails when it leaves registrations behind, on a lab dispatcher that
+was there before or on the running PyTorch, and shows which; `dispatchlab_leaks = true` asks for it in every test.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import pytest
 
 if TYPE_CHECKING:
     from dispatchlab.explore.protocol import Engine
+    from dispatchlab.leaks import Watch
     from dispatchlab.model.snapshot import Snapshot
     from dispatchlab.render.report import Report
     from dispatchlab.scenario.value import Scenario
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 _SCENARIOS = "dispatchlab_scenarios"
 _EXPECT = "dispatchlab_expect"
 _ALLOW_IMPORT = "dispatchlab_allow_import"
+_LEAKS = "dispatchlab_leaks"
 _SUFFIXES = (".yaml", ".yml")
 _OWNERS = pytest.StashKey[dict[Path, list[Path]]]()
 
@@ -40,10 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(_SCENARIOS, "folders whose scenarios dispatchlab collects as tests", type="paths", default=[])
     parser.addini(_EXPECT, "folder of the golden files of dispatchlab's scenarios", default="expect")
     parser.addini(_ALLOW_IMPORT, "let scenarios name functions, which are imported", type="bool", default=False)
+    parser.addini(_LEAKS, "fail every test that leaves registrations behind", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Look into the folders of scenarios too, when pytest looks where its configuration says."""
+    if config.getini(_LEAKS):
+        config.pluginmanager.register(_EveryTest(), "dispatchlab-leaks")
     folders = _folders(config)
     for folder in folders:
         if not folder.is_dir():
@@ -54,6 +62,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.args += [
         str(folder) for folder in folders if not any(folder.resolve().is_relative_to(path) for path in looked_at)
     ]
+
+
+@pytest.fixture
+def dispatcher_leaks() -> Iterator[Watch]:
+    """Fails a test that leaves registrations behind. Ask for it before the fixtures that register.
+
+    What is registered when the test begins may stay, and so may what `dispatcher_leaks.allow("my_package::*")` names.
+    """
+    from dispatchlab.leaks import Watch, leaks_text
+
+    watch = Watch()
+    yield watch
+    found = watch.leaks()
+    if found:
+        pytest.fail(leaks_text(found), pytrace=False)
+
+
+class _EveryTest:
+    """Asks for `dispatcher_leaks` in every test, before its other fixtures."""
+
+    @pytest.fixture(autouse=True)
+    def _dispatchlab_leaks(self, dispatcher_leaks: Watch) -> None:
+        """Nothing besides."""
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
