@@ -7,6 +7,7 @@ The public names, and a map of the package:
 - `LabEngine`: what `explore.explore.explore` proves a scenario on (`live` is the PyTorch you have);
 - `load_scenario`: scenario files (`scenario`);
 - `operator`, `ops`, `Tensor`, `tensor`: call what is registered (`call`; its guards, dtypes and layers are there);
+- `trace`: record what calls do;
 - `DispatchLabError`, `RegistrationError`, `CallError`, `ErrorKind`: what can go wrong (`errors`).
 
 `cli` is the command line and `pytest_plugin` makes tests of scenarios; `render` turns results into text, JSON and
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dispatchlab.call.operators import Operator, operator, ops
     from dispatchlab.call.tensor import Tensor, tensor
+    from dispatchlab.call.trace import trace
     from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, Listener, OverrideWarning
     from dispatchlab.engine.handle import RegistrationHandle
     from dispatchlab.engine.kernel_function import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
@@ -43,6 +45,7 @@ _HOME = {
     "ops": "call.operators",
     "Tensor": "call.tensor",
     "tensor": "call.tensor",
+    "trace": "call.trace",
     "Dispatcher": "engine.dispatcher",
     "InvariantError": "engine.dispatcher",
     "Listener": "engine.dispatcher",
@@ -100,6 +103,7 @@ __all__ = [
     "parse_schema",
     "parse_schema_or_name",
     "tensor",
+    "trace",
     "unboxed",
 ]
 

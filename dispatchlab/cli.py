@@ -387,6 +387,31 @@ def schema() -> None:
     print_schema()
 
 
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("file", metavar="FILE.py")
+@click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
+@click.option("--sets", is_flag=True, help="Show the key sets of each call, the guards and the kernels, too.")
+@click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
+@click.pass_obj
+def trace(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes its object by place
+    """Run FILE.py and show every call of the lab's operators: redispatches, keys, kernels, boxings and guards.
+
+    This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. What the program
+    prints goes to standard error. The exit code is the program's: 1 when it raises something.
+
+    --format text prints a line for each call as it begins, in the format of PyTorch's own trace, unless --sets.
+
+    \b
+    Examples:
+      dispatchlab trace program.py
+      dispatchlab trace --sets program.py
+      dispatchlab trace --format json program.py --epochs 3
+    """
+    from dispatchlab.commands.trace import TraceRequest, trace_file
+
+    _exit(trace_file(TraceRequest(**options, color=color)))
+
+
 @main.command()
 @click.argument("shell", type=_SHELLS)
 def completion(shell: str) -> None:

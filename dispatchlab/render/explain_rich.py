@@ -7,7 +7,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from dispatchlab.call.explanation import CallExplanation, Hop
-from dispatchlab.render.explain_text import argument_text, kernel_lines, left_out_text, set_text, thread_sets
+from dispatchlab.render.explain_text import (
+    argument_text,
+    kernel_lines,
+    left_out_text,
+    set_text,
+    thread_set_text,
+    thread_sets,
+)
 from dispatchlab.render.rich_view import plain
 
 _KERNEL_STYLES = {"kernel:": "green", "nothing": "bold red", "the": "bold red"}
@@ -23,7 +30,7 @@ def print_explanation(console: Console, found: CallExplanation) -> None:
         arguments.add(plain("none that decides the dispatch", "dim"))
     thread = tree.add(Text("the thread"))
     for title, keys in thread_sets(found.thread):
-        thread.add(plain(f"{title}: {set_text(keys)}", "" if keys else "dim"))
+        thread.add(plain(f"{title}: {thread_set_text(title, keys)}", "" if keys else "dim"))
     for hop in found.hops:
         _add(tree, hop)
     tree.add(plain(found.end, "italic"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dispatchlab.call.explanation import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
-from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
+from dispatchlab.model.keys import FUNCTIONALITY_KEYS
 from dispatchlab.render.printable import printable
 
+_AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
 OUTRANKED = "a candidate before it"
 """What an engine says a kernel lost to when there is nothing more to say."""
 
@@ -27,7 +29,7 @@ def _lines(found: CallExplanation) -> Iterator[str]:
         yield "  none that decides the dispatch"
     yield "the thread"
     for title, keys in thread_sets(found.thread):
-        yield f"  {title}: {set_text(keys)}"
+        yield f"  {title}: {thread_set_text(title, keys)}"
     for number, hop in enumerate(found.hops, 1):
         yield ""
         yield f"{number}. {hop.kind} -> {hop.key}"
@@ -47,6 +49,19 @@ def set_text(keys: DispatchKeySet) -> str:
     return ", ".join(map(str, by_priority(keys))) or "(empty)"
 
 
+def functionalities_text(keys: DispatchKeySet) -> str:
+    """The functionalities of a set, highest priority first: what it excludes, whatever the backend.
+
+    The autocast keys are told as one when all ten are there.
+    """
+    names = [str(key) for key in reversed(FUNCTIONALITY_KEYS[1:]) if keys.bits & functionality_bit(key)]
+    autocast = [name for name in names if name.startswith("Autocast")]
+    if len(autocast) == _AUTOCAST_COUNT:
+        at = names.index(autocast[0])
+        names[at : at + _AUTOCAST_COUNT] = ["Autocast*"]
+    return ", ".join(names) or "(empty)"
+
+
 def thread_sets(thread: ThreadKeys) -> tuple[tuple[str, DispatchKeySet], ...]:
     """The four sets with their titles."""
     return (
@@ -55,6 +70,11 @@ def thread_sets(thread: ThreadKeys) -> tuple[tuple[str, DispatchKeySet], ...]:
         ("local include", thread.local_included),
         ("local exclude", thread.local_excluded),
     )
+
+
+def thread_set_text(title: str, keys: DispatchKeySet) -> str:
+    """One of these sets; what is excluded is excluded for every backend."""
+    return functionalities_text(keys) if title.endswith("exclude") else set_text(keys)
 
 
 def argument_text(argument: ArgumentKeys) -> str:

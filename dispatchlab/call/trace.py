@@ -1,0 +1,206 @@
+"""`with trace() as seen:` records every call, redispatch and guard inside, of every thread.
+
+While a trace is on, calls take their general way, which is slower and does the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from dispatchlab.call.key_state import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, excluded, included
+from dispatchlab.call.observe import CallKind, Step, observers
+from dispatchlab.call.traced import TracedCall, TracedGuard, TracedKernel, TracedStep, TracedThread, calls_in
+from dispatchlab.model.key_set import DispatchKeySet
+
+_Sets: TypeAlias = tuple[DispatchKeySet, DispatchKeySet]
+_BOXED = (CallKind.CALL_BOXED, CallKind.REDISPATCH_BOXED)
+
+
+def trace(line: Callable[[str], object] | None = None) -> Trace:
+    """Record what the operators do inside of a `with` block.
+
+    Args:
+        line: is given a line for each call as it begins, in upstream's format (see `trace_line`).
+
+    Returns:
+        What is recorded, to be entered; `threads` and `calls` can be read at any time.
+    """
+    return Trace(line)
+
+
+def trace_line(step: Step, depth: int) -> str:
+    """`  [redispatch] op=[aten::add.Tensor], key=[CPU]`, indented by the depth.
+
+    Source: aten/src/ATen/core/dispatch/Dispatcher.h (`_print_dispatch_trace`).
+    """
+    return f"{' ' * depth}{step.kind} op=[{step.operator}], key=[{step.keys.highest()}]"
+
+
+class Trace:
+    """What was recorded.
+
+    Args:
+        line: is given a line for each call as it begins.
+    """
+
+    def __init__(self, line: Callable[[str], object] | None = None) -> None:
+        self._line = line
+        self._threads: dict[int, _Thread] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def threads(self) -> tuple[TracedThread, ...]:
+        """What each thread did, in the order in which they began; what is not over yet has what it has so far."""
+        with self._lock:
+            known = [*self._threads.values()]
+        return tuple(TracedThread(thread.name, _frozen(thread.steps)) for thread in known if thread.steps)
+
+    @property
+    def steps(self) -> tuple[TracedStep, ...]:
+        """What all threads did, one after the other."""
+        return tuple(step for thread in self.threads for step in thread.steps)
+
+    @property
+    def calls(self) -> tuple[TracedCall, ...]:
+        """Every call at every depth, in the order in which they began within their thread."""
+        return tuple(calls_in(self.steps))
+
+    def __enter__(self) -> Self:
+        self._here().sets = (included(), excluded())
+        observers.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        observers.remove(self)
+
+    # -- what is heard; see observe.py
+
+    def entered(self, step: Step) -> None:
+        """A call begins."""
+        thread = self._here()
+        call = _Call(step, 1 + sum(isinstance(one, _Call) for one in thread.open))
+        if self._line is not None:
+            self._line(trace_line(step, call.depth))
+        thread.begin(call)
+
+    def left(self, step: Step, error: BaseException | None) -> None:
+        """A call is over."""
+        thread = self._here()
+        for at in range(len(thread.open) - 1, -1, -1):
+            call = thread.open[at]
+            if isinstance(call, _Call) and call.step is step:
+                call.error = error
+                del thread.open[at:]
+                return
+
+    def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
+        """A guard was entered, and has set these two sets."""
+        thread = self._here()
+        thread.begin(_Guard(guard, thread.sets, (included, excluded)))
+        thread.sets = (included, excluded)
+
+    def guard_closed(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
+        """A guard was left; one that was entered before the trace began is not in it."""
+        thread = self._here()
+        thread.sets = (included, excluded)
+        for at in range(len(thread.open) - 1, -1, -1):
+            one = thread.open[at]
+            if isinstance(one, _Guard) and one.guard is guard:
+                del thread.open[at:]
+                return
+
+    def _here(self) -> _Thread:
+        number = threading.get_ident()
+        found = self._threads.get(number)
+        if found is None:
+            with self._lock:
+                found = self._threads[number] = _Thread(threading.current_thread().name)
+        return found
+
+
+class _Thread:
+    """A thread while it is heard."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps: list[_Call | _Guard] = []
+        self.open: list[_Call | _Guard] = []
+        self.sets: _Sets = (DEFAULT_INCLUDED, DEFAULT_EXCLUDED)
+
+    def begin(self, one: _Call | _Guard) -> None:
+        (self.open[-1].steps if self.open else self.steps).append(one)
+        self.open.append(one)
+
+
+class _Call:
+    """A call that may still be running."""
+
+    def __init__(self, step: Step, depth: int) -> None:
+        self.step = step
+        self.depth = depth
+        self.error: BaseException | None = None
+        self.steps: list[_Call | _Guard] = []
+
+    def frozen(self) -> TracedCall:
+        step, error = self.step, self.error
+        return TracedCall(
+            str(step.kind),
+            str(step.operator),
+            self.depth,
+            step.arguments,
+            step.included,
+            step.excluded,
+            step.base,
+            step.keys,
+            _kernel(step),
+            None if error is None else _told(error),
+            _frozen(self.steps),
+        )
+
+
+class _Guard:
+    """A guard that may still be open."""
+
+    def __init__(
+        self,
+        guard: object,
+        before: _Sets,
+        after: _Sets,
+    ) -> None:
+        self.guard = guard
+        self.before = before
+        self.after = after
+        self.steps: list[_Call | _Guard] = []
+
+    def frozen(self) -> TracedGuard:
+        return TracedGuard(
+            type(self.guard).__name__,
+            *self.after,
+            self.after[0] - self.before[0],
+            self.after[1] - self.before[1],
+            _frozen(self.steps),
+        )
+
+
+def _frozen(steps: list[_Call | _Guard]) -> tuple[TracedStep, ...]:
+    return tuple(step.frozen() for step in [*steps])
+
+
+def _kernel(step: Step) -> TracedKernel | None:
+    if step.cell is None:
+        return None
+    entry = step.cell.entry
+    takes_stack, has_stack = entry.kernel.takes_stack, step.kind in _BOXED
+    conversion = "" if takes_stack == has_stack else "boxed" if takes_stack else "unboxed"
+    source = "catchall" if entry.key is None else str(entry.key)
+    return TracedKernel(entry.debug, step.cell.reason.value, source, conversion)
+
+
+def _told(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,77 @@
+"""Calls that were made, as text: a line for each in upstream's format, and, when asked, the sets and the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dispatchlab.call.traced import TracedCall, TracedGuard, TracedKernel, TracedStep, TracedThread
+from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
+from dispatchlab.render.explain_text import functionalities_text, set_text
+from dispatchlab.render.printable import printable
+
+
+def trace_text(threads: Sequence[TracedThread], *, sets: bool = False) -> str:
+    """All of it; the name of a thread stands above what it did where there are several.
+
+    Args:
+        threads: what was recorded.
+        sets: tell of guards, key sets and kernels, too.
+    """
+    return "".join(f"{line}\n" for line in _lines(threads, sets=sets))
+
+
+def _lines(threads: Sequence[TracedThread], *, sets: bool) -> Iterator[str]:
+    for thread in threads:
+        if len(threads) > 1:
+            yield f"thread {printable(thread.name)}"
+        yield from _tree(thread.steps, 1, sets=sets)
+
+
+def _tree(steps: Sequence[TracedStep], depth: int, *, sets: bool) -> Iterator[str]:
+    for step in steps:
+        if isinstance(step, TracedCall):
+            yield call_line(step)
+            if sets:
+                yield from (f"{' ' * depth}  {line}" for line in detail_lines(step))
+            yield from _tree(step.steps, depth + 1, sets=sets)
+        else:
+            if sets:
+                yield f"{' ' * depth}{guard_line(step)}"
+            yield from _tree(step.steps, depth, sets=sets)
+
+
+def call_line(call: TracedCall) -> str:
+    """`  [redispatch] op=[aten::add.Tensor], key=[CPU]`, as upstream's trace has it."""
+    return f"{' ' * call.depth}{call.kind} op=[{call.operator}], key=[{call.keys.highest()}]"
+
+
+def guard_line(guard: TracedGuard) -> str:
+    """`[guard] AutoDispatchBelowAutograd: excludes AutogradCPU`."""
+    told = [
+        *([f"includes {functionalities_text(guard.newly_included)}"] if guard.newly_included else []),
+        *([f"excludes {functionalities_text(guard.newly_excluded)}"] if guard.newly_excluded else []),
+    ]
+    return f"[guard] {guard.name}: {', '.join(told) or 'changes nothing'}"
+
+
+def detail_lines(call: TracedCall) -> Iterator[str]:
+    """Where the set of a call comes from, and what ran."""
+    if "redispatch" in call.kind:
+        yield f"handed over: {set_text(call.keys)}"
+    else:
+        yield f"arguments: {set_text(call.arguments)}"
+        yield f"include: {set_text(call.included)}"
+        yield f"exclude: {functionalities_text(call.excluded)}"
+        if call.base != call.keys:
+            gone = DispatchKeySet(call.base.bits & ~call.keys.bits | call.base.bits & BACKEND_BITS)
+            yield f"fallthrough: {set_text(gone)}"
+        yield f"set: {set_text(call.keys)}"
+    yield "kernel: none" if call.kernel is None else f"kernel: {kernel_line(call.kernel)}"
+    if call.error is not None:
+        yield f"raised: {printable(call.error)}"
+
+
+def kernel_line(kernel: TracedKernel) -> str:
+    """`fn_cpu [kernel], at CPU, boxed`."""
+    conversion = {"": "", "boxed": ", arguments boxed for it", "unboxed": ", arguments unboxed for it"}
+    return f"{printable(kernel.debug)} [{kernel.reason}], at {kernel.source}{conversion[kernel.conversion]}"
