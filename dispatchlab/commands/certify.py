@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -17,6 +17,7 @@ from dispatchlab.commands.certifying import Explored, Neighbourhood, Plan, Prove
 from dispatchlab.commands.output import Format, chosen_format, note, out
 from dispatchlab.commands.registry_choice import chosen
 from dispatchlab.commands.registry_sources import recorded_from
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.limits import Progress
 from dispatchlab.registry.bundled import DEFAULT
 from dispatchlab.registry.certify import Certificate, Certification, Pattern, pattern_of
@@ -34,6 +35,13 @@ _SMALL = 4_000  # edges that are worth a task of their own
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+
+class ProverDiedError(DispatchLabError):
+    """A process that worked on the proof died, as one that needs too much memory does."""
+
+    def __str__(self) -> str:
+        return "a process that worked on the proof died: use --jobs 1, or ask for fewer operators with --operator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,8 +267,11 @@ class _Run:
                 yield task, work(task)
             return
         futures: dict[Future[R], A] = {self._pool.submit(work, task): task for task in tasks}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenExecutor:
+            raise ProverDiedError from None
 
 
 @contextmanager

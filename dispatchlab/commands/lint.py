@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -113,11 +114,24 @@ def _moments(source: str, request: LintRequest) -> tuple[Recorded | None, Record
     if source != LIVE:
         against = None if request.against is None else recorded_from(request.against)
         return against, recorded_from(source, imports=request.imports), against
-    before = recorded_from(LIVE) if request.imports else None
-    against = before if request.against is None else recorded_from(request.against)
-    after = recorded_from(LIVE, imports=request.imports)
-    gc.collect()
-    return against, recorded_from(LIVE, imports=request.imports), after
+    against = None if request.against is None else recorded_from(request.against)
+    with _collector_paused():  # else what nobody keeps may go unseen, or while it is being read
+        if against is None and request.imports:
+            against = recorded_from(LIVE)
+        after = recorded_from(LIVE, imports=request.imports)
+        gc.collect()
+        return against, recorded_from(LIVE, imports=request.imports), after
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _subject(recorded: Recorded, earlier: Recorded | None) -> Subject:
