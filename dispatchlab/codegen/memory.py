@@ -43,6 +43,22 @@ def strides_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(step // tensor.data.itemsize for step in tensor.data.strides)
 
 
+def dense_strides(tensor: Tensor) -> tuple[int, ...]:
+    """The tensor's own strides when its elements fill memory without gaps, else those in the same order that do.
+
+    Source: `infer_dense_strides` in aten/src/ATen/ExpandUtils.cpp.
+    """
+    own = strides_of(tensor)
+    order = sorted(range(tensor.dim), key=lambda at: (own[at], tensor.shape[at], -at))
+    step = 1
+    made = [0] * tensor.dim
+    for at in order:
+        made[at] = step
+        step *= max(tensor.shape[at], 1)
+    filled = all(size == 1 or own[at] == made[at] for at, size in enumerate(tensor.shape))
+    return own if filled else tuple(made)
+
+
 def is_on_meta(tensor: Tensor) -> bool:
     """Whether it has no elements to look at."""
     return tensor.device.type is DeviceType.META

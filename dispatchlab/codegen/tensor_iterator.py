@@ -70,8 +70,8 @@ class TensorIteratorBase(MetaBase):
         *tensors: Tensor,
         dtype: DType | None = None,
         to_float: bool = False,
-        promotes: bool = True,
-        casts_output: bool = True,
+        common: DType | None = None,
+        checks_cast: bool = True,
     ) -> None:
         """Work out the output from the inputs and set it.
 
@@ -79,8 +79,8 @@ class TensorIteratorBase(MetaBase):
             tensors: the inputs.
             dtype: the dtype of the output, where that is not the common one, as for comparisons.
             to_float: integers become floating point.
-            promotes: the inputs are cast to the common dtype; otherwise each keeps its own.
-            casts_output: an output of another dtype is cast to; otherwise that is an error.
+            common: the common dtype, where more than the tensors decides it.
+            checks_cast: an output that the result may not be cast to is an error.
 
         Raises:
             CallError: of kind `other`: shapes, dtypes, devices or memory do not go together.
@@ -88,19 +88,20 @@ class TensorIteratorBase(MetaBase):
         out: Tensor | None = self.maybe_get_output(0)
         self.shape = broadcast_shape([one.shape for one in tensors])
         device = _common_device(tensors)
-        common = result_dtype([_operand(one) for one in tensors])
+        if common is None:
+            common = result_dtype([(one.dtype, one.dim) for one in tensors])
         if to_float and common.category < 2:
             common = DEFAULT_DTYPE
         self.common_dtype = common
         target = common if dtype is None else dtype
         if out is not None:
-            self._check_output(out, tensors, target, device, casts_output=casts_output)
+            self._check_output(out, tensors, target, device, checks_cast=checks_cast)
             target = out.dtype
         strides = output_strides(tensors, self.shape)
         self.set_output_raw_strided(0, self.shape, strides, Options(target, device))
         if not any(is_on_meta(one) for one in tensors):
             kind = common.numpy
-            arrays = (one.data.astype(kind) if promotes and one.data.dtype != kind else one.data for one in tensors)
+            arrays = (one.data.astype(kind) if one.data.dtype != kind else one.data for one in tensors)
             self.inputs = tuple(np.broadcast_to(array, self.shape) for array in arrays)
 
     def store(self, result: np.ndarray[Any, Any]) -> None:
@@ -110,16 +111,13 @@ class TensorIteratorBase(MetaBase):
             np.copyto(out, result, casting="unsafe")
 
     def _check_output(
-        self, out: Tensor, tensors: Sequence[Tensor], target: DType, device: Device, *, casts_output: bool
+        self, out: Tensor, tensors: Sequence[Tensor], target: DType, device: Device, *, checks_cast: bool
     ) -> None:
         if out.shape != self.shape and any(one is out for one in tensors):
             message = f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(self.shape)}"
             raise CallError(ErrorKind.OTHER, message)
-        if not can_cast(target, out.dtype):
+        if checks_cast and not can_cast(target, out.dtype):
             message = f"result type {target} can't be cast to the desired output type {out.dtype}"
-            raise CallError(ErrorKind.OTHER, message)
-        if not casts_output and target != out.dtype:
-            message = f"Found dtype {out.dtype} but expected {target}"
             raise CallError(ErrorKind.OTHER, message)
         if out.device != device:
             message = (
@@ -181,10 +179,6 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
             merged.append(other if one == 1 else one)
         result = merged
     return tuple(result)
-
-
-def _operand(tensor: Tensor) -> tuple[DType, int] | float | complex:
-    return getattr(tensor, "_number", None) or (tensor.dtype, tensor.dim)
 
 
 def _common_device(tensors: Sequence[Tensor]) -> Device:

@@ -1,0 +1,22 @@
+"""Kernels by hand for 26 structured operators: a meta and an impl each, over numpy, for CPU and CUDA alike.
+
+`operators.yaml` declares the operators, codegen makes their three variants, and these are the functions that generated
+code calls. `StructuredLab` (in lab.py) registers them all on a dispatcher.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from dispatchlab.codegen.kernels import matrices, ordering, pointwise, reductions
+
+
+def by_name() -> SimpleNamespace:
+    """All functions by name, as `register` of a generated module takes them."""
+    found: dict[str, object] = {}
+    for module in (pointwise, reductions, matrices, ordering):
+        found |= {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
+    # NB: a device is a label, so what computes for CPU computes for CUDA
+    found |= {"ufunc_add_CUDA": found["ufunc_add_CPU"]}
+    found |= {name.replace("_cpu", "_cuda"): found[name] for name in ("mm_out_cpu", "addmm_out_cpu")}
+    return SimpleNamespace(**found)

@@ -1,0 +1,70 @@
+"""The structured operators on a dispatcher, ready to be called."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cache
+from importlib.resources import files
+from types import ModuleType, TracebackType
+from typing import Self
+
+from dispatchlab.call.operators import Operator, operator
+from dispatchlab.codegen.kernels import by_name
+from dispatchlab.codegen.load import generated_modules
+from dispatchlab.codegen.read import NativeFunctions, read_native_functions
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.kernel_function import fallthrough
+from dispatchlab.engine.library import Library
+
+FILE = "operators.yaml"
+_SKIPPED = ("BackendSelect", "ADInplaceOrView", "Autograd")
+
+
+@cache
+def lab_functions() -> NativeFunctions:
+    """The operators that there are kernels for."""
+    return read_native_functions((files("dispatchlab.codegen.kernels") / FILE).read_bytes(), file=FILE)
+
+
+@cache
+def _modules() -> tuple[ModuleType, ...]:
+    return tuple(generated_modules(lab_functions(), file=FILE).values())
+
+
+class StructuredLab:
+    """The structured operators, to be called by name: `lab("add.out")(x, y, out=z)`.
+
+    Args:
+        dispatcher: where to register them; a new one when left out. It must not have these operators.
+        fallbacks: whether calls skip BackendSelect, ADInplaceOrView and autograd; False when other layers see to that.
+
+    Raises:
+        RegistrationError: a registration is refused; all of them are gone then.
+    """
+
+    def __init__(self, dispatcher: Dispatcher | None = None, *, fallbacks: bool = True) -> None:
+        self.dispatcher = Dispatcher() if dispatcher is None else dispatcher
+        with ExitStack() as undo:
+            for module in _modules():
+                undo.enter_context(module.register(self.dispatcher, by_name()))
+            if fallbacks:
+                rest = undo.enter_context(Library("_", "IMPL", dispatcher=self.dispatcher))
+                for key in _SKIPPED:
+                    rest.fallback(fallthrough, key)
+            self._held = undo.pop_all()
+
+    def __call__(self, name: str) -> Operator:
+        """An operator by its name with the overload."""
+        return operator(self.dispatcher, f"aten::{name}")
+
+    def release(self) -> None:
+        """Take everything out again."""
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()

@@ -1,0 +1,211 @@
+"""Meta and impl of operators that compute element by element.
+
+Source: aten/src/ATen/native/BinaryOps.cpp, UnaryOps.cpp, TensorCompare.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.values import DType, result_dtype
+from dispatchlab.codegen.tensor_iterator import TensorIteratorBase
+from dispatchlab.errors import CallError, ErrorKind
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Number: TypeAlias = bool | int | float | complex
+Op: TypeAlias = TensorIteratorBase
+
+
+def refused(message: str) -> CallError:
+    """What a kernel raises when its arguments do not go together."""
+    return CallError(ErrorKind.OTHER, message)
+
+
+def _wide(array: Array) -> Array:
+    """Half precision is computed in single precision and rounded once."""
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _alpha_check(dtype: DType, alpha: Number) -> None:
+    if isinstance(alpha, bool) and dtype is not DType.bool:
+        raise refused("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float | complex) and dtype.category < 2:
+        raise refused("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and dtype.category < 3:
+        raise refused("For non-complex input tensors, argument alpha must not be a complex number.")
+
+
+def _scaled(op: Op, other: Array, alpha: Number) -> Array:
+    if alpha == 1:
+        return other
+    kind = other.dtype if op.common_dtype.category >= 2 or op.common_dtype is DType.bool else op.common_dtype.numpy
+    return np.asarray(other * np.asarray(alpha).astype(kind))
+
+
+# -- add, sub, mul, div
+
+
+def meta_add_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
+    op.build(self, other)
+    _alpha_check(op.common_dtype, alpha)
+
+
+def ufunc_add_CPU(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
+    first, second = map(_wide, op.inputs)
+    with np.errstate(all="ignore"):
+        op.store(first + _scaled(op, second, alpha))
+
+
+def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
+    if self.dtype is DType.bool and other.dtype is DType.bool:
+        raise refused(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+    if DType.bool in (self.dtype, other.dtype):
+        raise refused(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    op.build(self, other)
+    _alpha_check(op.common_dtype, alpha)
+
+
+def sub_out(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
+    first, second = map(_wide, op.inputs)
+    with np.errstate(all="ignore"):
+        op.store(first - _scaled(op, second, alpha))
+
+
+def meta_mul_Tensor(op: Op, self: Tensor, other: Tensor) -> None:
+    op.build(self, other)
+
+
+def mul_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
+    first, second = op.inputs
+    with np.errstate(all="ignore"):
+        op.store(first * second)
+
+
+def meta_div_Tensor(op: Op, self: Tensor, other: Tensor) -> None:
+    op.build(self, other, to_float=True)
+
+
+def div_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
+    first, second = op.inputs
+    with np.errstate(all="ignore"):
+        op.store(first / second)
+
+
+def meta_atan2(op: Op, self: Tensor, other: Tensor) -> None:
+    op.build(self, other, to_float=True)
+
+
+def atan2_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
+    if op.common_dtype.category == 3:
+        raise refused(f'"atan2_cpu" not implemented for {op.common_dtype}')
+    op.store(np.arctan2(*op.inputs))
+
+
+# -- maximum, minimum, comparisons
+
+
+def _extremum_meta(name: str) -> Callable[[Op, Tensor, Tensor], None]:
+    def meta(op: Op, self: Tensor, other: Tensor) -> None:
+        if 3 in (self.dtype.category, other.dtype.category):
+            raise refused(f"{name} not implemented for complex tensors.")
+        op.build(self, other)
+
+    return meta
+
+
+meta_maximum, meta_minimum = _extremum_meta("maximum"), _extremum_meta("minimum")
+
+
+def maximum_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
+    op.store(np.maximum(*op.inputs))
+
+
+def minimum_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
+    op.store(np.minimum(*op.inputs))
+
+
+def _comparison_meta(op: Op, self: Tensor, other: Tensor) -> None:
+    op.build(self, other, dtype=DType.bool, checks_cast=False)
+
+
+meta_eq_Tensor = meta_lt_Tensor = meta_ge_Tensor = _comparison_meta
+
+
+def _comparison(name: str, function: Callable[[Array, Array], Array]) -> Callable[..., None]:
+    def impl(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
+        if op.common_dtype.category == 3 and name != "eq":
+            raise refused(f'"compare_{name}" not implemented for {op.common_dtype}')
+        op.store(function(*op.inputs))
+
+    return impl
+
+
+eq_Tensor_out = _comparison("eq", np.equal)
+lt_Tensor_out = _comparison("lt", np.less)
+ge_Tensor_out = _comparison("ge", np.greater_equal)
+
+
+# -- unary
+
+
+def meta_neg(op: Op, self: Tensor) -> None:
+    if self.dtype is DType.bool:
+        raise refused(
+            "Negation, the `-` operator, on a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    op.build(self)
+
+
+def neg_out(op: Op, self: Tensor, out: Tensor) -> None:
+    op.store(np.negative(op.inputs[0]))
+
+
+def _float_meta(op: Op, self: Tensor) -> None:
+    op.build(self, to_float=True)
+
+
+meta_sin = meta_cos = meta_exp = meta_sqrt = meta_tanh = _float_meta
+
+
+def _float_impl(function: Callable[[Array], Array]) -> Callable[[Op, Tensor, Tensor], None]:
+    def impl(op: Op, self: Tensor, out: Tensor) -> None:
+        with np.errstate(all="ignore"):
+            op.store(function(op.inputs[0]))
+
+    return impl
+
+
+sin_out, cos_out, exp_out = _float_impl(np.sin), _float_impl(np.cos), _float_impl(np.exp)
+sqrt_out, tanh_out = _float_impl(np.sqrt), _float_impl(np.tanh)
+
+
+def meta_clamp(op: Op, self: Tensor, min: Number | None, max: Number | None) -> None:
+    if min is None and max is None:
+        raise refused("torch.clamp: At least one of 'min' or 'max' must not be None")
+    bounds = [one for one in (min, max) if one is not None]
+    if self.dtype.category == 3:
+        raise refused("clamp is not supported for complex types")
+    dtype = result_dtype([(self.dtype, self.dim), *bounds])
+    if dtype.category == 3:
+        raise refused("clamp is not supported for complex types")
+    op.build(self, common=dtype)
+
+
+def clamp_out(op: Op, self: Tensor, min: Number | None, max: Number | None, out: Tensor) -> None:
+    (result,) = op.inputs
+    if min is not None:
+        result = np.maximum(result, np.asarray(min).astype(result.dtype))
+    if max is not None:
+        result = np.minimum(result, np.asarray(max).astype(result.dtype))
+    op.store(result)

@@ -1,0 +1,208 @@
+"""Meta and impl of operators that take dimensions away, or run along one.
+
+Source: aten/src/ATen/native/ReduceOps.cpp, ReduceOpsUtils.h, TensorCompare.cpp.
+"""
+
+# ruff: noqa: FBT001 - meta and impl take what the schema says, in its order
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.values import DType
+from dispatchlab.codegen.kernels.pointwise import Array, refused
+from dispatchlab.codegen.memory import Options
+from dispatchlab.codegen.tensor_iterator import MetaBase
+
+
+def wrapped(dim: int, rank: int) -> int:
+    """The dimension counted from 0; one without dimensions counts as having one."""
+    low, high = -max(rank, 1), max(rank, 1) - 1
+    if not low <= dim <= high:
+        raise refused(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
+    return dim + max(rank, 1) if dim < 0 else dim
+
+
+def _dims(dims: Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """The dimensions to take away; none given means all."""
+    if not dims:
+        return tuple(range(rank))
+    found: list[int] = []
+    for dim in dims:
+        at = wrapped(dim, rank)
+        if at in found:
+            raise refused(f"dim {at} appears multiple times in the list of dims")
+        found.append(at)
+    return tuple(at for at in sorted(found) if at < rank)
+
+
+def _reduced(shape: tuple[int, ...], dims: Sequence[int], *, keepdim: bool) -> tuple[int, ...]:
+    if keepdim:
+        return tuple(1 if at in dims else size for at, size in enumerate(shape))
+    return tuple(size for at, size in enumerate(shape) if at not in dims)
+
+
+def _write(out: Tensor, result: Array) -> None:
+    np.copyto(out.data, np.asarray(result).reshape(out.shape), casting="unsafe")
+
+
+def _wide(array: Array, dtype: DType) -> Array:
+    """In the dtype of the result, half precision in single."""
+    return array.astype(np.float32 if dtype is DType.float16 else dtype.numpy)
+
+
+# -- sum, mean
+
+
+def meta_sum_dim_IntList(
+    op: MetaBase,
+    self: Tensor,
+    dim: Sequence[int] | None,
+    keepdim: bool,
+    dtype: DType | None,
+) -> None:
+    given = op.maybe_get_output(0)
+    kind = dtype
+    if kind is None and given is not None:
+        kind = given.dtype
+    if kind is None:
+        kind = DType.int64 if self.dtype.category < 2 else self.dtype
+    shape = _reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
+    op.set_output_raw_strided(0, shape, None, Options(DType(kind), self.device))
+
+
+def sum_out(
+    op: MetaBase,
+    self: Tensor,
+    dim: Sequence[int] | None,
+    keepdim: bool,
+    dtype: DType | None,
+    out: Tensor,
+) -> None:
+    array = _wide(self.data, out.dtype)
+    _write(out, array.sum(axis=_dims(dim, self.dim), dtype=array.dtype))
+
+
+def meta_mean_dim(
+    op: MetaBase,
+    self: Tensor,
+    dim: Sequence[int] | None,
+    keepdim: bool,
+    dtype: DType | None,
+) -> None:
+    given = op.maybe_get_output(0)
+    kind = self.dtype if dtype is None else DType(dtype)
+    if kind.category < 2:
+        what = "Input dtype" if dtype is None else "Optional dtype"
+        doing = "could not infer output dtype. " if dtype is None else "could not use the given dtype. "
+        raise refused(f"mean(): {doing}{what} must be either a floating point or complex dtype. Got: {kind}")
+    if dtype is None and given is not None:
+        kind = given.dtype
+    shape = _reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
+    op.set_output_raw_strided(0, shape, None, Options(kind, self.device))
+
+
+def mean_out(
+    op: MetaBase,
+    self: Tensor,
+    dim: Sequence[int] | None,
+    keepdim: bool,
+    dtype: DType | None,
+    out: Tensor,
+) -> None:
+    array = _wide(self.data, out.dtype)
+    dims = _dims(dim, self.dim)
+    count = int(np.prod([self.shape[at] for at in dims], dtype=np.int64))
+    with np.errstate(all="ignore"):
+        _write(out, np.divide(array.sum(axis=dims, dtype=array.dtype), array.dtype.type(count)))
+
+
+# -- amax, all
+
+
+def meta_amax(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool) -> None:
+    given = op.maybe_get_output(0)
+    if given is not None and given.dtype is not self.dtype:
+        message = f"Expected the dtype for input and out to match, but got {self.dtype} for input's dtype "
+        raise refused(f"{message}and {given.dtype} for out's dtype.")
+    dims = _dims(dim, self.dim)
+    if 0 in self.shape:
+        if not dim:
+            raise refused(
+                "amax(): Expected reduction dim to be specified for input.numel() == 0. "
+                "Specify the reduction dim with the 'dim' argument."
+            )
+        for at in dims:
+            if self.shape[at] == 0:
+                raise refused(f"amax(): Expected reduction dim {at} to have non-zero size.")
+    op.set_output_raw_strided(0, _reduced(self.shape, dims, keepdim=keepdim), None, Options(self.dtype, self.device))
+
+
+def amax_out(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool, out: Tensor) -> None:
+    if self.dtype.category == 3:
+        raise refused(f'"max_values_cpu" not implemented for {self.dtype}')
+    if out.data.size:
+        _write(out, self.data.max(axis=_dims(dim, self.dim)))
+
+
+def meta_all_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> None:
+    given = op.maybe_get_output(0)
+    if given is not None and given.dtype not in (DType.bool, DType.uint8):
+        raise refused(f"all only supports bool tensor for result, got: {given.dtype}")
+    kind = DType.uint8 if self.dtype is DType.uint8 else DType.bool
+    if given is not None:
+        kind = given.dtype
+    shape = _reduced(self.shape, _dims([dim], self.dim), keepdim=keepdim)
+    op.set_output_raw_strided(0, shape, None, Options(kind, self.device))
+
+
+def all_out(op: MetaBase, self: Tensor, dim: int, keepdim: bool, out: Tensor) -> None:
+    _write(out, np.asarray(self.data.astype(bool).all(axis=_dims([dim], self.dim))))
+
+
+# -- cumsum
+
+
+def meta_cumsum(op: MetaBase, self: Tensor, dim: int, dtype: DType | None) -> None:
+    wrapped(dim, self.dim)
+    given = op.maybe_get_output(0)
+    kind = dtype
+    if kind is None and given is not None:
+        kind = given.dtype
+    if kind is None:
+        kind = DType.int64 if self.dtype.category < 2 else self.dtype
+    op.set_output_raw_strided(0, self.shape, None, Options(DType(kind), self.device))
+
+
+def cumsum_out(op: MetaBase, self: Tensor, dim: int, dtype: DType | None, out: Tensor) -> None:
+    array = _wide(self.data, out.dtype)
+    _write(out, np.cumsum(array, axis=wrapped(dim, self.dim), dtype=array.dtype) if self.dim else array)
+
+
+# -- max with its place
+
+
+def meta_max_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> tuple[int]:
+    at = wrapped(dim, self.dim)
+    if self.dtype.category == 3:
+        raise refused("max does not support complex inputs.")
+    if self.dim and self.shape[at] == 0:
+        raise refused(f"max(): Expected reduction dim {at} to have non-zero size.")
+    shape = _reduced(self.shape, _dims([at], self.dim), keepdim=keepdim)
+    op.set_output_raw_strided(0, shape, None, Options(self.dtype, self.device))
+    op.set_output_raw_strided(1, shape, None, Options(DType.int64, self.device))
+    return (at,)
+
+
+def max_out(op: MetaBase, self: Tensor, dim: int, keepdim: bool, max: Tensor, max_values: Tensor) -> None:
+    array = self.data
+    if not self.dim:
+        _write(max, array)
+        _write(max_values, np.zeros((), np.int64))
+    elif max.data.size:
+        at = np.argmax(array, axis=dim)
+        _write(max, np.take_along_axis(array, np.expand_dims(at, dim), axis=dim))
+        _write(max_values, at)
