@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dispatchlab import __version__
+from dispatchlab.cli_registry import REGISTRY_COMMANDS
 
 if TYPE_CHECKING:
     from dispatchlab.commands.output import Format
@@ -426,6 +427,10 @@ def completion(shell: str) -> None:
     from dispatchlab.commands.output import out
 
     out(script(main, shell))
+
+
+for _command in REGISTRY_COMMANDS:
+    main.add_command(_command)
 
 
 def _exit(code: int) -> None:

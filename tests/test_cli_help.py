@@ -44,7 +44,20 @@ def test_the_page_about_the_command_line_says_what_help_says() -> None:
 
 
 def test_every_command_has_examples_and_every_option_is_explained() -> None:
-    assert commands() == ["completion", "diff", "dump", "explain", "imports", "permute", "record", "schema", "trace"]
+    assert commands() == [
+        "certify",
+        "completion",
+        "coverage",
+        "diff",
+        "dump",
+        "explain",
+        "imports",
+        "lint",
+        "permute",
+        "record",
+        "schema",
+        "trace",
+    ]
     for name in commands():
         assert f"Examples:\n    dispatchlab {name}" in help_of(name) or 'Examples:\n    eval "' in help_of(name)
         for parameter in main.commands[name].params:

@@ -69,7 +69,12 @@ def test_help_imports_no_engine(folder: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
-    assert result.stdout.splitlines()[-1].split()[1:] == ["dispatchlab", "dispatchlab._lazy", "dispatchlab.cli"]
+    assert result.stdout.splitlines()[-1].split()[1:] == [
+        "dispatchlab",
+        "dispatchlab._lazy",
+        "dispatchlab.cli",
+        "dispatchlab.cli_registry",
+    ]
 
 
 def test_text_imports_neither_rich_nor_numpy(folder: Path) -> None:
