@@ -48,7 +48,7 @@ class Trace:
 
     def __init__(self, line: Callable[[str], object] | None = None) -> None:
         self._line = line
-        self._threads: dict[int, _Thread] = {}
+        self._threads: dict[threading.Thread, _Thread] = {}  # NB: the numbers of threads come again
         self._lock = threading.Lock()
 
     @property
@@ -115,11 +115,11 @@ class Trace:
                 return
 
     def _here(self) -> _Thread:
-        number = threading.get_ident()
-        found = self._threads.get(number)
+        here = threading.current_thread()
+        found = self._threads.get(here)
         if found is None:
             with self._lock:
-                found = self._threads[number] = _Thread(threading.current_thread().name)
+                found = self._threads[here] = _Thread(here.name)
         return found
 
 
