@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from dispatchlab.commands.certify import certification_of
+from dispatchlab.commands.registry_bench import for_registry
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.result import Verdict
 from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.certify import Cause, Certified
+from dispatchlab.registry.replay import fallback_registration, operator_registrations
 
 
 def test_every_operator_of_pytorch_is_proved_or_told_with_its_owners() -> None:
@@ -36,3 +45,21 @@ def test_the_operators_of_pytorch_whose_slots_depend_on_order() -> None:
         "aten::_test_autograd_multiple_dispatch.ntonly",
         "aten::chunk",
     ]
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
+def test_whole_graphs_of_operators_say_the_same(semantics: str) -> None:
+    recorded = open_bundled()
+    some = [operator for operator in recorded if len(operator.kernels) == 9][:12]
+    some += [operator for name in ("aten::chunk", "aten::narrow") if (operator := recorded.operator(name)) is not None]
+    found = certification_of(recorded, name="torch-2.13", semantics=semantics, operators=some)
+    fallbacks = tuple(map(fallback_registration, recorded.fallbacks))
+    engine = LabEngine(replace(for_registry(semantics), fallbacks=fallbacks))
+    edges, seen = 0, set()
+    for operator, certificate in zip(some, found.certificates, strict=True):
+        whole = explore(engine, operator_registrations(operator), [operator.name])
+        assert (whole.verdict is Verdict.PROVED) == (certificate.verdict is Certified.PROVED)
+        edges += whole.edges
+        seen.add(certificate.verdict)
+    assert edges > 30_000
+    assert seen == {Certified.PROVED, Certified.ORDER_MATTERS}
