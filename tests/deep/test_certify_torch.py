@@ -47,6 +47,7 @@ def test_the_operators_of_pytorch_whose_slots_depend_on_order() -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
 def test_whole_graphs_of_operators_say_the_same(semantics: str) -> None:
     recorded = open_bundled()
