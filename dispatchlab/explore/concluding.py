@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dispatchlab.explore.graph import minimal_conflicts
 from dispatchlab.explore.ledger import Covered, Pair
 from dispatchlab.explore.limits import Watch, count_orders
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.explore.session import Sessions
+from dispatchlab.explore.session import Sessions, WordError
 from dispatchlab.explore.shrink import shrink
 from dispatchlab.explore.telling import tell
 from dispatchlab.model.words import Word
@@ -19,13 +20,15 @@ def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]
     """Verify that two words disagree when they are run from scratch, and make them short.
 
     Returns:
-        `VIOLATED`, or `NOT_DETERMINISTIC` when they agree this time, or `CRASHED` when one of them ends the engine.
+        `VIOLATED`, or `NOT_DETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED` when one
+        of them ends the engine.
     """
-    found = tell(sessions, *pair)
+    why: tuple[str, ...] = ("the words disagreed in a walk and agree when they are run from scratch",)
+    try:
+        found = tell(sessions, *pair) or tell(sessions, pair[1], pair[1])
+    except WordError as error:
+        found, why = None, (f"a word of a walk cannot be run from scratch: {error}",)
     if found is None:
-        found = tell(sessions, pair[1], pair[1])
-    if found is None:
-        why = ("the words disagreed in a walk and agree when they are run from scratch",)
         return Verdict.NOT_DETERMINISTIC, Counterexample(Flaw.CHANCE, *pair, "", why)
     return _shortened(sessions, count, found, order)
 
@@ -40,12 +43,15 @@ def crashed(
 def _shortened(
     sessions: Sessions, count: int, found: Counterexample, order: Sequence[int]
 ) -> tuple[Verdict, Counterexample]:
+    trouble = None
     try:
         found = shrink(sessions, count, found, order=order)
     except KeyboardInterrupt:
-        found = Counterexample(
-            found.flaw, found.expected_word, found.actual_word, found.diff, (*found.why, "shortening was interrupted")
-        )
+        trouble = "shortening was interrupted"
+    except WordError as error:
+        trouble = f"it could not be made shorter: {error}"
+    if trouble is not None:
+        found = replace(found, why=(*found.why, trouble))
     return (Verdict.CRASHED if found.flaw is Flaw.CRASH else Verdict.VIOLATED), found
 
 

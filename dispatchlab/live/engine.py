@@ -225,7 +225,8 @@ class LiveEngine:
 
         count = len(registrations)
         sessions = on_sandboxes(self, registrations, operators)
-        verdict, found = crashed(sessions, count, crash.word, crash, order=order)
+        word = crash.word or tuple(range(count))  # it may have died before the first step, over reading them
+        verdict, found = crashed(sessions, count, word, crash, order=order)
         steps = len(crash.word)
         return Exploration(verdict, "laps", count, 0, 0, steps, count_orders(count, order), counterexample=found)
 
@@ -274,7 +275,10 @@ class RemoteSandbox:
         known = self._known.get(id(registration))
         if known is None:
             known = self._known[id(registration)] = len(self._known), registration
-            self._ask("know", known[0], registration)
+            try:
+                self._ask("know", known[0], registration)
+            except WorkerCrashed as crash:  # reading it took the worker down: a module that it names, for one
+                raise WorkerCrashed(crash.text, (*self._word, known[0])) from None
         self._handles += 1
         self._step(known[0], "register", known[0], self._handles)
         return RemoteHandle(self, known[0], self._handles)

@@ -15,64 +15,8 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.protocol import Handle, Sandbox
 from dispatchlab.live.sandbox import LocalEngine
-from dispatchlab.model.keys import ALIAS_KEYS, PARSED_BY_TORCH, DispatchKey
-from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import (
-    AliasKind,
-    Block,
-    BlockKind,
-    Def,
-    Fallback,
-    Impl,
-    Kernel,
-    KernelForm,
-    Registration,
-)
-from dispatchlab.model.schema_parser import parse_inferred, parse_schema
-from dispatchlab.model.signature import cpp_signature
-
-OPERATORS = (OperatorName("test", "foo"), OperatorName("test", "foo", "out"))
-_ONE = parse_inferred("(Tensor _0) -> Tensor _0")
-KERNELS = (
-    Kernel(KernelForm.BOXED),
-    Kernel(KernelForm.FALLTHROUGH),
-    Kernel(KernelForm.UNBOXED, _ONE, cpp_signature(_ONE)),
-)
-SCHEMAS = ("(Tensor x) -> Tensor", "(Tensor x, Tensor y) -> Tensor", "(Tensor(a!) x) -> Tensor(a!)", "(int x) -> int")
-ALIAS_KINDS = [None, AliasKind.CONSERVATIVE, AliasKind.FROM_SCHEMA, AliasKind.PURE_FUNCTION]
-MANY = ", ".join(f"int a{index}" for index in range(70))
-
-# Half of the draws come from the keys that have something to do with one another.
-KEYS = st.one_of(
-    st.sampled_from(
-        [*ALIAS_KEYS, *(DispatchKey[name] for name in ("CPU", "AutogradCPU", "AutogradOther", "QuantizedCPU"))]
-    ),
-    st.sampled_from(sorted(PARSED_BY_TORCH - {DispatchKey.Undefined})),
-)
-FREE_FALLBACKS = [DispatchKey[name] for name in ("CPU", "FPGA", "NestedTensorCPU", "AutogradNestedTensor", "Fake")]
-DEBUGS = st.sampled_from(["here", "there", ""])
-
-
-@st.composite
-def defs(draw: st.DrawFn) -> Def:
-    arguments = draw(st.sampled_from([*SCHEMAS, f"({MANY}) -> ()"]))
-    schema = parse_schema(f"{draw(st.sampled_from(OPERATORS))}{arguments}")
-    return Def(schema, draw(st.sampled_from(ALIAS_KINDS)), debug=draw(DEBUGS))
-
-
-impls = st.builds(Impl, st.sampled_from(OPERATORS), st.none() | KEYS, st.sampled_from(KERNELS), DEBUGS)
-fallbacks = st.builds(Fallback, st.sampled_from(FREE_FALLBACKS), st.sampled_from(KERNELS[:2]), DEBUGS)
-
-
-@st.composite
-def blocks(draw: st.DrawFn) -> Block:
-    kind = draw(st.sampled_from([BlockKind.DEF, BlockKind.FRAGMENT, BlockKind.IMPL]))
-    key = draw(st.none() | KEYS) if kind is BlockKind.IMPL else None
-    inner = draw(st.lists(st.one_of(impls, defs()) if kind is not BlockKind.IMPL else impls, max_size=3))
-    return Block("test", kind, tuple(inner), key, draw(DEBUGS))
-
-
-registrations = st.one_of(defs(), impls, impls, impls, fallbacks, blocks())
+from dispatchlab.model.registration import Registration
+from tests.live.generated import OPERATORS, registrations
 
 
 class Side:

@@ -1,0 +1,181 @@
+"""The commands on the running PyTorch: operators that are installed, crashes, Ctrl-C, and the printed program."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from tests.live.packages import ROOT, dispatchlab, package
+from tests.scenario_texts import COMPOSITES, FIVE, many
+
+_DOOR = """\
+import torch
+lib = torch.library.Library("street", "FRAGMENT")
+lib.define("door(Tensor x) -> Tensor")
+lib.define("door.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)")
+lib.impl("door", lambda x: x, "CPU")
+"""
+
+
+def test_any_operator_of_the_installed_pytorch_is_shown(tmp_path: Path) -> None:
+    done = dispatchlab(tmp_path, "dump", "aten::add.Tensor", "--engine", "torch", "--key", "CPU", "--format", "text")
+    assert (done.returncode, done.stderr) == (0, "")
+    dump, _, table = done.stdout.partition("\n\n")
+    assert dump.startswith(
+        "name: aten::add.Tensor\n"
+        "schema: aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor\n"
+        "debug: registered at "
+    )
+    assert "Meta: registered at torch/_meta_registrations.py:" in dump
+    assert re.fullmatch(r"CPU: registered at \S*RegisterCPU_\d+\.cpp:\d+ \[kernel\]\n", table)
+
+
+def test_a_package_is_imported_first_and_globs_and_near_names_work(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_DOOR)
+    imported = ["--engine", "torch", "--import", "street"]
+    done = dispatchlab(tmp_path, "dump", "street::*", *imported, "--format", "json")
+    told = json.loads(done.stdout)
+    assert [each["name"] for each in told["operators"]] == ["street::door", "street::door.out"]
+    assert (told["scenario"], told["engine"]) == (None, "torch")
+    assert [(each["key"], each["debug"]) for each in told["operators"][0]["kernels"]] == [
+        ("CPU", "registered at street/__init__.py:2")
+    ]
+    done = dispatchlab(tmp_path, "dump", "street::dor", *imported)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(
+        r"there is no operator 'street::dor' in PyTorch \S+ \+ street; did you mean street::door .*\?\n", done.stderr
+    )
+    done = dispatchlab(tmp_path, "dump", "street::door", "--engine", "torch")
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["dump", "aten::add", "--engine", "torch"], "aten::add has 4 overloads: name one of aten::add.Scalar, "),
+        (["dump", "aten::relu", "--engine", "torch", "--after", "+0"], "name it with --from SCENARIO"),
+        (["dump", "aten::relu", "--engine", "torch", "--import", "nobody"], "nobody cannot be imported: "),
+        (["permute", "five.yaml", "--import", "nobody"], "use it with --engine torch"),
+        (["permute", "name.yaml", "--engine", "torch"], "no binding registers a name alone"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_ends_with_2(tmp_path: Path, arguments: list[str], told: str) -> None:
+    (tmp_path / "five.yaml").write_text(FIVE)
+    (tmp_path / "name.yaml").write_text("claim: A name.\nregistrations:\n  - name: foo\n  - def: foo() -> ()\n")
+    done = dispatchlab(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+def test_the_composite_defect_comes_with_a_program_that_gives_2_and_3(tmp_path: Path) -> None:
+    (tmp_path / "composites.yaml").write_text(COMPOSITES)
+    done = dispatchlab(tmp_path, "permute", "composites.yaml", "--engine", "torch")
+    assert "verdict: violated\n" in done.stdout
+    report, _, program = done.stdout.partition("\n# A program that shows it to whoever has PyTorch; ")
+    assert "slots that calls use\n" in report
+    kept = dispatchlab(tmp_path, "permute", "composites.yaml", "--engine", "torch", "--save", "shows.py")
+    assert "# A program" not in kept.stdout
+    assert (tmp_path / "shows.py").read_text() == program.partition("\n")[2]
+    ran = subprocess.run([sys.executable, "-I", "shows.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    gives = re.findall(r"a call with a tensor of ones that requires grad gives (\S+)", ran.stdout)
+    assert sorted(gives) == ["2.0", "3.0"]
+
+
+_DEADLY = """\
+import os
+import sys
+
+if "torch" in sys.modules:
+    os.abort()
+
+
+def kernel(x):
+    return x
+"""
+
+
+def test_a_scenario_that_kills_its_worker_ends_with_5_and_names_the_word(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text(_DEADLY)
+    (tmp_path / "deadly.yaml").write_text(
+        "claim: It dies.\nregistrations:\n  - def: foo(Tensor x) -> Tensor\n"
+        "  - impl: foo\n    dispatch: CPU\n    kernel: deadly:kernel\n"
+    )
+    done = dispatchlab(tmp_path, "permute", "deadly.yaml", "--engine", "torch", "--allow-import", "--format", "json")
+    assert done.returncode == 5, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["verdict"], told["counterexample"]["kind"], told["counterexample"]["actual_word"]) == (
+        "engine crashed",
+        "crash",
+        "+1",
+    )
+    assert "SIGABRT" in told["counterexample"]["why"][0]
+    assert children_of(os.getpid()) == []
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started and that are still there, with theirs."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            child = int(status.parent.name)
+            found += [child, *children_of(child)]
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to count processes in")
+@pytest.mark.parametrize("everybody", [True, False], ids=["a terminal", "one process"])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_leaves_no_process_behind_and_tells_what_was_covered(
+    tmp_path: Path, jobs: str, *, everybody: bool
+) -> None:
+    for name in ("one.yaml", "two.yaml"):
+        (tmp_path / name).write_text(many(14))
+    command = [sys.executable, "-m", "dispatchlab.cli", "permute", "one.yaml", "two.yaml", "--engine", "torch"]
+    process = subprocess.Popen(
+        [*command, "--laps", "1000", "--jobs", jobs, "--progress"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    while "edges" not in process.stderr.readline():
+        assert process.poll() is None
+    started = children_of(process.pid)
+    assert started
+    if everybody:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "verdict: incomplete\n" in out
+    for _ in range(600):
+        if not any(map(is_running, started)):
+            break
+        time.sleep(0.1)
+    assert not any(map(is_running, started))

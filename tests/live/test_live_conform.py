@@ -1,0 +1,84 @@
+"""`permute --conform`: the running PyTorch and its model, on generated scenarios and from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.explore.lockstep import lockstep
+from dispatchlab.explore.result import Verdict
+from dispatchlab.live.sandbox import LocalEngine
+from dispatchlab.model.registration import Registration
+from tests.live.generated import OPERATORS, registrations
+from tests.live.packages import ROOT, dispatchlab
+from tests.scenario_texts import COMPOSITES, FIVE
+
+SEEN: Counter[str] = Counter()
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(registrations, min_size=2, max_size=4))
+@pytest.mark.filterwarnings("ignore")
+def test_generated_scenarios_conform_at_every_step(scenario: list[Registration]) -> None:
+    live = LocalEngine(scenario, every_table=False)
+    found = lockstep(LabEngine("torch-2.13"), live, scenario, OPERATORS)
+    told = found.counterexample
+    assert found.verdict is Verdict.NO_VIOLATION_FOUND, (told and told.actual_word, told and told.diff)
+    SEEN["scenarios"] += 1
+    SEEN["steps"] += found.edges
+
+
+def test_three_hundred_scenarios_were_walked() -> None:
+    assert SEEN["scenarios"] >= 300
+    assert SEEN["steps"] > 5_000
+
+
+def test_agreement_is_told_with_what_it_covers(tmp_path: Path) -> None:
+    (tmp_path / "five.yaml").write_text(FIVE)
+    done = dispatchlab(tmp_path, "permute", "five.yaml", "--engine", "torch", "--conform", "--laps", "2")
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"^note: the engine and its model agree \(320 edges tried in \d+ steps of 2 laps, each in a fresh sandbox\)$",
+        done.stdout,
+        re.MULTILINE,
+    )
+
+
+def test_a_difference_exits_with_1_and_has_the_shortest_word(tmp_path: Path) -> None:
+    (tmp_path / "composites.yaml").write_text(COMPOSITES)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import dispatchlab.commands.conforming as c\n"
+        "original = c.conform\n"
+        "c.conform = lambda engine, model, *rest, **more: original(engine, 'strict', *rest, **more)\n"
+    )
+    done = dispatchlab(
+        tmp_path, "permute", "composites.yaml", "--engine", "torch", "--conform", "--format", "json", "--seed", "3"
+    )
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exit_code"], told["as_expected"]) == (1, 1, False), done.stderr
+    note = next(each for each in told["notes"] if "differ" in each)
+    assert re.match(
+        r"the engine and its model differ after \+\d: strict and torch-2\.13 differ in table of test::foo\n", note
+    )
+    assert "\n+++ actual: test::foo, table\n" in note
+
+
+def test_a_folder_of_scenarios_is_held_to_the_model_in_several_processes() -> None:
+    done = dispatchlab(
+        ROOT, "permute", "scenarios/order", "scenarios/defects/stale_slots_torch.yaml", "--engine", "torch",
+        "--conform", "--laps", "1", "--jobs", "2", "--format", "json",
+    )  # fmt: skip
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stderr
+    assert len(reports) == 8
+    assert all("the engine and its model agree" in report["notes"][-1] for report in reports)

@@ -1,0 +1,125 @@
+"""Every scenario on the running PyTorch: what it expects there, and agreement with the model at every step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.engine.lab import LabEngine
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.lockstep import lockstep
+from dispatchlab.explore.result import Expectation, Verdict
+from dispatchlab.explore.verdicts import judge
+from dispatchlab.live.opening import NativeKernels, NotExpressibleError
+from dispatchlab.live.sandbox import LocalEngine
+from dispatchlab.live.worker import load_extension
+from dispatchlab.scenario import Scenario, load_scenario
+from tests.live.native import native_kernels
+
+FOLDER = Path(__file__).parents[2] / "scenarios"
+LAPS = 2
+
+NOT_EXPRESSIBLE = {
+    "alias_kinds/inferred_and_explicit": "an inferred schema no tags and CONSERVATIVE only",
+    "alias_kinds/special_case": "cannot say INTERNAL_SPECIAL_CASE",
+    "basics/def_by_name_needs_a_typed_kernel": "infer a schema only from",
+    "lifetimes/a_name_keeps_the_operator": "no binding registers a name alone",
+    "schemas/kernels_are_not_compared_with_one_another": "needs an extension",
+}
+"""Why the bindings of PyTorch cannot make a scenario, with the C++ kernels of tests/live/cpp."""
+
+OTHERWISE_LIVE = {"lint/dl008_not_found"}
+"""Scenarios that name no semantics and go otherwise on PyTorch; a comment in each says why."""
+
+NEEDS_CPP = 19
+"""How many scenarios have kernels that only an extension can make."""
+
+
+def about_torch() -> Iterator[tuple[str, Scenario]]:
+    """Scenarios that claim something of PyTorch 2.13, by name."""
+    for path in sorted(FOLDER.rglob("*.yaml")):
+        scenario = load_scenario(path)
+        if scenario.semantics in (None, "torch-2.13"):
+            yield str(path.relative_to(FOLDER).with_suffix("")), scenario
+
+
+def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
+    """For each scenario whether it went as it expects, and how its lockstep with the model ended; or why neither."""
+    found = {}
+    for name, scenario in about_torch():
+        about = scenario.registrations, scenario.operators
+        engine = LocalEngine(scenario.registrations, native=native)
+        try:
+            told = explore(engine, *about, order=scenario.order, laps=LAPS)
+            both = lockstep(
+                LabEngine("torch-2.13"),
+                LocalEngine(scenario.registrations, native=native),
+                *about,
+                order=scenario.order,
+            )
+        except NotExpressibleError as error:
+            found[name] = "not expressible", error.reason
+            continue
+        refusals = len(told.conflicts) + len(told.never_accepted)
+        as_expected, _ = judge(told.verdict, scenario.expect, conflicts=refusals)
+        found[name] = "as expected" if as_expected else "otherwise", str(both.verdict)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scenarios_go_as_expected_and_as_their_model_with_kernels_of_cpp() -> None:
+    found = outcomes(load_extension(native_kernels()))
+    assert {name: told for name, (how, told) in found.items() if how == "not expressible"}.keys() == (
+        NOT_EXPRESSIBLE.keys()
+    )
+    for name, reason in NOT_EXPRESSIBLE.items():
+        assert reason in found[name][1]
+    assert {name for name, (how, _) in found.items() if how == "otherwise"} == OTHERWISE_LIVE
+    assert {told for how, told in found.values() if how != "not expressible"} == {str(Verdict.NO_VIOLATION_FOUND)}
+    counts = Counter(how for how, _ in found.values())
+    assert counts == {
+        "as expected": len(found) - len(NOT_EXPRESSIBLE) - len(OTHERWISE_LIVE),
+        "otherwise": len(OTHERWISE_LIVE),
+        "not expressible": len(NOT_EXPRESSIBLE),
+    }
+    assert counts["as expected"] >= 150
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_without_a_compiler_only_kernels_of_other_types_are_left_out() -> None:
+    found = outcomes(None)
+    left = {name for name, (how, _) in found.items() if how == "not expressible"}
+    assert left > NOT_EXPRESSIBLE.keys()
+    assert len(left - NOT_EXPRESSIBLE.keys()) == NEEDS_CPP
+    for name in left - NOT_EXPRESSIBLE.keys():
+        assert "needs an extension" in found[name][1] or "infer a schema only" in found[name][1]
+    assert {name for name, (how, _) in found.items() if how == "otherwise"} == OTHERWISE_LIVE
+    assert {told for name, (_, told) in found.items() if name not in left} == {str(Verdict.NO_VIOLATION_FOUND)}
+
+
+def test_a_scenario_that_goes_otherwise_live_says_why() -> None:
+    for name in OTHERWISE_LIVE:
+        text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+        assert "\n# PyTorch 2.13 " in text
+
+
+def test_the_defects_of_pytorch_are_violated_live() -> None:
+    defects = {name: scenario for name, scenario in about_torch() if scenario.semantics == "torch-2.13"}
+    told = {}
+    for name, scenario in defects.items():
+        if scenario.expect is not Expectation.ORDER_MATTERS:
+            continue
+        try:
+            told[name] = explore(
+                LocalEngine(scenario.registrations), scenario.registrations, scenario.operators, order=scenario.order
+            ).verdict
+        except NotExpressibleError:
+            continue
+    assert set(told.values()) == {Verdict.VIOLATED}
+    assert {"defects/stale_slots_torch", "defects/stale_quantized_torch", "defects/stale_nested_torch"} <= set(told)
+    assert len(told) >= 6

@@ -1,0 +1,64 @@
+"""What a walk found is run again from scratch before anybody is told; what cannot be run again is not deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dispatchlab.errors import ErrorKind
+from dispatchlab.explore.concluding import conclude, crashed
+from dispatchlab.explore.protocol import EngineCrashed, Refusal
+from dispatchlab.explore.result import Flaw, Verdict
+from dispatchlab.explore.session import Look, Session, Sessions
+
+
+class Moody:
+    """Refuses registration 0 from the second session on."""
+
+    def __init__(self, *, refuses: bool) -> None:
+        self._refuses = refuses
+
+    def register(self, index: int, /) -> Refusal | None:
+        return Refusal(ErrorKind.OTHER, (), "not today") if self._refuses and index == 0 else None
+
+    def release(self, index: int, /) -> Refusal | None:
+        return None
+
+    def look(self) -> Look:
+        return (), ()
+
+
+def moody(*, from_session: int) -> tuple[Sessions, list[int]]:
+    opened: list[int] = []
+
+    @contextmanager
+    def sessions() -> Iterator[Session]:
+        opened.append(len(opened))
+        yield Moody(refuses=len(opened) > from_session)
+
+    return sessions, opened
+
+
+def test_a_word_that_cannot_be_run_again_is_not_deterministic() -> None:
+    sessions, opened = moody(from_session=0)
+    verdict, found = conclude(sessions, 2, ((1,), (0, ~0, 1)), order=())
+    assert (verdict, found.flaw, len(opened)) == (Verdict.NOT_DETERMINISTIC, Flaw.CHANCE, 1)
+    assert found.why == (
+        "a word of a walk cannot be run from scratch: step -0 cannot be run: after +0, 0 is not registered",
+    )
+
+
+def test_words_that_agree_this_time_are_not_deterministic() -> None:
+    sessions, _ = moody(from_session=9)
+    verdict, found = conclude(sessions, 2, ((1,), (0, ~0, 1)), order=())
+    assert (verdict, found.flaw) == (Verdict.NOT_DETERMINISTIC, Flaw.CHANCE)
+    assert found.why == ("the words disagreed in a walk and agree when they are run from scratch",)
+
+
+def test_a_crash_whose_word_cannot_be_run_again_is_told_as_it_is() -> None:
+    sessions, _ = moody(from_session=0)
+    word = (*(0, ~0) * 40, 1)
+    verdict, found = crashed(sessions, 2, word, EngineCrashed("it ended"), order=())
+    assert (verdict, found.actual_word) == (Verdict.CRASHED, word)
+    assert found.why[0] == "it ended"
+    assert found.why[1].startswith("it could not be made shorter: step -0 cannot be run")
