@@ -111,13 +111,13 @@ def describe_arguments(schema: FunctionSchema, words: Sequence[str]) -> Describe
     required = [
         name for name in waiting if deciding[name].default is None and not isinstance(deciding[name].type, OptionalType)
     ]
+    arguments = tuple(
+        _argument(one, given.get(name, "cpu" if name in required else None)) for name, one in deciding.items()
+    )
     if required and any(name in deciding for name in given):
         raise ArgumentWordError(
             f"{schema.name} must be given {_listed(required)}, too: repeat --arg, in the order of {schema}"
         )
-    arguments = tuple(
-        _argument(one, given.get(name, "cpu" if name in required else None)) for name, one in deciding.items()
-    )
     grad = any("requires_grad" in text.replace(",", " ").replace(":", " ").split() for text in given.values())
     return Described(arguments, _options(given), grad)
 

@@ -90,6 +90,8 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
         if isinstance(after, str):
             break
         hops.append(_hop(table, "redispatch", after.why, after.keys, (), assumed=after.assumed, start=after.keys))
+    if hops[-1].refusal is not None and view.violations:
+        after += f", told as a broken invariant, since those are checked first: {view.violations[0]}"
     return CallExplanation(view.name, str(schema), described.arguments, of_arguments, thread, tuple(hops), after)
 
 

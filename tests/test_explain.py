@@ -1,0 +1,391 @@
+"""What `explain` says without running anything, against what calls do, and the words that describe arguments."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from dispatchlab import (
+    CallError,
+    Dispatcher,
+    DispatchKey,
+    DispatchKeySet,
+    InvariantError,
+    Library,
+    Tensor,
+    fallthrough,
+    operator,
+    trace,
+)
+from dispatchlab.call import (
+    DType,
+    ExcludeDispatchKeyGuard,
+    IncludeDispatchKeyGuard,
+    InferenceMode,
+    Layout,
+)
+from dispatchlab.call.argument_words import ArgumentWordError, describe_arguments, keys_of_words
+from dispatchlab.call.explain import NotCallableError, explain, schema_of, thread_keys
+from dispatchlab.call.explanation import CallExplanation
+from dispatchlab.call.layers import Lab
+from dispatchlab.call.tensor_keys import PYTHON_KEYS, UNDEFINED_TENSOR_KEYS
+from dispatchlab.call.values import DeviceType
+from dispatchlab.errors import ErrorKind
+from dispatchlab.model.schema_parser import parse_schema
+from tests.call_cases import CASES, run, tensors
+
+SEED = 20264
+
+
+def explained(dispatcher: Dispatcher, name: str, *words: str, **guards: tuple[DispatchKey, ...]) -> CallExplanation:
+    view = dispatcher.explain(name)
+    assert view is not None
+    return explain(view, describe_arguments(schema_of(view), words), thread_keys(**guards))
+
+
+# -- against calls
+
+
+def ones(**options: object) -> Tensor:
+    return Tensor(np.ones(2, np.float32), **options)  # type: ignore[arg-type]
+
+
+def with_keys(*names: str) -> Tensor:
+    return ones(key_set=DispatchKeySet.of(*(DispatchKey[name] for name in names)))
+
+
+def subclass() -> Tensor:
+    made = ones()
+    made.key_bits |= PYTHON_KEYS.bits
+    return made
+
+
+def inference() -> Tensor:
+    with InferenceMode():
+        return ones()
+
+
+KINDS = {
+    "cpu": ones(),
+    "cpu requires_grad": ones(requires_grad=True),
+    "cuda": ones(device="cuda"),
+    "cuda:1": ones(device="cuda:1"),
+    "xla": ones(device="xla"),
+    "meta": ones(device="meta"),
+    "fpga": ones(device="fpga"),
+    "privateuseone": ones(device="privateuseone"),
+    "cuda sparse": ones(device="cuda", layout=Layout.sparse),
+    "csr": ones(layout=Layout.sparse_csr),
+    "mkldnn": ones(layout=Layout.mkldnn),
+    "nested": ones(layout=Layout.jagged),
+    "cpu quantized": ones(dtype=DType.quint8),
+    "conj": with_keys("CPU", "Conjugate"),
+    "neg": with_keys("CPU", "Negative"),
+    "zero": with_keys("CPU", "ZeroTensor"),
+    "cpu python": subclass(),
+    "inference": inference(),
+}
+
+
+def test_words_give_the_keys_of_the_tensors_that_they_describe() -> None:
+    different = {words: made for words, made in KINDS.items() if keys_of_words(words).bits != made.key_bits}
+    assert different == {}
+    assert {str(device) for device in DeviceType} >= {"cpu", "cuda", "meta", "hip", "mtia", "vulkan"}
+
+
+def test_the_name_of_a_key_adds_the_key() -> None:
+    assert keys_of_words("cpu Functionalize") == keys_of_words("cpu").add(DispatchKey.Functionalize)
+
+
+IMPL_KEYS = (
+    *("CPU", "CUDA", "Meta", "SparseCUDA", "SparseCsrCPU", "QuantizedCPU", "MkldnnCPU", "NestedTensorCPU", "FPGA"),
+    *("AutogradCPU", "AutogradCUDA", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView", "BackendSelect"),
+    *("Conjugate", "Negative", "ZeroTensor", "Python", "PythonTLSSnapshot", "Autograd"),
+    *("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"),
+)
+FALLBACK_KEYS = ("ADInplaceOrView", "BackendSelect", "AutogradCPU", "AutogradMeta", "PythonTLSSnapshot", "Negative")
+GUARD_KEYS = ("CPU", "Meta", "AutogradCPU", "AutogradOther", "ADInplaceOrView", "BackendSelect", "Tracer", "Python")
+
+
+def random_operator(rng: random.Random) -> tuple[Dispatcher, list[Library]]:
+    """An operator with two tensors, some kernels and fallbacks, some of which fall through."""
+    dispatcher = Dispatcher(rng.choice(("strict", "torch-2.13")))
+    if dispatcher.semantics.name == "strict":
+        libraries = [Library("_", "IMPL", key, dispatcher=dispatcher) for key in FALLBACK_KEYS if rng.random() < 0.4]
+        for library in libraries:
+            library.fallback(fallthrough if rng.random() < 0.6 else lambda op, x, y: x)
+    else:
+        libraries = []
+    library = Library("t", "FRAGMENT", dispatcher=dispatcher)
+    library.define("f(Tensor x, Tensor y) -> Tensor")
+    for key in rng.sample(IMPL_KEYS, rng.randint(1, 9)):
+        library.impl("f", fallthrough if rng.random() < 0.3 else lambda x, y: x, key)
+    return dispatcher, [*libraries, library]
+
+
+def test_the_first_hop_is_what_a_call_does_for_random_operators_arguments_and_guards() -> None:
+    rng = random.Random(SEED)
+    endings: Counter[str] = Counter()
+    broken: list[bool] = []
+    for _ in range(400):
+        dispatcher, _held = random_operator(rng)
+        kinds = [rng.choice(list(KINDS)) for _ in range(2)]
+        included = tuple(DispatchKey[key] for key in rng.sample(GUARD_KEYS, rng.choice((0, 0, 1))))
+        excluded = tuple(DispatchKey[key] for key in rng.sample(GUARD_KEYS, rng.choice((0, 0, 1, 2))))
+        found = explained(dispatcher, "t::f", *kinds, include=included, exclude=excluded)
+        with ExitStack() as stack, trace() as seen:
+            for key in included:
+                stack.enter_context(IncludeDispatchKeyGuard(key))
+            for key in excluded:
+                stack.enter_context(ExcludeDispatchKeyGuard(key))
+            refusal = None
+            try:
+                operator(dispatcher, "t::f")(*(KINDS[kind] for kind in kinds))
+            except CallError as error:
+                refusal = error.kind
+            except InvariantError as error:
+                broken.append(str(error.violations[0]) in found.end)
+                refusal = found.hops[0].refusal
+        (call,) = seen.calls
+        hop = found.hops[0]
+        assert (hop.keys, found.of_arguments) == (call.keys, call.arguments)
+        # some fallbacks of PyTorch's are known by name alone, and a call that meets one ends in an error
+        assert hop.refusal == (None if refusal is ErrorKind.OTHER else refusal)
+        assert (hop.kernel is None) == (call.kernel is None)
+        if hop.kernel is not None and call.kernel is not None:
+            assert (hop.kernel.debug, hop.kernel.reason) == (call.kernel.debug, call.kernel.reason)
+        kept = {key.functionality for key in hop.keys}
+        assert {left.key.functionality for left in hop.left_out} == {key.functionality for key in hop.start} - kept
+        assert all(bool(left.debug) == (left.why == "fallthrough") for left in hop.left_out)
+        endings[str(refusal)] += 1
+    assert endings["None"] > 100
+    assert all(broken)
+    assert len(broken) > 0
+    assert set(endings) >= {"None", "missing_kernel", "ambiguous_autogradother"}
+
+
+def test_the_hops_of_every_operator_of_the_layers_are_those_of_its_call() -> None:
+    lab = Lab()
+    compared = 0
+    for case in CASES:
+        if case.operator == "matmul":
+            continue
+        name = f"aten::{case.operator}"
+        for words, device in (("cpu requires_grad", "cpu"), ("cuda", "cuda"), ("meta", "meta")):
+            schema = lab(case.operator).schema
+            deciding = [one for at, one in enumerate(schema.arguments) if schema.dispatch_arguments() >> at & 1]
+            described = [f"{one.name}={'list:' if str(one.type) == 'Tensor[]' else ''}{words}" for one in deciding]
+            found = explained(lab.dispatcher, name, *described)
+            given = tensors(case.arrays(), device=device)
+            with trace() as seen:
+                run(lab, case, given)
+            made = [call for call in seen.calls if call.operator == name]
+            chain = made[:1] + [call for call in made[1:] if "redispatch" in call.kind]
+            assert [hop.keys for hop in found.hops] == [call.keys for call in chain][: len(found.hops)], (case, words)
+            assert len(chain) == len(found.hops)
+            compared += len(chain)
+    assert compared > 350
+
+
+def test_the_hops_of_factories_are_those_of_their_calls() -> None:
+    lab = Lab()
+    for name in ("empty.memory_format", "randn"):
+        for device in ("cpu", "cuda", "meta"):
+            found = explained(lab.dispatcher, f"aten::{name}", f"device={device}")
+            with trace() as seen:
+                lab(name)([2], device=device)
+            made = [call for call in seen.calls if call.operator == f"aten::{name}"]
+            assert [(hop.key, hop.keys) for hop in found.hops] == [(call.keys.highest(), call.keys) for call in made]
+            assert len(made) == 2
+
+
+# -- reasons
+
+
+def one_operator(*impls: tuple[str, object], semantics: str = "strict") -> tuple[Dispatcher, Library]:
+    dispatcher = Dispatcher(semantics)
+    library = Library("t", "FRAGMENT", dispatcher=dispatcher)
+    library.define("f(Tensor x) -> Tensor")
+    for key, kernel in impls:
+        library.impl("f", kernel, key)  # type: ignore[arg-type]
+    return dispatcher, library
+
+
+def kernel(x: Tensor) -> Tensor:
+    return x
+
+
+NOT_BELOW = (DispatchKey.ADInplaceOrView, DispatchKey.BackendSelect)
+"""Excluded where a dispatcher has no fallthroughs for them."""
+
+
+def test_what_lost_is_told_with_what_it_lost_to() -> None:
+    dispatcher, _held = one_operator(("CompositeImplicitAutograd", kernel), ("Autograd", kernel), ("CPU", kernel))
+    first, second = explained(dispatcher, "t::f", "cpu", exclude=NOT_BELOW).hops
+    assert first.kernel is not None
+    assert second.kernel is not None
+    assert (first.kernel.source, first.kernel.reason) == ("Autograd", "autograd kernel")
+    assert [(lost.source, lost.why) for lost in first.kernel.beaten] == [
+        ("CompositeImplicitAutograd", "CPU has a kernel of its own")
+    ]
+    assert second.kernel.source == "CPU"
+    assert [lost.source for lost in second.kernel.beaten] == ["CompositeImplicitAutograd"]
+
+
+def test_a_composite_kernel_ends_the_chain_at_once() -> None:
+    dispatcher, _held = one_operator(("CompositeImplicitAutograd", kernel))
+    found = explained(dispatcher, "t::f", "cuda requires_grad")
+    assert [str(hop.key) for hop in found.hops] == ["AutogradCUDA"]
+    assert found.end.startswith("a composite kernel: it is made of other operators")
+
+
+def test_a_fallthrough_for_one_backend_counts_for_calls_of_that_backend_alone() -> None:
+    dispatcher, _held = one_operator(
+        ("AutogradCPU", fallthrough),
+        ("Autograd", kernel),
+        ("CPU", kernel),
+        ("CUDA", kernel),
+        ("BackendSelect", fallthrough),
+    )
+    cpu, cuda = (
+        explained(dispatcher, "t::f", f"{device} inference AutogradCPU AutogradCUDA") for device in ("cpu", "cuda")
+    )
+    assert str(cuda.hops[0].key) == "AutogradCUDA"
+    assert [left.key.name for left in cuda.hops[0].left_out if left.why == "fallthrough"] == ["BackendSelect"]
+    # NB: both descriptions carry the bits of both backends, of which CUDA is the higher one
+    assert str(cpu.hops[0].key) == "AutogradCUDA"
+    plain = explained(dispatcher, "t::f", "cpu", exclude=(DispatchKey.ADInplaceOrView,)).hops[0]
+    assert str(plain.key) == "CPU"
+    assert [(left.key.name, left.why) for left in plain.left_out] == [
+        ("AutocastCPU", "excluded by every thread"),
+        ("AutogradCPU", "fallthrough"),
+        ("ADInplaceOrView", "excluded by a guard"),
+        ("BackendSelect", "fallthrough"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("impls", "words", "kind"),
+    [
+        ([("FPGA", kernel), ("CompositeImplicitAutograd", kernel)], "fpga", ErrorKind.AMBIGUOUS_AUTOGRADOTHER),
+        ([("CPU", kernel)], "cuda", ErrorKind.MISSING_KERNEL),
+        (
+            [("CPU", kernel), ("AutogradCUDA", fallthrough), ("CUDA", fallthrough)],
+            "cuda",
+            ErrorKind.NO_TENSOR_ARGUMENTS,
+        ),
+    ],
+)
+def test_calls_that_fail_say_so_in_the_words_of_the_error(
+    impls: list[tuple[str, object]], words: str, kind: ErrorKind
+) -> None:
+    dispatcher, _held = one_operator(*impls)
+    found = explained(dispatcher, "t::f", words, exclude=NOT_BELOW)
+    assert [hop.refusal for hop in found.hops] == [kind]
+    assert found.end == f"the call fails: {kind}"
+
+
+def test_a_redispatch_to_a_key_without_a_kernel_fails() -> None:
+    dispatcher, _held = one_operator(("Autograd", kernel), ("CPU", kernel))
+    found = explained(dispatcher, "t::f", "cuda", exclude=NOT_BELOW)
+    assert [(str(hop.key), hop.refusal) for hop in found.hops] == [
+        ("AutogradCUDA", None),
+        ("CUDA", ErrorKind.MISSING_KERNEL),
+    ]
+
+
+def test_a_stale_slot_is_told_since_calls_go_by_it() -> None:
+    dispatcher, _held = one_operator(
+        ("CompositeImplicitAutograd", kernel), ("CompositeExplicitAutograd", kernel), semantics="torch-2.13"
+    )
+    found = explained(dispatcher, "t::f", "cpu requires_grad").hops[0]
+    assert str(found.key) == "AutogradCPU"
+    assert found.kernel is not None
+    assert found.kernel.reason == "math kernel"
+    assert found.kernel.stale is not None
+    assert found.kernel.stale.endswith("[backend fallback]")
+    dispatcher, _held = one_operator(
+        ("CompositeExplicitAutograd", kernel), ("CompositeImplicitAutograd", kernel), semantics="torch-2.13"
+    )
+    healthy = explained(dispatcher, "t::f", "cpu requires_grad").hops[0]
+    assert healthy.kernel is not None
+    assert (healthy.kernel.reason, healthy.kernel.stale) == ("backend fallback", None)
+
+
+def test_an_operator_without_a_def_cannot_be_explained() -> None:
+    dispatcher = Dispatcher()
+    library = Library("t", "IMPL", "CPU", dispatcher=dispatcher)
+    library.impl("f", kernel)
+    with pytest.raises(NotCallableError, match=r"t::f has kernels and no def"):
+        explained(dispatcher, "t::f", "cpu")
+
+
+# -- arguments
+
+SCHEMA = parse_schema("t::f(Tensor a, Tensor? b, Tensor[] c, *, Generator? g=None, Device? device=None) -> Tensor")
+
+
+def test_arguments_are_taken_in_order_and_by_name() -> None:
+    found = describe_arguments(SCHEMA, ["cuda requires_grad", "c=list:cpu, meta", "g=cuda"])
+    assert [(one.name, one.given) for one in found.arguments] == [
+        ("a", "cuda requires_grad"),
+        ("b", "left out"),
+        ("c", "list:cpu, meta"),
+        ("g", "cuda"),
+    ]
+    assert found.requires_grad
+    a, b, c, g = (one.keys for one in found.arguments)
+    assert a == keys_of_words("cuda")
+    assert not b
+    assert c == keys_of_words("cpu") | keys_of_words("meta")
+    assert g == DispatchKeySet.of(DispatchKey.CUDA)
+
+
+def test_none_is_no_tensor_but_for_an_argument_that_must_be_one() -> None:
+    found = describe_arguments(SCHEMA, ["none", "none", "list:"])
+    assert [one.keys for one in found.arguments] == [
+        UNDEFINED_TENSOR_KEYS,
+        DispatchKeySet(),
+        DispatchKeySet(),
+        DispatchKeySet(),
+    ]
+
+
+def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
+    found = describe_arguments(SCHEMA, [])
+    assert [one.given for one in found.arguments] == ["cpu", "left out", "cpu", "left out"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["cude"], "'cude' does not describe a tensor; did you mean cuda?"),
+        (["cpu requires_grid"], "'requires_grid' does not describe a tensor; did you mean requires_grad?"),
+        (["cpu Functionalise"], "'Functionalise' does not describe a tensor; did you mean Functionalize?"),
+        (
+            ["cpu 17"],
+            "'17' does not describe a tensor; say where the tensor is and what it is like, such as "
+            "'cuda requires_grad' or 'cpu sparse'",
+        ),
+        (["fpga sparse"], "no dispatch key stands for a tensor of layout sparse on fpga"),
+        (["list:cpu"], "a is Tensor and no list: describe one argument, without 'list:'"),
+        (["x=cpu"], "t::f has no argument 'x' that decides the dispatch; it has a, b, c, g, device"),
+        (["devise=cpu"], "t::f has no argument 'devise' that decides the dispatch; did you mean device?"),
+        (["a=cpu", "a=cuda"], "a was described twice: 'cpu' and 'cuda'"),
+        (["cpu"], f"t::f must be given c, too: repeat --arg, in the order of {SCHEMA}"),
+        (
+            ["cpu"] * 5,
+            "'cpu' is one argument too many: t::f has 4 that decide the dispatch: a, b, c, g; say where a factory "
+            "makes its tensor with device=cuda",
+        ),
+        (["device=cude"], "'cude' does not describe a tensor; did you mean cuda?"),
+    ],
+)
+def test_what_cannot_be_understood_is_told_with_what_was_probably_meant(words: list[str], message: str) -> None:
+    with pytest.raises(ArgumentWordError) as raised:
+        describe_arguments(SCHEMA, words)
+    assert str(raised.value) == message

@@ -1,0 +1,146 @@
+"""`dispatchlab explain`: sources, formats, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dispatchlab.cli import main
+from dispatchlab.registry.write import save_registry
+
+GOLDENS = Path(__file__).parent / "data" / "walkthrough"
+NO_DEVICES = "torch-2.13 is of a build for the CPU alone (2.13.0+cpu): it has no kernels for other devices\n"
+SCENARIO = """\
+claim: A composite kernel that comes first stays on the autograd slots.
+keys: [AutogradCPU]
+registrations:
+  - def: foo(Tensor x) -> Tensor
+    debug: def_foo
+  - impl: foo
+    dispatch: CompositeImplicitAutograd
+    debug: fn_implicit
+  - impl: foo
+    dispatch: CompositeExplicitAutograd
+    debug: fn_explicit
+"""
+
+
+def explain(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, ["explain", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("explain_add_two_cuda", ["aten::add.Tensor", "--arg", "cuda", "--arg", "cuda"]),
+        ("explain_add_below_autograd", ["add.Tensor", "--arg", "cuda", "--arg", "cuda", "--exclude", "Autograd"]),
+        ("explain_randn_cuda", ["aten::randn", "--arg", "device=cuda"]),
+        ("explain_normal_cuda", ["aten::normal_", "--arg", "cuda requires_grad"]),
+    ],
+)
+def test_the_examples_of_the_walkthrough_on_the_registry_of_pytorch(name: str, arguments: list[str]) -> None:
+    code, stdout, stderr = explain(*arguments, "--format", "text")
+    path = GOLDENS / f"{name}.txt"
+    if os.environ.get("EXPECTTEST_ACCEPT"):
+        path.write_text(stdout, encoding="utf-8")
+    assert (code, stderr) == (0, NO_DEVICES)
+    assert path.read_text(encoding="utf-8") == stdout
+
+
+def test_json_has_every_set_and_every_candidate() -> None:
+    code, stdout, _ = explain("aten::add.Tensor", "--arg", "cpu", "--arg", "meta", "--format", "json")
+    told = json.loads(stdout)
+    assert code == 0
+    assert (told["version"], told["engine"], told["source"], told["semantics"]) == (1, "lab", "torch-2.13", "strict")
+    assert [hop["key"] for hop in told["hops"]] == ["AutogradMeta", "Meta"]
+    assert told["hops"][0]["keys"]["keys"] == ["AutogradMeta", "AutogradCPU", "Meta", "CPU"]
+    assert {left["key"] for left in told["hops"][0]["left_out"]} == {
+        *("AutocastCPU", "ADInplaceOrView", "BackendSelect")
+    }
+    assert [lost["source"] for lost in told["hops"][1]["kernel"]["beaten"]] == [
+        *("Meta", "CompositeExplicitAutogradNonFunctional", "Meta")
+    ]
+
+
+def test_rich_says_what_text_says() -> None:
+    arguments = ("aten::add_.Tensor", "--arg", "cpu requires_grad", "--arg", "cpu", "--exclude", "AutogradCPU")
+    _, text, _ = explain(*arguments, "--format", "text")
+    code, rich, _ = explain(*arguments, "--format", "rich")
+    flat = "".join(rich.replace("│", "").replace("├──", "").replace("└──", "").split())
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line[0].isdigit()]
+    assert code == 0
+    assert [line for line in lines if "".join(line.split()) not in flat] == []
+    assert len(lines) > 15
+
+
+def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO)
+    told = {}
+    for semantics in ("strict", "torch-2.13"):
+        code, stdout, stderr = explain(
+            "foo",
+            "--from",
+            str(path),
+            "--semantics",
+            semantics,
+            "--exclude",
+            "ADInplaceOrView",
+            "--exclude",
+            "BackendSelect",
+            "--format",
+            "json",
+        )
+        assert (code, stderr) == (0, "")
+        told[semantics] = json.loads(stdout)["hops"][0]
+    assert told["strict"]["key"] == told["torch-2.13"]["key"] == "AutogradCPU"
+    assert told["strict"]["kernel"] is None
+    assert told["strict"]["refusal"] == "missing_kernel"
+    stale = told["torch-2.13"]["kernel"]
+    assert (stale["debug"], stale["reason"]) == ("fn_implicit", "math kernel")
+    assert stale["stale"].endswith("[backend fallback]")
+
+
+def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
+    from dispatchlab.commands.registry_sources import recorded_from
+
+    path = tmp_path / "some.dlreg"
+    recorded = recorded_from("torch-2.13")
+    from dispatchlab.registry.model import registry_of
+
+    some = [one for name in ("aten::relu", "aten::sin") if (one := recorded.operator(name)) is not None]
+    save_registry(registry_of("here", some, recorded.fallbacks), path)
+    code, stdout, stderr = explain("relu", "--arg", "cpu", "--from", str(path), "--format", "json")
+    assert (code, stderr) == (0, "")
+    assert [hop["key"] for hop in json.loads(stdout)["hops"]] == ["AutogradCPU", "CPU"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["aten::add"], "aten::add has 2 overloads: name one of aten::add.Tensor, aten::add.Scalar"),
+        (["aten::ad*"], "'aten::ad*' is a pattern, and one call is explained at a time: name an operator"),
+        (["aten::reluu"], "there is no operator 'aten::reluu' in torch-2.13; did you mean aten::relu"),
+        (["aten::relu", "--arg", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
+        (["aten::relu", "--exclude", "Autogradcpu"], "'Autogradcpu' is not a dispatch key; did you mean AutogradCPU?"),
+        (
+            ["aten::relu", "--engine", "torch", "--from", "torch-2.13"],
+            "--engine torch does not run what torch-2.13 has",
+        ),
+        (["aten::relu", "--import", "json"], "--import json needs a running PyTorch to import it into"),
+        (["aten::relu", "--from", "nothing.yaml"], "nothing.yaml"),
+    ],
+)
+def test_what_cannot_be_explained_is_bad_input(arguments: list[str], message: str) -> None:
+    code, stdout, stderr = explain(*arguments)
+    assert (code, stdout) == (2, "")
+    if "overloads" in message:
+        assert "aten::add has " in stderr
+        assert "aten::add.Tensor" in stderr
+    else:
+        assert message in stderr
