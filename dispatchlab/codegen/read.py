@@ -5,14 +5,13 @@ Same rules as torchgen, in one pass over the events of the YAML parser. See Note
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dispatchlab._collector import collector_paused
 from dispatchlab.codegen.entry import read_entry
 from dispatchlab.codegen.fields import Fields, entry_of
 from dispatchlab.codegen.file_rules import check_functions
@@ -96,20 +95,9 @@ def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: froz
     Raises:
         NativeYamlError: with every problem of the content.
     """
-    with _uncollected():
+    # Half a million new objects make looking for cycles a third of the time, and none is in a cycle.
+    with collector_paused():
         return _read(data, file, tags)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without looking for cycles: half a million new objects make that a third of the time, and none is in a cycle."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _read(data: bytes | str, file: str, tags: frozenset[str]) -> NativeFunctions:

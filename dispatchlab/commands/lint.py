@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from dispatchlab._collector import collector_paused
 from dispatchlab.commands.certify import certification_of
 from dispatchlab.commands.certifying import Prover
 from dispatchlab.commands.coverage import Fill
@@ -115,23 +115,12 @@ def _moments(source: str, request: LintRequest) -> tuple[Recorded | None, Record
         against = None if request.against is None else recorded_from(request.against)
         return against, recorded_from(source, imports=request.imports), against
     against = None if request.against is None else recorded_from(request.against)
-    with _collector_paused():  # else what nobody keeps may go unseen, or while it is being read
+    with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
         if against is None and request.imports:
             against = recorded_from(LIVE)
         after = recorded_from(LIVE, imports=request.imports)
         gc.collect()
         return against, recorded_from(LIVE, imports=request.imports), after
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _subject(recorded: Recorded, earlier: Recorded | None) -> Subject:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from importlib import import_module
 
+from dispatchlab._collector import collector_paused
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.registry.dump_text import read_dump, read_fallbacks
@@ -58,11 +59,12 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         except Exception as error:
             raise ImportFailedError(module, f"{type(error).__name__}: {error}") from error
     roots = package_roots()
-    names = [name for name in bindings()._dispatch_get_all_op_names() if not _OWN.match(name)]
-    if only is not None:
-        names = [name for name in names if name in only]
-    fallbacks = [replace(one, debug=without_root(one.debug, roots)) for one in _fallbacks()]
-    return registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
+    with collector_paused():  # else it may take away an operator that nobody keeps while that is being read
+        names = [name for name in bindings()._dispatch_get_all_op_names() if not _OWN.match(name)]
+        if only is not None:
+            names = [name for name in names if name in only]
+        fallbacks = [replace(one, debug=without_root(one.debug, roots)) for one in _fallbacks()]
+        return registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
 
 
 def record_operators(names: Collection[str]) -> Registry:

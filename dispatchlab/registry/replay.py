@@ -5,16 +5,15 @@ The engine is handed in. A registry has all fallbacks in it, so replay it where 
 
 from __future__ import annotations
 
-import gc
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby
 from typing import TypeVar
 
+from dispatchlab._collector import collector_paused
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, KernelForm, Registration
@@ -103,21 +102,9 @@ def replay(
 
 def run(registrations: Iterable[Registration], register: Callable[[Registration], Handle]) -> tuple[Handle, ...]:
     """Run registrations and keep what they return, without the warnings of overrides."""
-    with warnings.catch_warnings(), _collector_paused():
+    with warnings.catch_warnings(), collector_paused():
         warnings.simplefilter("ignore", UserWarning)
         return tuple(map(register, registrations))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """See Note [Pausing the collector]."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 # Note [Schemas that print as they were recorded]
