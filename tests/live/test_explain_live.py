@@ -168,3 +168,56 @@ def test_the_live_pytorch_explains_itself_with_what_lost() -> None:
         assert told(hop) == live_kernel("aten::add.Tensor", str(hop.key))
         assert hop.kernel is not None
         assert hop.kernel.beaten
+
+
+REDISPATCHED: dict[str, tuple[str, ...]] = {
+    "neg": ("cpu", "cpu requires_grad", "inference"),
+    "sin": ("cpu requires_grad", "conj"),
+    "add.Tensor": ("cpu", "cpu requires_grad"),
+    "add_.Tensor": ("cpu",),
+    "mul_.Tensor": ("cpu",),
+    "randn": ("",),
+}
+
+
+def live_tensor(kind: str) -> Any:
+    if kind == "conj":
+        return torch.ones(2, dtype=torch.complex64).conj()
+    if kind == "inference":
+        with torch.inference_mode():
+            return torch.ones(2)
+    return tensor_of(kind)
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators:UserWarning")
+def test_the_last_hop_is_handed_the_set_that_pytorchs_own_kernels_redispatch_with() -> None:
+    heard: list[int] = []
+
+    def kernel(keys: Any, *arguments: Any, **named: Any) -> Any:
+        heard.append(keys.raw_repr())
+        return arguments[0] if isinstance(arguments[0], torch.Tensor) else made
+
+    made = torch.ones(2)
+    calls = 0
+    for name, kinds in REDISPATCHED.items():
+        library = torch.library.Library("aten", "IMPL")
+        packet, _, overload = name.partition(".")
+        operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        count = 2 if overload else 1
+        for kind in kinds:
+            given = (live_tensor(kind),) * count if kind else ([2],)
+            library.impl(name, kernel, "CPU", with_keyset=True, allow_override=True)
+            try:
+                heard.clear()
+                operator(*given)
+            finally:
+                library._destroy()
+                library = torch.library.Library("aten", "IMPL")
+            found = found_for(Asked(f"aten::{name}"))
+            words = [kind] * count if kind else []
+            hops = explain(found.view, describe_arguments(schema_of(found.view), words), thread_keys()).hops
+            assert [hops[-1].keys.bits] == heard, (name, kind)
+            assert str(hops[-1].key) == "CPU"
+            calls += 1
+        library._destroy()
+    assert calls == 10
