@@ -155,6 +155,8 @@ class _Call:
             step.arguments,
             step.included,
             step.excluded,
+            step.included - DEFAULT_INCLUDED,
+            step.excluded - DEFAULT_EXCLUDED,
             step.base,
             step.keys,
             _kernel(step),

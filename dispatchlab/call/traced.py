@@ -56,6 +56,7 @@ class TracedCall:
         depth: how deeply it is nested in other calls, 1 for none.
         arguments: the keys of the arguments; the set that was handed over, in a redispatch.
         included, excluded: what the thread included and excluded; nothing, in a redispatch.
+        local_included, local_excluded: what of these goes beyond what every thread starts from.
         base: the set before fallthroughs were masked.
         keys: the final set.
         kernel: what ran; None when there was nothing that could.
@@ -69,6 +70,8 @@ class TracedCall:
     arguments: DispatchKeySet
     included: DispatchKeySet
     excluded: DispatchKeySet
+    local_included: DispatchKeySet
+    local_excluded: DispatchKeySet
     base: DispatchKeySet
     keys: DispatchKeySet
     kernel: TracedKernel | None

@@ -103,7 +103,7 @@ def error_text(error: BaseException) -> str:
     """What Python would print of an error that nobody caught, without the frames of this package."""
     told = TracebackException.from_exception(error)
     _shorten(told)
-    return "".join(told.format())
+    return "".join(told.format() if told.stack else told.format_exception_only())
 
 
 def _shorten(told: TracebackException) -> None:

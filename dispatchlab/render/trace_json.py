@@ -3,9 +3,9 @@
     version           1
     threads           [{name, steps}]
     steps             of a thread, a call or a guard, in the order in which they began:
-      a call          {step: "call", kind, operator, depth, arguments, included, excluded, base, keys, key, kernel,
-                      error, steps}; kernel: null, or {debug, reason, source, conversion}; conversion: "", "boxed" or
-                      "unboxed"; error: null, or what was raised
+      a call          {step: "call", kind, operator, depth, arguments, included, excluded, local_included,
+                      local_excluded, base, keys, key, kernel, error, steps}; kernel: null, or {debug, reason, source,
+                      conversion}; conversion: "", "boxed" or "unboxed"; error: null, or what was raised
       a guard         {step: "guard", name, included, excluded, newly_included, newly_excluded, steps}
 
 Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the runtime keys, highest priority first.
@@ -49,6 +49,8 @@ def _step(step: TracedStep) -> dict[str, object]:
         "arguments": key_set(step.arguments),
         "included": key_set(step.included),
         "excluded": key_set(step.excluded),
+        "local_included": key_set(step.local_included),
+        "local_excluded": key_set(step.local_excluded),
         "base": key_set(step.base),
         "keys": key_set(step.keys),
         "key": str(step.keys.highest()),

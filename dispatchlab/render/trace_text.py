@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dispatchlab.call.key_state import DEFAULT_EXCLUDED, DEFAULT_INCLUDED
 from dispatchlab.call.traced import TracedCall, TracedGuard, TracedKernel, TracedStep, TracedThread
 from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
 from dispatchlab.render.explain_text import functionalities_text, set_text
@@ -61,10 +60,10 @@ def detail_lines(call: TracedCall) -> Iterator[str]:
         yield f"handed over: {set_text(call.keys)}"
     else:
         yield f"arguments: {set_text(call.arguments)}"
-        yield f"global include: {set_text(call.included & DEFAULT_INCLUDED)}"
-        yield f"global exclude: {functionalities_text(call.excluded & DEFAULT_EXCLUDED)}"
-        yield f"local include: {set_text(call.included - DEFAULT_INCLUDED)}"
-        yield f"local exclude: {functionalities_text(call.excluded - DEFAULT_EXCLUDED)}"
+        yield f"global include: {set_text(call.included - call.local_included)}"
+        yield f"global exclude: {functionalities_text(call.excluded - call.local_excluded)}"
+        yield f"local include: {set_text(call.local_included)}"
+        yield f"local exclude: {functionalities_text(call.local_excluded)}"
         if call.base != call.keys:
             gone = DispatchKeySet(call.base.bits & ~call.keys.bits | call.base.bits & BACKEND_BITS)
             yield f"fallthrough: {set_text(gone)}"
