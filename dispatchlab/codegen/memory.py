@@ -49,14 +49,48 @@ def dense_strides(tensor: Tensor) -> tuple[int, ...]:
     Source: `infer_dense_strides` in aten/src/ATen/ExpandUtils.cpp.
     """
     own = strides_of(tensor)
-    order = sorted(range(tensor.dim), key=lambda at: (own[at], tensor.shape[at], -at))
     step = 1
-    made = [0] * tensor.dim
-    for at in order:
-        made[at] = step
-        step *= max(tensor.shape[at], 1)
-    filled = all(size == 1 or own[at] == made[at] for at, size in enumerate(tensor.shape))
-    return own if filled else tuple(made)
+    for at in sorted((at for at, size in enumerate(tensor.shape) if size > 1), key=own.__getitem__):
+        if own[at] != step:
+            return strides_in_order(tensor.shape, [own])
+        step *= tensor.shape[at]
+    return own
+
+
+def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Strides without gaps, the dimensions in the order in which tensors of that shape have them in memory.
+
+    The first tensor that tells two dimensions apart decides; a stride of 0 tells nothing.
+    Source: `TensorIteratorBase::reorder_dimensions`.
+    """
+
+    def compared(first: int, second: int) -> int:
+        for strides in given:
+            one, other = strides[first], strides[second]
+            if 0 in (one, other):
+                continue
+            if one != other:
+                return -1 if one < other else 1
+            if shape[first] > shape[second]:
+                return 1
+        return 0
+
+    order = list(range(len(shape) - 1, -1, -1))
+    for at in range(1, len(shape)):
+        current = at
+        for below in range(at - 1, -1, -1):
+            found = compared(order[below], order[current])
+            if found > 0:
+                order[below], order[current] = order[current], order[below]
+                current = below
+            elif found < 0:
+                break
+    strides = [0] * len(shape)
+    step = 1
+    for dimension in order:
+        strides[dimension] = step
+        step *= max(shape[dimension], 1)
+    return tuple(strides)
 
 
 def is_on_meta(tensor: Tensor) -> bool:
@@ -94,7 +128,16 @@ def reset(tensor: Tensor, sizes: Sequence[int], strides: Sequence[int] | None) -
 def overwrite(tensor: Tensor, source: Tensor) -> None:
     """Write the elements of another tensor into this one."""
     if not is_on_meta(tensor):
-        np.copyto(tensor.data, source.data, casting="unsafe")
+        write(tensor, source.data)
+
+
+def write(tensor: Tensor, result: np.ndarray[Any, Any]) -> None:
+    """Write an array into the tensor, cast to its dtype; the imaginary part goes where there is no place for it."""
+    target = tensor.data
+    if result.dtype.kind == "c" and target.dtype.kind not in "cb":
+        result = result.real
+    with np.errstate(all="ignore"):
+        np.copyto(target, result.reshape(target.shape), casting="unsafe")
 
 
 def overlaps_itself(tensor: Tensor) -> bool:

@@ -20,7 +20,9 @@ from dispatchlab.codegen.memory import (
     is_on_meta,
     overlap_partly,
     overlaps_itself,
+    strides_in_order,
     strides_of,
+    write,
 )
 from dispatchlab.errors import CallError, ErrorKind
 
@@ -72,6 +74,7 @@ class TensorIteratorBase(MetaBase):
         to_float: bool = False,
         common: DType | None = None,
         checks_cast: bool = True,
+        same_dtype: bool = False,
     ) -> None:
         """Work out the output from the inputs and set it.
 
@@ -81,6 +84,7 @@ class TensorIteratorBase(MetaBase):
             to_float: integers become floating point.
             common: the common dtype, where more than the tensors decides it.
             checks_cast: an output that the result may not be cast to is an error.
+            same_dtype: an output of any other dtype is an error.
 
         Raises:
             CallError: of kind `other`: shapes, dtypes, devices or memory do not go together.
@@ -95,7 +99,7 @@ class TensorIteratorBase(MetaBase):
         self.common_dtype = common
         target = common if dtype is None else dtype
         if out is not None:
-            self._check_output(out, tensors, target, device, checks_cast=checks_cast)
+            self._check_output(out, tensors, target, device, checks_cast=checks_cast, same_dtype=same_dtype)
             target = out.dtype
         strides = output_strides(tensors, self.shape)
         self.set_output_raw_strided(0, self.shape, strides, Options(target, device))
@@ -106,16 +110,23 @@ class TensorIteratorBase(MetaBase):
 
     def store(self, result: np.ndarray[Any, Any]) -> None:
         """Write the result of impl to the output, cast to its dtype."""
-        out = self.maybe_get_output(0).data
-        with np.errstate(all="ignore"):
-            np.copyto(out, result, casting="unsafe")
+        write(self.maybe_get_output(0), result)
 
     def _check_output(
-        self, out: Tensor, tensors: Sequence[Tensor], target: DType, device: Device, *, checks_cast: bool
+        self,
+        out: Tensor,
+        tensors: Sequence[Tensor],
+        target: DType,
+        device: Device,
+        *,
+        checks_cast: bool,
+        same_dtype: bool,
     ) -> None:
         if out.shape != self.shape and any(one is out for one in tensors):
             message = f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(self.shape)}"
             raise CallError(ErrorKind.OTHER, message)
+        if same_dtype and target != out.dtype:
+            raise CallError(ErrorKind.OTHER, f"Found dtype {out.dtype} but expected {target}")
         if checks_cast and not can_cast(target, out.dtype):
             message = f"result type {target} can't be cast to the desired output type {out.dtype}"
             raise CallError(ErrorKind.OTHER, message)
@@ -199,40 +210,12 @@ def _common_device(tensors: Sequence[Tensor]) -> Device:
 def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a new output: the dimensions in the order in which the inputs have them in memory.
 
-    Source: `TensorIteratorBase::reorder_dimensions`, `invert_perm`, `allocate_or_resize_outputs`.
+    Source: `TensorIteratorBase::allocate_or_resize_outputs`.
     """
-    count = len(shape)
     broadcast = [_strides_in(one, shape) for one in tensors]
     if all(strides_of(one) == contiguous_strides(one.shape) and one.shape == shape for one in tensors):
         return contiguous_strides(shape)
-    order = list(range(count - 1, -1, -1))
-
-    def compared(first: int, second: int) -> int:
-        for strides in broadcast:
-            one, other = strides[first], strides[second]
-            if 0 in (one, other):
-                continue
-            if one != other:
-                return -1 if one < other else 1
-            if shape[first] > shape[second]:
-                return 1
-        return 0
-
-    for at in range(1, count):
-        current = at
-        for below in range(at - 1, -1, -1):
-            found = compared(order[below], order[current])
-            if found > 0:
-                order[below], order[current] = order[current], order[below]
-                current = below
-            elif found < 0:
-                break
-    strides = [0] * count
-    step = 1
-    for dimension in order:
-        strides[dimension] = step
-        step *= max(shape[dimension], 1)
-    return tuple(strides)
+    return strides_in_order(shape, broadcast)
 
 
 def _strides_in(tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ import numpy as np
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.values import DType
 from dispatchlab.codegen.kernels.pointwise import Array, Number, refused
-from dispatchlab.codegen.memory import Options
-from dispatchlab.codegen.tensor_iterator import MetaBase
+from dispatchlab.codegen.memory import Options, write
+from dispatchlab.codegen.tensor_iterator import MetaBase, check_overlap
 
 
 def _checked_shape(first: Tensor, second: Tensor) -> tuple[int, int]:
@@ -24,8 +24,8 @@ def _checked_shape(first: Tensor, second: Tensor) -> tuple[int, int]:
 def _product(first: Tensor, second: Tensor, *, as_name: str = "m1 and m2") -> Array:
     if first.dtype is not second.dtype:
         raise refused(f"expected {as_name} to have the same dtype, but got: {first.dtype} != {second.dtype}")
-    if first.dtype is DType.bool:
-        raise refused(f'"addmm_impl_cpu_" not implemented for {first.dtype}')
+    if first.dtype is DType.bool and first.data.size and second.data.size:
+        raise refused(f"\"addmm_impl_cpu_\" not implemented for '{first.dtype}'")
     wide = np.float32 if first.dtype is DType.float16 else first.dtype.numpy
     return np.asarray(first.data.astype(wide) @ second.data.astype(wide))
 
@@ -39,7 +39,7 @@ def meta_mm(op: MetaBase, self: Tensor, mat2: Tensor) -> None:
 
 
 def mm_out_cpu(op: MetaBase, self: Tensor, mat2: Tensor, out: Tensor) -> None:
-    np.copyto(out.data, _product(self, mat2), casting="unsafe")
+    write(out, _product(self, mat2))
 
 
 def meta_addmm(op: MetaBase, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number) -> None:
@@ -61,10 +61,11 @@ def addmm_out_cpu(
     if ahead < 0 or any(size not in (1, shape[ahead + at]) for at, size in enumerate(self.shape)):
         message = f"expand: the requested shape {list(shape)} does not fit the tensor of shape {list(self.shape)}"
         raise refused(message)
+    check_overlap(out, ())
     product = _product(mat1, mat2)
     kind = product.dtype
     result = product * np.asarray(alpha).astype(kind) if alpha != 1 else product
     if beta != 0:
         added = self.data.astype(kind)
         result = result + (added * np.asarray(beta).astype(kind) if beta != 1 else added)
-    np.copyto(out.data, result, casting="unsafe")
+    write(out, result)

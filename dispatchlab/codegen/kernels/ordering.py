@@ -19,6 +19,8 @@ from dispatchlab.codegen.tensor_iterator import MetaBase
 
 def meta_sort_stable(op: MetaBase, self: Tensor, stable: bool | None, dim: int, descending: bool) -> None:
     wrapped(dim, self.dim)
+    if self.dtype.category == 3:
+        raise refused("Sort does not support complex dtypes on CPU")
     strides = dense_strides(self)
     op.set_output_raw_strided(0, self.shape, strides, Options(self.dtype, self.device))
     op.set_output_raw_strided(1, self.shape, strides, Options(DType.int64, self.device))
@@ -33,8 +35,6 @@ def sort_stable_out(
     values: Tensor,
     indices: Tensor,
 ) -> None:
-    if self.dtype.category == 3:
-        raise refused("Sort does not support complex dtypes on CPU")
     if not self.dim:
         np.copyto(values.data, self.data)
         np.copyto(indices.data, 0)

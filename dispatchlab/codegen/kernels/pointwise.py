@@ -107,7 +107,7 @@ def meta_atan2(op: Op, self: Tensor, other: Tensor) -> None:
 
 def atan2_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
     if op.common_dtype.category == 3:
-        raise refused(f'"atan2_cpu" not implemented for {op.common_dtype}')
+        raise refused(f"\"atan2_cpu\" not implemented for '{op.common_dtype}'")
     op.store(np.arctan2(*op.inputs))
 
 
@@ -144,7 +144,7 @@ meta_eq_Tensor = meta_lt_Tensor = meta_ge_Tensor = _comparison_meta
 def _comparison(name: str, function: Callable[[Array, Array], Array]) -> Callable[..., None]:
     def impl(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
         if op.common_dtype.category == 3 and name != "eq":
-            raise refused(f'"compare_{name}" not implemented for {op.common_dtype}')
+            raise refused(f"\"{name}_cpu\" not implemented for '{op.common_dtype}'")
         op.store(function(*op.inputs))
 
     return impl
@@ -164,7 +164,7 @@ def meta_neg(op: Op, self: Tensor) -> None:
             "Negation, the `-` operator, on a bool tensor is not supported. "
             "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
-    op.build(self)
+    op.build(self, same_dtype=True)
 
 
 def neg_out(op: Op, self: Tensor, out: Tensor) -> None:
@@ -199,7 +199,9 @@ def meta_clamp(op: Op, self: Tensor, min: Number | None, max: Number | None) -> 
     dtype = result_dtype([(self.dtype, self.dim), *bounds])
     if dtype.category == 3:
         raise refused("clamp is not supported for complex types")
-    op.build(self, common=dtype)
+    if op.maybe_get_output(0) is self and dtype is not self.dtype:
+        raise refused(f"result type {dtype} can't be cast to the desired output type {self.dtype}")
+    op.build(self, common=dtype, same_dtype=True)
 
 
 def clamp_out(op: Op, self: Tensor, min: Number | None, max: Number | None, out: Tensor) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.values import DType
+from dispatchlab.call.values import DType, result_dtype
 from dispatchlab.codegen.kernels.pointwise import Array, refused
-from dispatchlab.codegen.memory import Options
-from dispatchlab.codegen.tensor_iterator import MetaBase
+from dispatchlab.codegen.memory import Options, write
+from dispatchlab.codegen.tensor_iterator import MetaBase, check_overlap
 
 
 def wrapped(dim: int, rank: int) -> int:
@@ -46,11 +46,13 @@ def _reduced(shape: tuple[int, ...], dims: Sequence[int], *, keepdim: bool) -> t
 
 
 def _write(out: Tensor, result: Array) -> None:
-    np.copyto(out.data, np.asarray(result).reshape(out.shape), casting="unsafe")
+    write(out, np.asarray(result))
 
 
 def _wide(array: Array, dtype: DType) -> Array:
     """In the dtype of the result, half precision in single."""
+    if dtype.category < 3 and array.dtype.kind == "c":
+        array = array.real
     return array.astype(np.float32 if dtype is DType.float16 else dtype.numpy)
 
 
@@ -97,8 +99,8 @@ def meta_mean_dim(
     kind = self.dtype if dtype is None else DType(dtype)
     if kind.category < 2:
         what = "Input dtype" if dtype is None else "Optional dtype"
-        doing = "could not infer output dtype. " if dtype is None else "could not use the given dtype. "
-        raise refused(f"mean(): {doing}{what} must be either a floating point or complex dtype. Got: {kind}")
+        told = f"{what} must be either a floating point or complex dtype. Got: {kind}"
+        raise refused(f"mean(): could not infer output dtype. {told}")
     if dtype is None and given is not None:
         kind = given.dtype
     shape = _reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
@@ -113,6 +115,9 @@ def mean_out(
     dtype: DType | None,
     out: Tensor,
 ) -> None:
+    if out.dtype.category < 2:
+        computed = result_dtype([(out.dtype, out.dim), 1.0])
+        raise refused(f"result type {computed} can't be cast to the desired output type {out.dtype}")
     array = _wide(self.data, out.dtype)
     dims = _dims(dim, self.dim)
     count = int(np.prod([self.shape[at] for at in dims], dtype=np.int64))
@@ -128,23 +133,23 @@ def meta_amax(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool) -> 
     if given is not None and given.dtype is not self.dtype:
         message = f"Expected the dtype for input and out to match, but got {self.dtype} for input's dtype "
         raise refused(f"{message}and {given.dtype} for out's dtype.")
-    dims = _dims(dim, self.dim)
     if 0 in self.shape:
         if not dim:
             raise refused(
                 "amax(): Expected reduction dim to be specified for input.numel() == 0. "
                 "Specify the reduction dim with the 'dim' argument."
             )
-        for at in dims:
-            if self.shape[at] == 0:
+        for at in dim:
+            if self.shape[wrapped(at, self.dim)] == 0:
                 raise refused(f"amax(): Expected reduction dim {at} to have non-zero size.")
+    dims = _dims(dim, self.dim)
     op.set_output_raw_strided(0, _reduced(self.shape, dims, keepdim=keepdim), None, Options(self.dtype, self.device))
 
 
 def amax_out(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool, out: Tensor) -> None:
-    if self.dtype.category == 3:
-        raise refused(f'"max_values_cpu" not implemented for {self.dtype}')
     if out.data.size:
+        if self.dtype.category == 3:
+            raise refused(f"\"max_values_cpu\" not implemented for '{self.dtype}'")
         _write(out, self.data.max(axis=_dims(dim, self.dim)))
 
 
@@ -178,7 +183,10 @@ def meta_cumsum(op: MetaBase, self: Tensor, dim: int, dtype: DType | None) -> No
 
 
 def cumsum_out(op: MetaBase, self: Tensor, dim: int, dtype: DType | None, out: Tensor) -> None:
+    check_overlap(out, ())
     array = _wide(self.data, out.dtype)
+    if out.dtype is DType.bool and self.dim and array.size:
+        raise refused(f"\"cumsum_out_cpu\" not implemented for '{out.dtype}'")
     _write(out, np.cumsum(array, axis=wrapped(dim, self.dim), dtype=array.dtype) if self.dim else array)
 
 
@@ -187,10 +195,10 @@ def cumsum_out(op: MetaBase, self: Tensor, dim: int, dtype: DType | None, out: T
 
 def meta_max_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> tuple[int]:
     at = wrapped(dim, self.dim)
-    if self.dtype.category == 3:
-        raise refused("max does not support complex inputs.")
     if self.dim and self.shape[at] == 0:
         raise refused(f"max(): Expected reduction dim {at} to have non-zero size.")
+    if self.dtype.category == 3:
+        raise refused("max(): does not support complex input")
     shape = _reduced(self.shape, _dims([at], self.dim), keepdim=keepdim)
     op.set_output_raw_strided(0, shape, None, Options(self.dtype, self.device))
     op.set_output_raw_strided(1, shape, None, Options(DType.int64, self.device))
