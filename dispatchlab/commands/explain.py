@@ -48,6 +48,8 @@ def explain_call(request: ExplainRequest) -> int:
     told = explain(found.view, described, thread)
     if found.build.endswith("+cpu") and any(hop.key.backend not in (None, 0, _META) for hop in told.hops):
         note(f"{found.source} is of a build for the CPU alone ({found.build}): it has no kernels for other devices")
+    if found.bare and told.hops[-1].refusal is not None:
+        note(f"{found.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them")
     _show(request, told, found.source, found.semantics)
     return 0
 

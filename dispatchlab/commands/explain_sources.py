@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dispatchlab.commands.engines import EngineName, SemanticsOfTorchError, engine_for
 from dispatchlab.commands.registry_sources import LIVE, ImportOfRecordError, is_registry_source, recorded_from
@@ -12,6 +13,11 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.explanation import OperatorView, TableRow
 from dispatchlab.registry.bundled import DEFAULT
 from dispatchlab.registry.find import find_names, is_glob
+
+if TYPE_CHECKING:
+    from dispatchlab.explore.protocol import Engine
+    from dispatchlab.model.names import OperatorName
+    from dispatchlab.scenario.value import Scenario
 
 
 class OneOperatorError(DispatchLabError):
@@ -36,6 +42,9 @@ class RecordOnTorchError(DispatchLabError):
         return f"--engine torch does not run what {self.source} has recorded: leave one of the two out"
 
 
+_LIKE_LIVE = "torch-2.13"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Which operator, of what; the fields are options of the command."""
@@ -49,12 +58,21 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An operator, and who was asked for it; `build` is the version of the PyTorch that was recorded, if one was."""
+    """An operator, and who was asked for it.
+
+    Args:
+        view: the operator.
+        source: where it comes from, in words.
+        semantics: how the dispatcher behaves.
+        build: the version of the PyTorch that was recorded, if one was.
+        bare: the dispatcher has none of PyTorch's backend fallbacks.
+    """
 
     view: OperatorView
     source: str
     semantics: str
     build: str = ""
+    bare: bool = False
 
 
 def found_for(asked: Asked) -> Found:
@@ -97,25 +115,34 @@ def _one(asked: str, found: tuple[str, ...], known: tuple[str, ...], source: str
 
 
 def _in_scenario(asked: Asked, source: str) -> Found:
-    from dispatchlab.commands.dump import Explains
-    from dispatchlab.commands.output import note
-    from dispatchlab.explore.session import SandboxSession, run
-    from dispatchlab.model.registration import describe
-    from dispatchlab.render.from_text import view_of
     from dispatchlab.scenario.load import load_scenario
 
     scenario = load_scenario(source)
     (name,) = find_operators(asked.operator, operators_in(scenario), namespace=scenario.namespace, source=source)
     with engine_for(asked.engine, asked=asked.semantics, in_file=scenario.semantics, imports=asked.imports) as engine:
-        with engine.sandbox() as sandbox:
-            session = SandboxSession(sandbox, scenario.registrations, scenario.operators)  # holds what is in force
-            for step, refusal in run(session, tuple(range(len(scenario.registrations)))):
-                if refusal is not None:
-                    note(f"{describe(scenario.registrations[step])} was refused: {refusal.kind}: {refusal.message}")
-            view = sandbox.explain(name) if isinstance(sandbox, Explains) else None
-            if view is None:
-                view = view_of(sandbox.snapshot(name))
-        return Found(view, source, engine.semantics)
+        view = _after(scenario, engine, name, tell=True)
+        semantics = engine.semantics
+    if asked.engine == "torch":
+        with engine_for("lab", asked=_LIKE_LIVE, in_file=None) as model:
+            view = _with_reasons(view, _after(scenario, model, name, tell=False))
+    return Found(view, source, semantics, bare=not semantics.startswith("torch"))
+
+
+def _after(scenario: Scenario, engine: Engine, name: OperatorName, *, tell: bool) -> OperatorView:
+    """The operator after the registrations of a scenario, in the order of the file."""
+    from dispatchlab.commands.dump import Explains
+    from dispatchlab.commands.output import note
+    from dispatchlab.explore.session import SandboxSession, run
+    from dispatchlab.model.registration import describe
+    from dispatchlab.render.from_text import view_of
+
+    with engine.sandbox() as sandbox:
+        session = SandboxSession(sandbox, scenario.registrations, scenario.operators)  # holds what is in force
+        for step, refusal in run(session, tuple(range(len(scenario.registrations)))):
+            if refusal is not None and tell:
+                note(f"{describe(scenario.registrations[step])} was refused: {refusal.kind}: {refusal.message}")
+        view = sandbox.explain(name) if isinstance(sandbox, Explains) else None
+        return view_of(sandbox.snapshot(name), sandbox.violations(name)) if view is None else view
 
 
 # Note [Reasons for a live table]
@@ -142,11 +169,14 @@ def _live(asked: Asked) -> Found:
         recorded = engine.ask("dispatchlab.live.record_registry:record_operators", (name,))
         semantics = engine.semantics
     seen = view_of(snapshot, violations)
-    # See Note [Reasons for a live table]
-    replayed = bench(recorded, semantics="torch-2.13")
-    explained = replayed.dispatcher.explain(name)
-    reasons = {} if explained is None else {row.key: row for row in explained.table}
-    return Found(replace(seen, table=tuple(_reasoned(row, reasons) for row in seen.table)), source, semantics)
+    replayed = bench(recorded, semantics=_LIKE_LIVE)
+    return Found(_with_reasons(seen, replayed.dispatcher.explain(name)), source, semantics)
+
+
+def _with_reasons(seen: OperatorView, model: OperatorView | None) -> OperatorView:
+    """What PyTorch printed, with the reasons of the lab engine. See Note [Reasons for a live table]."""
+    reasons = {} if model is None else {row.key: row for row in model.table}
+    return replace(seen, table=tuple(_reasoned(row, reasons) for row in seen.table))
 
 
 def _reasoned(row: TableRow, reasons: Mapping[str, TableRow]) -> TableRow:

@@ -100,9 +100,10 @@ def kernel_lines(hop: Hop) -> Iterator[str]:
         return
     if kernel.stale is not None:
         yield f"the slot is stale: it should hold {printable(kernel.stale)}"
+    verb = "lost" if kernel.stale is None else "should have lost"
     for lost in kernel.beaten:
-        why = "the kernel above" if lost.why == OUTRANKED else lost.why
-        yield f"lost: {printable(lost.debug)} [{lost.reason}], at {lost.source}, to {why}"
+        why = "the kernel above comes first" if lost.why == OUTRANKED else lost.why
+        yield f"{verb}: {printable(lost.debug)} [{lost.reason}], at {lost.source}: {why}"
 
 
 def kernel_text(kernel: Chosen) -> str:

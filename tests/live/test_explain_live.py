@@ -7,7 +7,8 @@ import random
 import re
 from collections import Counter
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from dispatchlab import Dispatcher, Library
 from dispatchlab.call.argument_words import describe_arguments
 from dispatchlab.call.explain import explain, schema_of, thread_keys
 from dispatchlab.call.explanation import CallExplanation, Hop
+from dispatchlab.commands.engines import EngineName
 from dispatchlab.commands.explain_sources import Asked, found_for
 from dispatchlab.commands.registry_bench import bench
 from dispatchlab.commands.registry_sources import recorded_from
@@ -221,3 +223,35 @@ def test_the_last_hop_is_handed_the_set_that_pytorchs_own_kernels_redispatch_wit
             calls += 1
         library._destroy()
     assert calls == 10
+
+
+STALE = """\
+claim: A composite kernel that comes first stays on the autograd slots.
+keys: [AutogradCPU]
+registrations:
+  - def: foo(Tensor x) -> Tensor
+    debug: def_foo
+  - impl: foo
+    dispatch: CompositeImplicitAutograd
+    debug: fn_implicit
+  - impl: foo
+    dispatch: CompositeExplicitAutograd
+    debug: fn_explicit
+"""
+
+
+def test_a_scenario_is_explained_on_the_running_pytorch_as_on_its_model(tmp_path: Path) -> None:
+    path = tmp_path / "stale.yaml"
+    path.write_text(STALE)
+    told = [
+        explain(found.view, describe_arguments(schema_of(found.view), ["cpu requires_grad"]), thread_keys())
+        for engine, semantics in (("torch", None), ("lab", "torch-2.13"))
+        for found in [found_for(Asked("foo", str(path), cast(EngineName, engine), semantics))]
+    ]
+    live, model = told
+    assert live == model
+    (hop,) = live.hops
+    assert hop.kernel is not None
+    assert (hop.kernel.debug, hop.kernel.reason) == ("fn_implicit", "math kernel")
+    assert hop.kernel.stale is not None
+    assert [lost.why for lost in hop.kernel.beaten] == ["CompositeExplicitAutograd has a kernel"]
