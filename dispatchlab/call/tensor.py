@@ -125,6 +125,11 @@ class Tensor:
         number: float | complex = self.data.item()
         return number
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        """What a subclass does with an overridable function unless it says otherwise: the function knows."""
+        return func._of_subclass(cls, types, args, kwargs or {})
+
     def __repr__(self) -> str:
         values = "..." if self._data is None else np.array2string(self._data, separator=", ", threshold=20)
         device = "" if self.device == CPU else f", device='{self.device}'"

@@ -47,6 +47,7 @@ class BatchedTensor(Tensor):
     """
 
     __slots__ = ("bdim", "copies", "level", "value")
+    __torch_function__ = None  # type: ignore[assignment]  # a place in a batch is nothing to preserve
 
     def __init__(self, value: Tensor, bdim: int, level: int, *, copies: bool = False) -> None:
         self.copies = copies

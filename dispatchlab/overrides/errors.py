@@ -1,0 +1,108 @@
+"""What can go wrong with overrides: nobody answers, signatures differ, a handler is wrong; each names the handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dispatchlab.errors import DispatchLabError
+
+_SHOWN = 6
+
+
+class OverrideError(DispatchLabError):
+    """An override went wrong.
+
+    Args:
+        message: what was found, what was wanted and what to do.
+        chain: the handlers that were running, outermost first.
+    """
+
+    def __init__(self, message: str, chain: Sequence[str] = ()) -> None:
+        super().__init__(message, tuple(chain))
+        self.message = message
+        self.chain = tuple(chain)
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {chain_text(self.chain)}" if self.chain else self.message
+
+
+class NoImplementationError(OverrideError, TypeError):
+    """Every handler answered NotImplemented.
+
+    Args:
+        function: the public function, or the operator.
+        tried: the types whose handlers were asked, in that order.
+    """
+
+    def __init__(self, function: str, tried: Sequence[str], protocol: str = "__torch_function__") -> None:
+        message = (
+            f"no implementation found for {function!r} on types that implement {protocol}: [{', '.join(tried)}]; "
+            "each returned NotImplemented: one of them has to handle this call"
+        )
+        super().__init__(message)
+        self.function = function
+        self.tried = tuple(tried)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.function, self.tried)
+
+
+class SignatureMismatchError(OverrideError, TypeError):
+    """The dispatcher of a function does not take what its implementation takes."""
+
+
+class HandlerError(OverrideError):
+    """A handler returned something that the operator cannot return."""
+
+
+class HandlerRecursionError(OverrideError, RecursionError):
+    """A handler came back to itself until Python had no more room."""
+
+
+def chain_text(chain: Sequence[str]) -> str:
+    """`handlers: A for add > B for mul`; of a long chain the beginning and the end."""
+    shown = [*chain]
+    if len(shown) > 2 * _SHOWN:
+        shown = [*shown[:_SHOWN], f"... {len(shown) - 2 * _SHOWN} more ...", *shown[-_SHOWN:]]
+    return f"handlers: {' > '.join(shown)}"
+
+
+_PREFIX = "handlers: "
+
+
+def passing(error: BaseException, handler: str) -> BaseException:
+    """The error as it leaves a handler: the same one, with the handler in front of its chain.
+
+    A RecursionError becomes a `HandlerRecursionError`, which says what to do.
+    """
+    if isinstance(error, HandlerRecursionError):
+        error.chain = (handler, *error.chain) if len(error.chain) < 2 * _SHOWN else error.chain
+        return error
+    if isinstance(error, RecursionError):
+        message = (
+            "a handler calls back into itself without a guard: call the function with overrides switched off, "
+            "or on the tensors that it wraps"
+        )
+        return HandlerRecursionError(message, (handler,))
+    if isinstance(error, OverrideError):
+        error.chain = (handler, *error.chain)
+        return error
+    notes: list[str] = getattr(error, "__notes__", [])
+    for at, note in enumerate(notes):
+        if note.startswith(_PREFIX):
+            notes[at] = f"{_PREFIX}{handler} > {note.removeprefix(_PREFIX)}"
+            return error
+    error.add_note(f"{_PREFIX}{handler}")
+    return error
+
+
+def name_of(kind: type) -> str:
+    """A class as messages name it."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def name_of_function(function: Callable[..., object]) -> str:
+    """A function as messages name it."""
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    return f"{module}.{name}" if module else str(name)

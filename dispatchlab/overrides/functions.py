@@ -1,0 +1,180 @@
+"""The public functions of a lab, each overridable: `functions.add(x, y)`, `x.add(y)` and `x + y`.
+
+An operator of one overload becomes a function with the parameters of its schema. One of several becomes a function
+that tries them in their order, the one without a name first.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dispatchlab.call.layers.lab import Lab
+from dispatchlab.call.layers.schemas import NAMESPACE
+from dispatchlab.call.operators import Operator
+from dispatchlab.call.tensor import Tensor, tensor
+from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.model.schema import Argument, FunctionSchema
+from dispatchlab.model.schema_types import ListType
+from dispatchlab.overrides.asking import PROTOCOL
+from dispatchlab.overrides.collect import has_handler
+from dispatchlab.overrides.decorator import torch_function_dispatch
+from dispatchlab.overrides.subclass import as_subclass
+
+Function = Callable[..., Any]
+_NUMBERS = (int, float, complex)
+_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "matmul": "matmul"}
+_IN_PLACE = {"iadd": "add_", "isub": "sub_", "imul": "mul_"}
+
+
+class Functions(Mapping[str, Function]):
+    """The overridable functions of a lab, by attribute and by name.
+
+    Args:
+        lab: whose operators they call.
+
+    Attributes:
+        Tensor: a class of tensors with the functions as methods and operators; results keep the class.
+    """
+
+    def __init__(self, lab: Lab) -> None:
+        found: dict[str, list[Operator]] = {}
+        for name in lab.dispatcher.operators():
+            if name.namespace == NAMESPACE:
+                full = f"{name.name}.{name.overload}" if name.overload else name.name
+                found.setdefault(name.name, []).append(lab(full))
+        self._functions = {
+            name: _function(name, sorted(operators, key=lambda one: _rank(one.name.overload)))
+            for name, operators in sorted(found.items())
+        }
+        self.Tensor: type[Any] = _tensor_class(self._functions)
+
+    def tensor(self, data: Any, **options: Any) -> Any:
+        """A new tensor with methods and operators."""
+        return as_subclass(tensor(data, **options), self.Tensor)
+
+    def __getitem__(self, name: str) -> Function:
+        return self._functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def __getattr__(self, name: str) -> Function:
+        found: Function | None = self.__dict__.get("_functions", {}).get(name)
+        if found is None:
+            raise AttributeError(f"there is no function {name}")
+        return found
+
+
+def _rank(overload: str) -> tuple[bool, bool, str]:
+    return overload != "", overload != "Tensor", overload
+
+
+def _function(name: str, operators: Sequence[Operator]) -> Function:
+    if len(operators) > 1 or not all(map(_is_plain, operators[0].schema.arguments)):
+        return _overloaded(name, operators)
+    operator = operators[0]
+    schema = operator.schema
+    implementation, relevant = _of_schema(name, operator)
+    implementation.__doc__ = f"`{schema}`"
+    return torch_function_dispatch(relevant, module=__name__)(implementation)
+
+
+def _is_plain(argument: Argument) -> bool:
+    return argument.name.isidentifier() and not keyword.iskeyword(argument.name)
+
+
+def _of_schema(name: str, operator: Operator) -> tuple[Function, Function]:
+    """The implementation and its dispatcher, with the parameters of the schema."""
+    schema = operator.schema
+    tensors = [schema.arguments[at] for at in range(len(schema.arguments)) if schema.dispatch_arguments() >> at & 1]
+    relevant = ", ".join(f"*{one.name}" if isinstance(one.type, ListType) else one.name for one in tensors)
+    if len(tensors) == 1 and isinstance(tensors[0].type, ListType):
+        returned = tensors[0].name
+    else:
+        returned = f"({relevant}{',' if relevant else ''})"
+    call = ", ".join(
+        f"{one.name}={one.name}" if one.kwarg_only else f"_number({one.name})" if one.name == "other" else one.name
+        for one in schema.arguments
+    )
+    constants: dict[str, Any] = {"_operator": operator, "_number": _number}
+    constants |= {
+        f"_D{at}": None if one.default is None else one.default.value for at, one in enumerate(schema.arguments)
+    }
+    source = (
+        f"def {name}({_parameters(schema, '_D')}):\n    return _operator({call})\n"
+        f"def relevant({_parameters(schema, None)}):\n    return {returned}\n"
+    )
+    exec(compile(source, f"<function {name}>", "exec"), constants)
+    return constants[name], constants["relevant"]
+
+
+def _parameters(schema: FunctionSchema, default: str | None) -> str:
+    parts: list[str] = []
+    for at, one in enumerate(schema.arguments):
+        if one.kwarg_only and "*" not in parts:
+            parts.append("*")
+        told = "" if one.default is None else f"={f'{default}{at}' if default else 'None'}"
+        parts.append(f"{one.name}{told}")
+    return ", ".join(parts)
+
+
+def _number(value: object) -> object:
+    return tensor(value) if isinstance(value, _NUMBERS) else value
+
+
+_NOT_THIS_ONE = (ErrorKind.WRONG_TYPE, ErrorKind.MISSING_ARGUMENT, ErrorKind.EXTRA_ARGUMENT)
+
+
+def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
+    def implementation(*args: Any, **kwargs: Any) -> Any:
+        first: CallError | None = None
+        for operator in operators:
+            try:
+                return operator(*args, **kwargs)
+            except CallError as error:
+                if error.kind not in _NOT_THIS_ONE or error.facts.get("operator") != str(operator.name):
+                    raise
+                first = first or error
+        assert first is not None
+        raise first
+
+    def relevant(*args: Any, **kwargs: Any) -> list[Any]:
+        given: list[Any] = []
+        for one in (*args, *kwargs.values()):
+            given += one if isinstance(one, list | tuple) else (one,)
+        return given
+
+    implementation.__name__ = implementation.__qualname__ = name
+    implementation.__doc__ = "\n".join(f"`{operator.schema}`" for operator in operators)
+    return torch_function_dispatch(relevant, module=__name__)(implementation)
+
+
+def _tensor_class(functions: Mapping[str, Function]) -> type[Tensor]:
+    members: dict[str, Any] = {"__slots__": (), "__doc__": "A tensor with the functions as methods and operators."}
+    for name, function in functions.items():
+        arguments = (function._implementation.__doc__ or "").partition("(")[2]  # type: ignore[attr-defined]
+        if arguments.startswith("Tensor") and not hasattr(Tensor, name):
+            members[name] = function
+    for name, target in _BINARY.items():
+        members[f"__{name}__"] = _operator_method(functions[target], swapped=False)
+        members[f"__r{name}__"] = _operator_method(functions[target], swapped=True)
+    for name, target in _IN_PLACE.items():
+        members[f"__{name}__"] = _operator_method(functions[target], swapped=False)
+    members["__neg__"] = functions["neg"]
+    return type("Tensor", (Tensor,), members)
+
+
+def _operator_method(function: Function, *, swapped: bool) -> Function:
+    """`x + y` as `add(x, y)`; left to `y` when that is nothing that could handle it."""
+
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, (Tensor, *_NUMBERS)) and not has_handler(type(other), PROTOCOL):
+            return NotImplemented
+        return function(_number(other), self) if swapped else function(self, other)
+
+    return method

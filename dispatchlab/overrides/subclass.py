@@ -1,0 +1,57 @@
+"""Tensors of other classes: the default handler, and the same tensor as another class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.overrides.collect import has_handler
+from dispatchlab.overrides.switch import DisableTorchFunction
+
+T = TypeVar("T", bound=Tensor)
+DISPATCH = "__torch_dispatch__"
+
+
+def python_bits(kind: type) -> int:
+    """The keys that a tensor carries because its class has a `__torch_dispatch__`."""
+    return PYTHON_KEYS.bits if has_handler(kind, DISPATCH) else 0
+
+
+def as_subclass(tensor: Tensor, kind: type[T]) -> T:
+    """The same memory, version and history as a tensor of another class."""
+    made = object.__new__(kind)
+    for name in Tensor.__slots__:
+        if name != "__weakref__":
+            setattr(made, name, getattr(tensor, name))
+    made.key_bits = tensor.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
+    return made
+
+
+def of_subclass(
+    implementation: Callable[..., Any],
+    kind: type[Tensor],
+    types: Sequence[type],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> Any:
+    """The default `__torch_function__`: run the function without overrides, and give its tensors the class of ours.
+
+    Returns NotImplemented when another type takes part that ours does not derive from.
+    Source: torch/_tensor.py (`Tensor.__torch_function__`).
+    """
+    if not all(issubclass(kind, one) for one in types):
+        return NotImplemented
+    with DisableTorchFunction():
+        result = implementation(*args, **kwargs)
+    return result if kind is Tensor else _converted(result, kind)
+
+
+def _converted(result: Any, kind: type[Tensor]) -> Any:
+    if isinstance(result, Tensor):
+        return result if isinstance(result, kind) else as_subclass(result, kind)
+    if isinstance(result, list | tuple):
+        converted = [_converted(one, kind) for one in result]
+        return type(result)(*converted) if hasattr(result, "_fields") else type(result)(converted)
+    return result
