@@ -228,7 +228,7 @@ def _after(hop: Hop, described: Described, thread: ThreadKeys, *, factory: bool)
         return _Next(*_selected(described, thread))
     below = _below(functionality, keys)
     if not below.bits & FUNCTIONALITY_BITS:
-        return f"nothing is left below {key}"
+        return f"nothing is left below {key}, so its kernel does the work"
     known = functionality in _REDISPATCH_BELOW
     told = "" if known else "if it does as most do, "
     return _Next(below, f"{told}the kernel redispatches with keys & full_after({functionality})", assumed=not known)

@@ -1,0 +1,34 @@
+"""`explain` against the running PyTorch for every operator of PyTorch 2.13."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
+
+from dispatchlab.commands.registry_bench import bench
+from dispatchlab.commands.registry_sources import recorded_from
+from tests.live import test_explain_live as live
+
+
+def test_every_hop_of_every_operator_names_the_kernel_that_the_running_pytorch_holds() -> None:
+    if not live.torch.__version__.startswith("2.13."):
+        pytest.skip(f"the bundled registry is of PyTorch 2.13, and this is {live.torch.__version__}")
+    recorded = recorded_from("torch-2.13")
+    replayed = bench(recorded, semantics="torch-2.13")
+    there = set(live.C._dispatch_get_all_op_names()) - set(live.C._dispatch_find_dangling_impls())
+    calls = hops = 0
+    for name in sorted(there.intersection(recorded.names)):
+        view = replayed.dispatcher.explain(name)
+        if view is None or view.schema is None:
+            continue
+        for kind in live.KINDS:
+            found, kinds = live.explained(view, kind)
+            keys = live.live_keys(name, kinds)
+            assert [str(key) for key in found.hops[0].order] == keys, (name, kind)
+            for hop in found.hops:
+                assert live.told(hop) == live.live_kernel(name, str(hop.key)), (name, kind, hop.key)
+            calls += 1
+            hops += len(found.hops)
+    assert calls > 10_000
+    assert hops > 20_000
