@@ -18,6 +18,7 @@ from dispatchlab.explore.verdicts import judge
 from dispatchlab.live.opening import NativeKernels, NotExpressibleError
 from dispatchlab.live.sandbox import LocalEngine
 from dispatchlab.live.worker import load_extension
+from dispatchlab.live.world import world
 from dispatchlab.scenario import Scenario, load_scenario
 from tests.live.native import native_kernels
 
@@ -123,3 +124,15 @@ def test_the_defects_of_pytorch_are_violated_live() -> None:
     assert set(told.values()) == {Verdict.VIOLATED}
     assert {"defects/stale_slots_torch", "defects/stale_quantized_torch", "defects/stale_nested_torch"} <= set(told)
     assert len(told) >= 6
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_refused_alias_fallback_leaves_nothing_for_the_sandboxes_that_follow() -> None:
+    scenario = load_scenario(FOLDER / "defects" / "half_a_fallback_torch.yaml")
+    before = world().table
+    for seed in range(8):
+        engine = LocalEngine(scenario.registrations)
+        found = explore(engine, scenario.registrations, scenario.operators, seed=seed)
+        assert found.counterexample is not None
+        assert found.counterexample.actual_word == (0, 1, 1)
+        assert world().table == before
