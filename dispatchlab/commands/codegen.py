@@ -28,6 +28,18 @@ class CodegenRequest:
     check: bool = False
 
 
+def walk_operator(asked: str) -> int:
+    """Call an operator and print the frames that the call went through, as `codegen --walk` does.
+
+    Raises:
+        NoSuchGroupError: there are no kernels for an operator of that name.
+    """
+    from dispatchlab.codegen.walk import walk
+
+    out(walk(asked).text())
+    return 0
+
+
 def codegen(request: CodegenRequest) -> int:
     """Generate.
 
