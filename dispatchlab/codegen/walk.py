@@ -8,28 +8,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, tensor
 from dispatchlab.codegen.generate import NoSuchGroupError
 from dispatchlab.codegen.groups import FunctionGroup
 from dispatchlab.codegen.kernels import by_name
-from dispatchlab.codegen.kernels.lab import FILE, lab_functions
-from dispatchlab.codegen.load import generated_modules
+from dispatchlab.codegen.kernels.lab import StructuredLayers, lab_functions
 from dispatchlab.codegen.native_function import NativeFunction
 from dispatchlab.codegen.plan import Form, plan_of
 from dispatchlab.codegen.python_functions import PythonFunctions, signature_text
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.kernel_function import boxed, fallthrough
-from dispatchlab.engine.library import Library
-from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType
@@ -97,12 +91,9 @@ def walk(asked: str) -> Walk:
         raise NoSuchGroupError(asked, known, other=False)
     function = next(one for one in group.functions if one.short_name == name)
     found: list[_Place] = []
-    with ExitStack() as held:
-        dispatcher = Dispatcher()
-        (module,) = generated_modules(natives, file=FILE, only=[group.functional.short_name]).values()
-        held.enter_context(module.register(dispatcher, _watched(group, found)))
-        held.enter_context(_layers(dispatcher))
-        _call(dispatcher, group, function, found)
+    lab = StructuredLayers(kernels=_watched(group, found))
+    _call(lab.dispatcher, group, function, found)
+    lab.release()
     frames = tuple(_frames(found, group))
     return Walk(f"aten::{name}", signature_text(group), frames)
 
@@ -125,23 +116,6 @@ def _watched(group: FunctionGroup, found: list[_Place]) -> object:
         kernel(*args)
 
     return SimpleNamespace(**{**vars(kernels), cpu.kernel.name: watched})
-
-
-def _layers(dispatcher: Dispatcher) -> Library:
-    """What stands above the backends: an autograd kernel for all operators, and keys that calls skip."""
-    rest = Library("_", "IMPL", dispatcher=dispatcher)
-    rest.fallback(boxed(autograd_kernel, with_keyset=True), "Autograd")
-    for key in ("BackendSelect", "ADInplaceOrView"):
-        rest.fallback(fallthrough, key)
-    return rest
-
-
-def autograd_kernel(operator: Operator, keys: DispatchKeySet, stack: list[Any]) -> None:
-    """Go on below autograd; what would be recorded for backward would be recorded here."""
-    operator.redispatch_boxed(keys & AFTER_AUTOGRAD, stack)
-
-
-AFTER_AUTOGRAD = DispatchKeySet.of(*(key for key in DispatchKey if key.name in ("CPU", "CUDA", "Meta")))
 
 
 def _call(dispatcher: Dispatcher, group: FunctionGroup, function: NativeFunction, found: list[_Place]) -> None:
@@ -185,7 +159,11 @@ _KINDS = (
         "torch/csrc/autograd/generated/python_variable_methods.cpp",
     ),
     ("<call of", "call", "API", "ATen/Operators_*.cpp (at::_ops::{flat}::call)"),
-    ("walk.py", "autograd_kernel", "autograd kernel", "torch/csrc/autograd/generated/VariableType_*.cpp"),
+    ("layers/autograd.py", "kernel", "autograd kernel", "torch/csrc/autograd/generated/VariableType_*.cpp"),
+    (
+        *("layers/views.py", "in_place_kernel", "ADInplaceOrView"),
+        "torch/csrc/autograd/generated/ADInplaceOrViewType_*.cpp",
+    ),
     ("operators.py", "redispatch_boxed", "redispatch", "ATen/Operators_*.cpp (at::_ops::{flat}::redispatch)"),
     ("<generated>", "wrapper_", "wrapper", "ATen/RegisterCPU.cpp"),
     ("<generated>", "impl", "structured impl", "ATen/NativeFunctions.h (declared), ATen/RegisterCPU.cpp (called)"),

@@ -8,12 +8,16 @@ from importlib.resources import files
 from types import ModuleType, TracebackType
 from typing import Self
 
+from dispatchlab.call.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS
+from dispatchlab.call.layers.lab import Lab
+from dispatchlab.call.layers.schemas import IN_PLACE, SCHEMAS
+from dispatchlab.call.layers.views import in_place_kernel
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.load import generated_modules
 from dispatchlab.codegen.read import NativeFunctions, read_native_functions
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.kernel_function import fallthrough
+from dispatchlab.engine.kernel_function import boxed, fallthrough
 from dispatchlab.engine.library import Library
 
 FILE = "operators.yaml"
@@ -24,6 +28,11 @@ _SKIPPED = ("BackendSelect", "ADInplaceOrView", "Autograd")
 def lab_functions() -> NativeFunctions:
     """The operators that there are kernels for."""
     return read_native_functions((files("dispatchlab.codegen.kernels") / FILE).read_bytes(), file=FILE)
+
+
+@cache
+def _structured_names() -> frozenset[str]:
+    return frozenset(each.short_name for group in lab_functions().structured_groups for each in group.functions)
 
 
 @cache
@@ -68,3 +77,54 @@ class StructuredLab:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
+
+
+class StructuredLayers(Lab):
+    """The layers of `call.layers` over generated kernels: autograd, batching, views and tracing.
+
+    What `Lab` has kernels of its own for is left to generated ones where the operator is structured.
+
+    Args:
+        dispatcher: where to register everything; a new one when left out.
+        kernels: the functions by hand; those of this package when left out.
+
+    Raises:
+        RegistrationError: a registration is refused; all of them are gone then.
+    """
+
+    def __init__(self, dispatcher: Dispatcher | None = None, kernels: object = None) -> None:
+        self._kernels = by_name() if kernels is None else kernels
+        self._generated: ExitStack | None = None
+        super().__init__(dispatcher)
+
+    def _define(self) -> None:
+        with ExitStack() as undo:
+            for module in _modules():
+                undo.enter_context(module.register(self.dispatcher, self._kernels))
+            self._generated = undo.pop_all()
+        library = self._library("FRAGMENT")
+        for schema in SCHEMAS:
+            if schema.partition("(")[0] not in _structured_names():
+                library.define(schema)
+
+    def _backends(self) -> None:
+        for key in ("CPU", "CUDA", "Meta"):
+            library = self._library("IMPL", key)
+            library.impl("empty.memory_format", EMPTY_KERNELS[key])
+            for name, kernel in (META_KERNELS if key == "Meta" else BACKEND_KERNELS).items():
+                if name not in _structured_names():
+                    library.impl(name, kernel)
+        self._library("IMPL", "CompositeImplicitAutograd").impl("matmul", self._matmul)
+
+    def _views(self) -> None:
+        super()._views()
+        library = self._library("IMPL", "ADInplaceOrView")
+        for group in lab_functions().structured_groups:
+            if group.inplace is not None and group.inplace.short_name not in IN_PLACE:
+                library.impl(group.inplace.short_name, boxed(in_place_kernel, with_keyset=True))
+
+    def release(self) -> None:
+        """Take everything out again."""
+        super().release()
+        if self._generated is not None:
+            self._generated.close()
