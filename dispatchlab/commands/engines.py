@@ -10,6 +10,7 @@ from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
     from dispatchlab.explore.protocol import Engine
+    from dispatchlab.live.engine import LiveEngine
 
 EngineName: TypeAlias = Literal["lab", "torch"]
 
@@ -37,6 +38,22 @@ class ImportForLabError(DispatchLabError):
 
     def __str__(self) -> str:
         return f"--import {self.module} is for what the running PyTorch knows: use it with --engine torch"
+
+
+_kept: dict[tuple[tuple[str, ...], bool], LiveEngine] | None = None
+
+
+@contextmanager
+def kept_engines() -> Iterator[None]:
+    """Have all that ask for the live engine meanwhile share one: its worker takes seconds to start."""
+    global _kept
+    _kept = {}
+    try:
+        yield
+    finally:
+        engines, _kept = _kept, None
+        for engine in engines.values():
+            engine.close()
 
 
 @contextmanager
@@ -68,6 +85,12 @@ def engine_for(
             raise SemanticsOfTorchError(asked)
         from dispatchlab.live.engine import LiveEngine
 
+        key = tuple(imports), every_table
+        if _kept is not None:
+            if key not in _kept:
+                _kept[key] = LiveEngine(imports=imports, every_table=every_table)
+            yield _kept[key]
+            return
         with LiveEngine(imports=imports, every_table=every_table) as live:
             yield live
         return

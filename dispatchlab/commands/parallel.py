@@ -8,14 +8,17 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
 
+from dispatchlab.commands.engines import kept_engines
 from dispatchlab.commands.exploring import Asked, Outcome, examine
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.limits import Progress
@@ -110,6 +113,9 @@ def _initialise(stop: Event, told: SimpleQueue[tuple[str, Progress]]) -> None:
     global _stop, _told
     _stop, _told = stop, told
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    engines = ExitStack()
+    engines.enter_context(kept_engines())
+    atexit.register(engines.close)
 
 
 def _examine(path: str, asked: Asked) -> Outcome:

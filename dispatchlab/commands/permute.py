@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dispatchlab.commands.engines import kept_engines
 from dispatchlab.commands.exploring import Asked, Outcome, examine
 from dispatchlab.commands.output import Format, OutputClosed, chosen_format, note, out, save
 from dispatchlab.commands.parallel import WorkerDied, in_parallel
@@ -93,7 +94,7 @@ class _Run:
     def run(self) -> int:
         interrupted = closed = False
         try:
-            with _display(self.request) as display, closing(self._outcomes(display)) as outcomes:
+            with kept_engines(), _display(self.request) as display, closing(self._outcomes(display)) as outcomes:
                 for path, outcome in outcomes:
                     display.finish(path)
                     interrupted |= self._take(outcome)
