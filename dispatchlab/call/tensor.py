@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dispatchlab.call.key_state import is_inference_mode
-from dispatchlab.call.tensor_keys import compute_dispatch_key, tensor_key_set
+from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
 from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
@@ -72,6 +72,8 @@ class Tensor:
         self._data: Array | None = None if on_meta else data if data.dtype == kind.numpy else data.astype(kind.numpy)
         base = DispatchKeySet.of(compute_dispatch_key(where.type, layout, kind)) if key_set is None else key_set
         self.key_bits = tensor_key_set(base, inference=is_inference_mode()).bits
+        if type(self) is not Tensor and getattr(type(self), "__torch_dispatch__", None) is not None:
+            self.key_bits |= PYTHON_KEYS.bits
         self.grad: Tensor | None = None
         self.grad_fn: Node | None = None
         self.output_nr = 0

@@ -2,7 +2,11 @@
 
 - `torch_function_dispatch`: makes a function overridable (`decorator`); `Functions`: all of a lab's (`functions`);
 - `DisableTorchFunction`, `disabled`: switch handlers off, for a while or for a class (`switch`, `collect`);
-- `as_subclass`: the same tensor as another class (`subclass`).
+- `as_subclass`, `make_wrapper_subclass`: tensors of other classes (`subclass`);
+- `PythonDispatch`: has a dispatcher ask `__torch_dispatch__` (`python_key`); `no_dispatch`: not for a while;
+- `DispatchMode`, `modes`: handlers of every call in a block (`modes`);
+- `without_defaults`, `normalize`: arguments without their defaults, and with them again (`defaults`);
+- `Interpreter`: who owns classes and asks them (`interpreter`).
 
 `collect` says in which order handlers are asked, `asking` asks them, `errors` is what can go wrong.
 """
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 from dispatchlab.overrides.collect import collected, disabled
 from dispatchlab.overrides.decorator import torch_function_dispatch
+from dispatchlab.overrides.defaults import normalize, without_defaults
 from dispatchlab.overrides.errors import (
     HandlerError,
     HandlerRecursionError,
@@ -19,20 +24,32 @@ from dispatchlab.overrides.errors import (
     SignatureMismatchError,
 )
 from dispatchlab.overrides.functions import Functions
-from dispatchlab.overrides.subclass import as_subclass
+from dispatchlab.overrides.interpreter import Interpreter, interpreter_of
+from dispatchlab.overrides.modes import DispatchMode, modes
+from dispatchlab.overrides.python_key import PythonDispatch, no_dispatch
+from dispatchlab.overrides.subclass import as_subclass, make_wrapper_subclass
 from dispatchlab.overrides.switch import DisableTorchFunction, is_torch_function_enabled
 
 __all__ = [
     "DisableTorchFunction",
+    "DispatchMode",
     "Functions",
     "HandlerError",
     "HandlerRecursionError",
+    "Interpreter",
     "NoImplementationError",
     "OverrideError",
+    "PythonDispatch",
     "SignatureMismatchError",
     "as_subclass",
     "collected",
     "disabled",
+    "interpreter_of",
     "is_torch_function_enabled",
+    "make_wrapper_subclass",
+    "modes",
+    "no_dispatch",
+    "normalize",
     "torch_function_dispatch",
+    "without_defaults",
 ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.call.key_state import is_inference_mode
+from dispatchlab.call.tensor import Tensor, VersionCounter
+from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
+from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.overrides.collect import has_handler
 from dispatchlab.overrides.switch import DisableTorchFunction
 
@@ -26,6 +28,26 @@ def as_subclass(tensor: Tensor, kind: type[T]) -> T:
         if name != "__weakref__":
             setattr(made, name, getattr(tensor, name))
     made.key_bits = tensor.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
+    return made
+
+
+def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = False) -> T:
+    """A tensor of a class without elements of its own, of the shape, dtype, device and layout of another.
+
+    Args:
+        kind: its class; with a `__torch_dispatch__`, calls with the tensor come to it.
+        like: what it looks like.
+        requires_grad: whether operations on it are recorded.
+    """
+    made = object.__new__(kind)
+    made.shape, made.dtype, made.device, made.layout = like.shape, like.dtype, like.device, like.layout
+    key = compute_dispatch_key(like.device.type, like.layout, like.dtype)
+    bits = tensor_key_set(DispatchKeySet.of(key), inference=is_inference_mode()).bits
+    made.key_bits = bits | python_bits(kind)
+    made.grad = made.grad_fn = made.base = made._data = None
+    made.output_nr = 0
+    made.version_counter = VersionCounter()
+    made.requires_grad = requires_grad
     return made
 
 

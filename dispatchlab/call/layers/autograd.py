@@ -162,6 +162,7 @@ def _recorded(
     node.stash.update({f"{name}.shape": value.shape for name, value in values.items() if isinstance(value, Tensor)})
     node.stash.update({name: value for name, value in values.items() if not isinstance(value, Tensor | list)})
     node.stash.update({name: value for name, value in values.items() if name == "dim"})
+    node.stash["detach"] = calls("detach")
     node.stash["dtypes"] = tuple(None if one is None else one.dtype for one in tensors)
     if derivative.save is not None:
         with no_grad():

@@ -13,7 +13,9 @@ from types import TracebackType
 from typing import TypeAlias
 from weakref import ref
 
+from dispatchlab.call.key_state import AutoDispatchBelowADInplaceOrView
 from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.errors import DispatchLabError
 
 Gradients: TypeAlias = Sequence[Tensor | None]
@@ -59,6 +61,9 @@ def is_grad_enabled() -> bool:
     return _thread.grad_enabled
 
 
+_PYTHON = PYTHON_KEYS.bits
+
+
 class set_grad_enabled:
     """Record calls of this thread, or do not, for the length of a `with` block."""
 
@@ -95,7 +100,7 @@ class SavedTensor:
     __slots__ = ("_name", "_node", "_tensor", "_version")
 
     def __init__(self, tensor: Tensor, *, is_result: bool, node: Node, name: str) -> None:
-        self._tensor: Tensor | None = _detached(tensor) if is_result else tensor
+        self._tensor: Tensor | None = _shallow_copy(node, tensor) if is_result else tensor
         self._node = ref(node) if is_result else None
         self._version = tensor.version
         self._name = name
@@ -120,7 +125,7 @@ class SavedTensor:
             )
             raise AutogradError(AutogradErrorKind.SAVED_VALUE_MODIFIED, message)
         if self._node is not None:
-            result = _detached(tensor)
+            result = _shallow_copy(node, tensor)
             result.requires_grad, result.grad_fn = True, node
             return result
         return tensor
@@ -128,6 +133,18 @@ class SavedTensor:
     def release(self) -> None:
         """Forget the tensor."""
         self._tensor = None
+
+
+def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
+    """The same memory without history; a tensor whose class answers calls is asked for it by a `detach`."""
+    detach = node.stash.get("detach")
+    if not tensor.key_bits & _PYTHON or not callable(detach):
+        return _detached(tensor)
+    with AutoDispatchBelowADInplaceOrView():
+        copied = detach(tensor)
+    assert isinstance(copied, Tensor)
+    copied.version_counter = tensor.version_counter
+    return copied
 
 
 def _detached(tensor: Tensor) -> Tensor:

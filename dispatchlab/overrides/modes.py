@@ -1,0 +1,62 @@
+"""Modes: handlers that see every call in their scope, whatever its arguments; the innermost is asked first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from dispatchlab.call.key_state import IncludeDispatchKeyGuard
+from dispatchlab.call.operators import Operator
+from dispatchlab.call.tensor_keys import PYTHON_KEYS
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[DispatchMode] = []
+
+
+_thread = _Thread()
+
+
+class DispatchMode:
+    """A handler for the length of a `with` block; while it runs, the modes around it see the calls that it makes."""
+
+    def __init__(self) -> None:
+        self._guards: list[IncludeDispatchKeyGuard] = []
+
+    def __torch_dispatch__(
+        self, func: Operator, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Answer a call; NotImplemented leaves it to the arguments."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        guard = IncludeDispatchKeyGuard(PYTHON_KEYS)
+        guard.__enter__()
+        self._guards.append(guard)
+        _thread.stack.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _thread.stack.pop()
+        self._guards.pop().__exit__(kind, error, traceback)
+
+
+def modes() -> tuple[DispatchMode, ...]:
+    """The modes of this thread, the innermost last."""
+    return tuple(_thread.stack)
+
+
+@contextmanager
+def innermost_set_aside() -> Iterator[DispatchMode]:
+    """Take the innermost mode away while it runs, and put all back as they were."""
+    found = [*_thread.stack]
+    try:
+        yield _thread.stack.pop()
+    finally:
+        _thread.stack[:] = found
