@@ -322,3 +322,12 @@ def test_small_groups_are_proved_as_a_whole_library_by_library() -> None:
     assert set(verdicts.values()) == {Verdict.PROVED}
     assert len(verdicts) > 15
     assert groups > 200
+
+
+def test_the_file_of_pytorch_2_13_has_3101_functions_in_275_structured_groups() -> None:
+    torch: Any = pytest.importorskip("torch", reason=WHY)
+    if not torch.__version__.startswith("2.13."):
+        pytest.skip("the counts are those of PyTorch 2.13")
+    made = sum(function.is_generated for function in ours().functions)
+    assert (len(ours().functions), made, len(ours().groups), len(plans())) == (3101, 517, 1691, 275)
+    assert sum(len(each.wrappers) for plan in plans() for each in plan.keys) == 3863
