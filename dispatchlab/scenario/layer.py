@@ -11,10 +11,10 @@ from dispatchlab.scenario.tree import Listing, Mapping, Node
 # Note [Calls of torch.library]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # `torch.library.register_fake` and its kin end in kernels and defs, which any engine can register, but on their way
-# they have rules of their own: a fake before its def is refused, and so is a Meta kernel beside a composite one. So such
-# a registration is a block of what it registers, for every engine, and says besides which call made it, for the running
-# PyTorch, which makes that call again. What `custom_op` gives can be registered on further; upstream takes these back
-# with the operator only, so they are parts of its block and no registrations of their own.
+# they have rules of their own: a fake before its def is refused, and so is a Meta kernel beside a composite one. So
+# such a registration is a block of what it registers, for every engine, and says besides which call made it, for the
+# running PyTorch, which makes that call again. What `custom_op` gives can be registered on further; upstream takes
+# these back with the operator only, so they are parts of its block and no registrations of their own.
 
 CALL = Field(
     "call",
