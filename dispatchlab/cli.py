@@ -376,6 +376,43 @@ def imports(**options: Any) -> None:
 
 
 @main.command()
+@click.argument("file", metavar="[FILE.yaml]", required=False, type=click.Path())
+@click.option(
+    "-o", "--output", "folder", metavar="DIR", type=click.Path(), help="Where the files go. Default: print them."
+)
+@click.option("--only", metavar="OP", multiple=True, help="Only the group of this operator or glob; may be repeated.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when the files in DIR differ.")
+@click.option(
+    "--walk", "walked", metavar="OP", help="Call an operator that has kernels, and show the frames of the call."
+)
+def codegen(*, file: str | None, folder: str | None, only: tuple[str, ...], check: bool, walked: str | None) -> None:
+    """Generate structured operators from a native_functions.yaml: wrappers, classes, registrations, a scenario.
+
+    Nothing is written when anything in FILE.yaml is wrong.
+
+    \b
+    Examples:
+      dispatchlab codegen native_functions.yaml -o generated
+      dispatchlab codegen native_functions.yaml --only add
+      dispatchlab codegen native_functions.yaml -o generated --check
+      dispatchlab codegen --walk add.out
+    """
+    if walked is not None and (file or folder or only or check):
+        raise click.UsageError("--walk calls an operator that has kernels and takes no file and no other option")
+    if walked is None and file is None:
+        raise click.UsageError("give a file of native functions, or an operator to --walk")
+    if check and folder is None:
+        raise click.UsageError("--check compares with the files in a folder: give it with -o DIR")
+    from dispatchlab.commands.codegen import CodegenRequest, walk_operator
+    from dispatchlab.commands.codegen import codegen as run
+
+    if walked is not None:
+        _exit(walk_operator(walked))
+    elif file is not None:
+        _exit(run(CodegenRequest(file=file, folder=folder, only=only, check=check)))
+
+
+@main.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files, with which editors complete and check them.
 

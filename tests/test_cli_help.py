@@ -46,6 +46,7 @@ def test_the_page_about_the_command_line_says_what_help_says() -> None:
 def test_every_command_has_examples_and_every_option_is_explained() -> None:
     assert commands() == [
         "certify",
+        "codegen",
         "completion",
         "coverage",
         "diff",

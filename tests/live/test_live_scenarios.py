@@ -34,9 +34,6 @@ NOT_EXPRESSIBLE = {
 }
 """Why the bindings of PyTorch cannot make a scenario, with the C++ kernels of tests/live/cpp."""
 
-OTHERWISE_LIVE = {"lint/dl008_not_found"}
-"""Scenarios that name no semantics and go otherwise on PyTorch; a comment in each says why."""
-
 NEEDS_CPP = 19
 """How many scenarios have kernels that only an extension can make."""
 
@@ -80,12 +77,11 @@ def test_scenarios_go_as_expected_and_as_their_model_with_kernels_of_cpp() -> No
     )
     for name, reason in NOT_EXPRESSIBLE.items():
         assert reason in found[name][1]
-    assert {name for name, (how, _) in found.items() if how == "otherwise"} == OTHERWISE_LIVE
+    assert {name for name, (how, _) in found.items() if how == "otherwise"} == set()
     assert {told for how, told in found.values() if how != "not expressible"} == {str(Verdict.NO_VIOLATION_FOUND)}
     counts = Counter(how for how, _ in found.values())
     assert counts == {
-        "as expected": len(found) - len(NOT_EXPRESSIBLE) - len(OTHERWISE_LIVE),
-        "otherwise": len(OTHERWISE_LIVE),
+        "as expected": len(found) - len(NOT_EXPRESSIBLE),
         "not expressible": len(NOT_EXPRESSIBLE),
     }
     assert counts["as expected"] >= 150
@@ -99,14 +95,8 @@ def test_without_a_compiler_only_kernels_of_other_types_are_left_out() -> None:
     assert len(left - NOT_EXPRESSIBLE.keys()) == NEEDS_CPP
     for name in left - NOT_EXPRESSIBLE.keys():
         assert "needs an extension" in found[name][1] or "infer a schema only" in found[name][1]
-    assert {name for name, (how, _) in found.items() if how == "otherwise"} == OTHERWISE_LIVE
+    assert {name for name, (how, _) in found.items() if how == "otherwise"} == set()
     assert {told for name, (_, told) in found.items() if name not in left} == {str(Verdict.NO_VIOLATION_FOUND)}
-
-
-def test_a_scenario_that_goes_otherwise_live_says_why() -> None:
-    for name in OTHERWISE_LIVE:
-        text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-        assert "\n# PyTorch 2.13 " in text
 
 
 def test_the_defects_of_pytorch_are_violated_live() -> None:
