@@ -324,10 +324,12 @@ OURS = {
     "fallbacks outside of libraries": ("fallbacks/without_a_key",),
 }
 
-RULES = {f"DL00{number}": (f"lint/dl00{number}_found", f"lint/dl00{number}_not_found") for number in range(1, 10)}
+RULES: dict[str, tuple[str, ...]] = {
+    f"DL00{number}": (f"lint/dl00{number}_found", f"lint/dl00{number}_not_found") for number in range(1, 10)
+}
 """The rules of lint, each with what it finds and a near miss."""
 
-COVERED = {
+COVERED: dict[str, dict[str, tuple[str, ...]]] = {
     "the rules of lint": RULES,
     "test_dispatch.py, 2020": TEST_DISPATCH_2020,
     "test_dispatch.py, 2023": TEST_DISPATCH_2023,
