@@ -54,8 +54,9 @@ def wrapper_source(signature: inspect.Signature) -> str:
     for chosen in ("", *optional):
         place = positional.index(chosen) if chosen in positional else None
         branches = [*_branches(places, chosen, place)]
+        others = [one.name for one in by_name if one.name != chosen]
         tests = [f"{chosen} is not _M"] if chosen else []
-        tests += [f"{one.name} is _M" for one in by_name if one.name != chosen]
+        tests += [f"{one} is _M" for one in others]
         tests += ["not _rest"] if rest else []
         if branches:
             lines += [f"    if {' and '.join(tests) or 'True'}:", *(f"        {line}" for line in branches)]
@@ -82,8 +83,11 @@ def _branches(places: list[str], name: str, place: int | None) -> Iterator[str]:
         named = f"{{{name!r}: {name}}}" if name else "{}"
         yield "    try:"
         yield f"        _found = _relevant({call})"
+        yield "        _is_long = len(_found) > 12"
         yield "    except TypeError:"
         yield f"        return _general({values}, {named})"
+        yield "    if _is_long:"
+        yield f"        return _long(_found, {values}, {named})"
         yield "    for _one in _found:"
         yield "        if type(_one) is not _T:"
         yield f"            return _asked(_found, {values}, {named})"
