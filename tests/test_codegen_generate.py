@@ -209,7 +209,7 @@ def test_check_tells_what_differs_and_writes_nothing(tmp_path: Path, capsys: pyt
     assert not folder.exists()
     assert "add_Tensor.py is not there" in capsys.readouterr().err
     assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",))) == 0
-    assert "1 structured groups of" in capsys.readouterr().out
+    assert "1 structured group of" in capsys.readouterr().out
     assert codegen(asked) == 0
     assert "all 3 files are up to date" in capsys.readouterr().out
     (folder / "add_Tensor.yaml").write_text("claim: other\n", encoding="utf-8")

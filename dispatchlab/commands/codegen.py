@@ -66,5 +66,6 @@ def codegen(request: CodegenRequest) -> int:
         out(f"{told}; generated from {request.file}\n")
         return 1 if changed else 0
     written = write_files(folder, files)
-    out(f"{modules} structured groups of {request.file}: {len(written)} of {len(files)} files written to {folder}\n")
+    groups = f"{modules} structured group{'' if modules == 1 else 's'}"
+    out(f"{groups} of {request.file}: {len(written)} of {len(files)} files written to {folder}\n")
     return 0
