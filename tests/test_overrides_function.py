@@ -257,6 +257,15 @@ def test_many_arguments_cost_one_look_at_each_and_many_types_no_scan() -> None:
     assert compared == 0
 
 
+def test_the_last_of_10_000_arguments_is_asked_and_10_000_tensors_are_not() -> None:
+    x, duck = tensor([1.0]), Duck()
+    many: list[Any] = [x] * 10_000
+    assert first(many, dim=1) == ("implementation", x, 1, None)
+    many = [*many, duck, duck]
+    assert first(many) == "duck"
+    assert duck.asked == [(first, (Tensor, Duck), (many,), {})]
+
+
 class _Hierarchy:
     """The same random classes twice: over numpy's arrays with its protocol, over tensors with ours."""
 

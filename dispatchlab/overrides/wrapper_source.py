@@ -54,7 +54,7 @@ def wrapper_source(signature: inspect.Signature) -> str:
     for chosen in ("", *optional):
         place = positional.index(chosen) if chosen in positional else None
         branches = [*_branches(places, chosen, place)]
-        others = [one.name for one in by_name if one.name != chosen]
+        others = sorted((one.name for one in by_name if one.name != chosen), key=lambda one: one not in optional)
         tests = [f"{chosen} is not _M"] if chosen else []
         tests += [f"{one} is _M" for one in others]
         tests += ["not _rest"] if rest else []
