@@ -91,7 +91,7 @@ class Library(Registrations):
             RegistrationError: the def, or the kernel, is refused.
             ParseError: the schema cannot be read.
         """
-        parsed = parse_schema_or_name(schema) if isinstance(schema, str) else schema
+        parsed = parse_schema_or_name(schema, typevars=False) if isinstance(schema, str) else schema
         kernel = None if function is None else kernel_function(function)
         if alias_analysis:
             alias: AliasKind | None = choice(

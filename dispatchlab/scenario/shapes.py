@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
@@ -229,7 +230,8 @@ def _operator(node: Node, context: Context) -> OperatorName:
 
 
 def _definition(node: Node, context: Context) -> FunctionSchema | OperatorName:
-    return parsed(scalar(node, "a schema"), parse_schema_or_name, context)
+    # As in a library block: `tensor` is a slip and no type variable, which aten:: and prim:: alone may have.
+    return parsed(scalar(node, "a schema"), partial(parse_schema_or_name, typevars=False), context)
 
 
 def _index(node: Node, context: Context) -> int:
