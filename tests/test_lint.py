@@ -66,7 +66,9 @@ def test_the_scenarios_are_the_examples_of_the_pages(rule: Rule) -> None:
         example = [line for line in text.strip().splitlines() if not line.startswith("#")]
         lines = scenario(rule.code, name).read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith("claim: ")
-        assert [line for line in lines[1:] if not line.startswith(("keys:", "expect:", "semantics: strict", "#"))] == example
+        assert [
+            line for line in lines[1:] if not line.startswith(("keys:", "expect:", "semantics: strict", "#"))
+        ] == example
 
 
 def test_each_rule_has_its_page() -> None:
