@@ -7,7 +7,7 @@ Equal to upstream's to the character: aten/src/ATen/core/dispatch/OperatorEntry.
 from __future__ import annotations
 
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import Cell, KernelEntry
+from dispatchlab.engine.kernel import Cell
 from dispatchlab.engine.key_bits import DUMP_ORDER
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Slots, computed_table
@@ -59,8 +59,3 @@ def slots_text(slots: Slots) -> str:
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
     """The computed table, made anew from what is registered: it cannot show a slot that went stale."""
     return slots_text(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks))
-
-
-def kernels_of(entry: OperatorEntry) -> tuple[KernelEntry, ...]:
-    """Every registered kernel, in the order of the dump."""
-    return tuple(kernel for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__) for kernel in entry.kernels[bit])

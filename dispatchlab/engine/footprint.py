@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import Cell, KernelEntry
-from dispatchlab.engine.plain_precedence import _RELEVANT
+from dispatchlab.engine.plain_precedence import RELEVANT
 from dispatchlab.engine.precedence import Kernels, Precedence, Slots
 from dispatchlab.engine.semantics import Semantics
 
@@ -162,4 +162,4 @@ def judged_places(slot: int) -> int:
 
     The plain computation that they compare with masks everything else away, so this holds by construction.
     """
-    return _RELEVANT[slot]
+    return RELEVANT[slot]

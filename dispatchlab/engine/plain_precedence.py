@@ -19,7 +19,6 @@ from dispatchlab.model.slots import (
     ALIAS_SLOTS,
     BACKENDS_OF_AUTOGRAD,
     FUNCTIONALITY_SLOTS,
-    keys_of,
     slots_of_key,
 )
 
@@ -134,7 +133,8 @@ def _relevant(key: DispatchKey) -> int:
     return own | sum(bit for bit, k in KEY_OF_BIT.items() if k is None or not k.is_runtime)
 
 
-_RELEVANT: tuple[int, ...] = tuple(_relevant(key) for key in RUNTIME_KEYS)
+RELEVANT: tuple[int, ...] = tuple(_relevant(key) for key in RUNTIME_KEYS)
+"""For each slot, the places whose kernels can matter to it."""
 
 
 @lru_cache(maxsize=1 << 15)
@@ -150,12 +150,7 @@ def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
     shape: Shape = {}
     for slot, key in enumerate(RUNTIME_KEYS):
         bit = 1 << slot
-        won = _winner(plain, key, present & _RELEVANT[slot], fallback_slots & bit, fallthrough_slots & bit)
+        won = _winner(plain, key, present & RELEVANT[slot], fallback_slots & bit, fallthrough_slots & bit)
         if won is not None:
             shape[won] = shape.get(won, 0) | bit
     return shape
-
-
-def backends_of(key: DispatchKey) -> tuple[DispatchKey, ...]:
-    """The backends whose kernels stand before a composite one on an autograd slot."""
-    return keys_of(BACKENDS_OF_AUTOGRAD.get(key, 0))
