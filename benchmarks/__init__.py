@@ -1,1 +1,1 @@
-"""Speed and memory, run by asv: `asv run --config benchmarks/asv.conf.json --python=same --quick`."""
+"""Speed and memory, run by asv: `asv run --python=same`, once `asv machine --yes` has been called."""

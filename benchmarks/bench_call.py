@@ -127,7 +127,7 @@ class Others:
 class Layers:
     """A whole `add`: autograd, and the CPU kernel in numpy."""
 
-    def setup(self) -> None:
+    def __init__(self) -> None:
         self.lab = Lab()
         self.x, self.y = tensor([1.0, 2.0]), tensor([3.0, 4.0])
         self.leaf = tensor([1.0, 2.0], requires_grad=True)

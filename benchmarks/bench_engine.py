@@ -18,7 +18,7 @@ from dispatchlab.model.registration import Impl
 class Engine:
     """One dispatcher with an operator of 16 registrations."""
 
-    def setup(self) -> None:
+    def __init__(self) -> None:
         self.dispatcher = Dispatcher()
         self.handles: list[RegistrationHandle] = [self.dispatcher.register(one) for one in sixteen()]
         entry = operator_in(self.dispatcher._cells, FOO)

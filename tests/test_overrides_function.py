@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import random
 from abc import ABCMeta
 from collections.abc import Iterable
 from typing import Any
@@ -27,6 +26,7 @@ from dispatchlab.overrides import (
     is_torch_function_enabled,
     torch_function_dispatch,
 )
+from tests.handler_orders import Side, compare_orders
 
 
 def _first_dispatcher(tensors: Iterable[Any], dim: Any = None, out: Any = None) -> Iterable[Any]:
@@ -266,43 +266,15 @@ def test_the_last_of_10_000_arguments_is_asked_and_10_000_tensors_are_not() -> N
     assert duck.asked == [(first, (Tensor, Duck), (many,), {})]
 
 
-class _Hierarchy:
-    """The same random classes twice: over numpy's arrays with its protocol, over tensors with ours."""
+class NumpyLike(Tensor):
+    """The root of the classes that are compared with numpy's arrays: its default is that of NEP 18."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = choose = random.Random(seed)
-        self.log: list[str] = []
-        self.pairs: list[tuple[type, type]] = [(np.ndarray, Tensor)]
-        self.answers: dict[str, Any] = {}
-        for number in range(choose.randint(2, 7)):
-            for _ in range(8):
-                bases = choose.sample(self.pairs, min(len(self.pairs), choose.randint(0, 2)))
-                try:
-                    self.pairs.append(self._made(f"C{number}", bases))
-                    break
-                except TypeError:
-                    continue  # no consistent order of bases
+    __slots__ = ()
 
-    def _made(self, name: str, bases: list[tuple[type, type]]) -> tuple[type, type]:
-        answer = "answered" if self.random.random() < 0.15 else NotImplemented
-
-        def ask(self_: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-            self.log.append(name)
-            return answer
-
-        body = {"__array_function__": ask, "__torch_function__": ask} if self.random.random() < 0.85 else {}
-        theirs = type(name, tuple(one for one, _ in bases), dict(body))
-        return theirs, type(name, tuple(one for _, one in bases), dict(body))
-
-    def arguments(self) -> tuple[list[Any], list[Any]]:
-        chosen = [self.random.choice(self.pairs) for _ in range(self.random.randint(1, 9))]
-        return [self.random_of(one) for one, _ in chosen], [self.random_of(one) for _, one in chosen]
-
-    @staticmethod
-    def random_of(kind: type) -> Any:
-        if issubclass(kind, np.ndarray):
-            return np.zeros(1).view(kind)
-        return as_subclass(tensor([0.0]), kind) if issubclass(kind, Tensor) else kind()
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        if not all(issubclass(one, NumpyLike) for one in types):
+            return NotImplemented
+        return func._implementation(*args, **kwargs)
 
 
 def test_the_order_of_handlers_is_numpys_for_2000_hierarchies() -> None:
@@ -314,37 +286,20 @@ def test_the_order_of_handlers_is_numpys_for_2000_hierarchies() -> None:
     def function(values: Any) -> Any:
         return "implementation"
 
-    theirs = overrides.array_function_dispatch(dispatcher)(function)
-    ours = torch_function_dispatch(dispatcher)(function)
-    asked, depths = 0, []
-    for seed in range(2_000):
-        made = _Hierarchy(seed)
-        their_values, our_values = made.arguments()
-        logs = []
-        for call, values in ((theirs, their_values), (ours, our_values)):
-            made.log.clear()
-            try:
-                result = call(values)
-            except TypeError:
-                result = "TypeError"
-            logs.append(([*made.log], result))
-        (their_order, their_result), (our_order, our_result) = logs
-        inherited = [one for one in our_values if isinstance(one, Tensor) and not _says_so(type(one))]
-        if inherited:
-            # What inherits the default of the base may end the asking earlier there: the rest is the same.
-            short = min(len(their_order), len(our_order))
-            assert their_order[:short] == our_order[:short], seed
-        else:
-            assert (their_order, their_result) == (our_order, our_result), seed
-            depths.append(len(our_order))
-        asked += len(our_order)
-    assert asked > 3_000
-    assert len(depths) > 700
-    assert max(depths) >= 4
-
-
-def _says_so(kind: type) -> bool:
-    return next(one for one in kind.__mro__ if "__torch_function__" in one.__dict__) is not Tensor
+    numpys = Side(
+        np.ndarray,
+        lambda ask: {"__array_function__": lambda self, func, types, args, kwargs: ask(types)},
+        lambda kind: np.zeros(1).view(kind),
+    )
+    ours = Side(
+        NumpyLike,
+        lambda ask: {"__torch_function__": lambda self, func, types, args, kwargs: ask(types)},
+        lambda kind: as_subclass(tensor([0.0]), kind),
+    )
+    compare_orders(
+        (numpys, overrides.array_function_dispatch(dispatcher)(function)),
+        (ours, torch_function_dispatch(dispatcher)(function)),
+    )
 
 
 # -- the lab's functions

@@ -102,13 +102,6 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
             raise NoImplementationError(name_of_function(public), [name_of(kind) for kind in types])
         return result
 
-    def long(relevant: Iterable[object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
-        """The same for many arguments, where a loop in C is worth its start."""
-        types = [*map(type, relevant)]
-        if types.count(Tensor) == len(types):
-            return implementation(*args, **kwargs)
-        return asked(relevant, args, kwargs)
-
     def general(args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         try:
             relevant = dispatcher(*args, **kwargs)
@@ -134,9 +127,9 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
         "_implementation": implementation,
         "_asked": asked,
         "_general": general,
-        "_long": long,
-        "len": len,
-        "type": type,
+        "_len": len,
+        "_map": map,
+        "_type": type,
     }
     exec(wrapper_code(inspect.signature(implementation), implementation.__name__), constants)
     public: Callable[..., Any] = constants["public"]

@@ -3,92 +3,135 @@
 A handler gets the arguments as they were given, by position or by name, and none that were left out. So each shape,
 such as one positional argument and `dim` by name, has a branch of its own, in which everything is called directly:
 
-    def public(_0=_M, _1=_M, /, *, tensors=_M, dim=_M):
-        if tensors is _M and dim is _M:
-            if _1 is _M and _0 is not _M:
-                for _one in (_found := _relevant(_0)):
-                    if type(_one) is not _T:
-                        return _asked(_found, (_0,), {})
-                return _implementation(_0)
+    def public(_0=_M, _1=_M, _2=_M, /, *_rest, dim=_M, **_named):
+        if not _named:
+            if dim is _M:
+                if _1 is _M and _0 is not _M:
+                    try:
+                        _found = _relevant(_0)
+                        _number = _len(_found)
+                    except TypeError:
+                        return _general((_0,), {})
+                    if _number == 1:
+                        ...
+                    return _asked(_found, (_0,), {})
+                ...
+            else:
+                ...
+        elif dim is _M and len(_named) == 1:
+            if "out" in _named:
+                ...
         ...
         return _general(args, kwargs)
+
+Only the first optional argument is a parameter. CPython looks up the default of each keyword-only one that is left out
+in a dictionary, so that three of them cost more than an empty dictionary for all the others.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Sequence
+from textwrap import indent
 from types import CodeType
 
-_POSITIONAL = 3
+_PLACES = ("_0", "_1", "_2")
 _NAMED = 6
+_LONG = 12
 _Kind = inspect.Parameter
+
+_BRANCH = """\
+if {test}:
+    try:
+        _found = _relevant({call})
+        _number = _len(_found)
+    except TypeError:
+        return _general({values}, {named})
+    if _number == 1:
+        [_one] = _found
+        if _type(_one) is _T:
+            return _implementation({call})
+    elif _number == 2:
+        _one, _other = _found
+        if _type(_one) is _T and _type(_other) is _T:
+            return _implementation({call})
+    elif _number > {long}:
+        if [*_map(_type, _found)].count(_T) == _number:
+            return _implementation({call})
+    else:
+        for _one in _found:
+            if _type(_one) is not _T:
+                break
+        else:
+            return _implementation({call})
+    return _asked(_found, {values}, {named})
+"""
 
 
 def wrapper_code(signature: inspect.Signature, name: str) -> CodeType:
     """The code that defines `public` for an implementation with that signature.
 
-    The names `_M`, `_T`, `_relevant`, `_implementation`, `_asked` and `_general` have to be there when it runs.
+    The names `_M`, `_T`, `_relevant`, `_implementation`, `_asked` and `_general` have to be there when it runs, and
+    `_len`, `_map` and `_type`, since an argument may be called `len`.
     """
     return compile(wrapper_source(signature), f"<override of {name}>", "exec")
 
 
 def wrapper_source(signature: inspect.Signature) -> str:
     """The text of that code."""
-    parameters = [*signature.parameters.values()]
-    by_name = [one for one in parameters if one.kind in (_Kind.POSITIONAL_OR_KEYWORD, _Kind.KEYWORD_ONLY)]
-    if (
-        any(one.kind is _Kind.VAR_KEYWORD for one in parameters)
-        or len(by_name) > _NAMED
-        or any(one.name.startswith("_") for one in by_name)
-    ):
-        return "def public(*args, **kwargs):\n    return _general(args, kwargs)\n"
+    parameters = signature.parameters.values()
     positional = [one.name for one in parameters if one.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
+    optional = [
+        one.name
+        for one in parameters
+        if one.kind in (_Kind.POSITIONAL_OR_KEYWORD, _Kind.KEYWORD_ONLY)
+        if one.default is not _Kind.empty and not one.name.startswith("_")
+    ]
+    first, *others = optional[:_NAMED] or [""]
     variadic = any(one.kind is _Kind.VAR_POSITIONAL for one in parameters)
-    places = [f"_{at}" for at in range(_POSITIONAL if variadic else min(_POSITIONAL, len(positional)))]
-    rest = variadic or len(positional) > len(places)
-    star = ["*_rest"] if rest else ["*"] if by_name else []
-    heads = [*(f"{place}=_M" for place in places), *(["/"] if places else []), *star]
-    lines = [f"def public({', '.join([*heads, *(f'{one.name}=_M' for one in by_name)])}):"]
-    optional = [one.name for one in by_name if one.default is not _Kind.empty]
-    for chosen in ("", *optional):
-        place = positional.index(chosen) if chosen in positional else None
-        branches = [*_branches(places, chosen, place)]
-        others = sorted((one.name for one in by_name if one.name != chosen), key=lambda one: one not in optional)
-        tests = [f"{chosen} is not _M"] if chosen else []
-        tests += [f"{one} is _M" for one in others]
-        tests += ["not _rest"] if rest else []
-        if branches:
-            lines += [f"    if {' and '.join(tests) or 'True'}:", *(f"        {line}" for line in branches)]
-    given = "".join(f"{place}, " for place in places)
-    named = "".join(f"({one.name!r}, {one.name}), " for one in by_name)
-    args = f"(*(_one for _one in ({given}) if _one is not _M), {'*_rest' if rest else ''})"
-    lines += [f"    return _general({args}, {{_name: _one for _name, _one in ({named}) if _one is not _M}})"]
-    return "\n".join(lines) + "\n"
+    most = len(_PLACES) if variadic else min(len(_PLACES), len(positional))
+    none_named = _branches(most)
+    one_named = ""
+    for name in others:
+        branches = _branches(most, name, "_value", positional)
+        one_named += _block(f"if {name!r} in _named", f"_value = _named[{name!r}]\n{branches}")
+    named = "_named"
+    if first:
+        given = _branches(most, first, first, positional)
+        none_named = _block(f"if {first} is _M", none_named) + _block("else", given)
+        one_named = _block(f"if {first} is _M", one_named)
+        named = f"_named if {first} is _M else {{{first!r}: {first}, **_named}}"
+    places = ", ".join(_PLACES)
+    heads = [*(f"{place}=_M" for place in _PLACES), "/", "*_rest", *([f"{first}=_M"] if first else []), "**_named"]
+    return _block(
+        f"def public({', '.join(heads)})",
+        _block("if not _named", none_named)
+        + _block("elif _len(_named) == 1", one_named)
+        + f"return _general((*(_one for _one in ({places}) if _one is not _M), *_rest), {named})\n",
+    )
 
 
-def _branches(places: list[str], name: str, place: int | None) -> Iterator[str]:
-    """For each number of positional arguments.
+def _block(head: str, body: str) -> str:
+    inside = indent(body or "pass\n", "    ")
+    return f"{head}:\n{inside}"
 
-    A name that a position takes as well is left to the general way; one whose place is the next goes on by position,
-    which is faster.
+
+def _branches(most: int, name: str = "", value: str = "", positional: Sequence[str] = ()) -> str:
+    """A branch for each number of positional arguments, up to that, and perhaps one by name.
+
+    A name whose place is taken by position is left to the general way; one whose place is the next goes on by
+    position, which is faster.
     """
-    most = len(places) if place is None else place
-    for number in range(1, min(len(places), most) + 1):
-        last, after = places[number - 1], places[number] if number < len(places) else ""
-        yield f"if {f'{after} is _M and ' if after else ''}{last} is not _M:"
-        given = places[:number]
-        call = ", ".join([*given, *([name if place == number else f"{name}={name}"] if name else [])])
-        values = f"({''.join(f'{one}, ' for one in given)})"
-        named = f"{{{name!r}: {name}}}" if name else "{}"
-        yield "    try:"
-        yield f"        _found = _relevant({call})"
-        yield "        _is_long = len(_found) > 12"
-        yield "    except TypeError:"
-        yield f"        return _general({values}, {named})"
-        yield "    if _is_long:"
-        yield f"        return _long(_found, {values}, {named})"
-        yield "    for _one in _found:"
-        yield "        if type(_one) is not _T:"
-        yield f"            return _asked(_found, {values}, {named})"
-        yield f"    return _implementation({call})"
+    place = positional.index(name) if name in positional else None
+    text = ""
+    for number in range(1, (most if place is None else min(most, place)) + 1):
+        given = _PLACES[:number]
+        more = f"{_PLACES[number]} is _M" if number < len(_PLACES) else "not _rest"
+        text += _BRANCH.format(
+            test=f"{more} and {given[-1]} is not _M",
+            call=", ".join([*given, *([value if place == number else f"{name}={value}"] if name else [])]),
+            values=f"({''.join(f'{one}, ' for one in given)})",
+            named=f"{{{name!r}: {value}}}" if name else "{}",
+            long=_LONG,
+        )
+    return text
