@@ -250,7 +250,11 @@ def test_detach_and_the_copies_that_autograd_keeps_go_through_the_handler(lab: L
     y = lab.exp(x)
     assert [one[0] for one in kind.asked] == ["aten::exp", "aten::detach"]
     lab.backward(y)
-    assert [one[0] for one in kind.asked[2:]] == ["aten::detach", "aten::mul.Tensor", "aten::clone"]
+    assert [one[0].removeprefix("aten::") for one in kind.asked[2:]] == [
+        *("ones_like", "detach"),
+        *("detach", "mul.Tensor"),
+        *("new_empty_strided", "copy_"),
+    ]
     assert isinstance(x.grad, kind)
     assert np.allclose(x.grad.elem.numpy(), np.exp(0.5))
     assert not lab.detach(x).requires_grad

@@ -339,7 +339,7 @@ def test_super_is_the_default_and_does_not_ask_again(functions: Functions) -> No
 
 
 def test_every_operator_of_the_lab_is_an_overridable_function(functions: Functions) -> None:
-    names = {schema.partition("(")[0].partition(".")[0] for schema in SCHEMAS}
+    names = {schema.partition("(")[0].partition(".")[0] for schema in SCHEMAS if not schema.startswith("_")}
     assert set(functions) == names
     assert len(functions) == len(names) >= 25
     asked = 0

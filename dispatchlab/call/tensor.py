@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dispatchlab.call.key_state import is_inference_mode
+from dispatchlab.call.strides import contiguous_strides
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
 from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
 from dispatchlab.errors import CallError, ErrorKind
@@ -18,7 +19,9 @@ from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
 if TYPE_CHECKING:
-    from dispatchlab.call.layers.tape import Node
+    from weakref import ref
+
+    from dispatchlab.call.layers.tape import AccumulateGrad, Node
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -49,7 +52,8 @@ class Tensor:
 
     __slots__ = (
         *("__weakref__", "_data", "device", "dtype", "key_bits", "layout", "shape"),
-        *("base", "grad", "grad_fn", "output_nr", "requires_grad", "version_counter"),
+        *("base", "grad", "grad_accumulator", "grad_fn", "output_nr", "requires_grad", "version_counter"),
+        "wrapped_strides",
     )
 
     def __init__(
@@ -75,11 +79,13 @@ class Tensor:
         if type(self) is not Tensor and getattr(type(self), "__torch_dispatch__", None) is not None:
             self.key_bits |= PYTHON_KEYS.bits
         self.grad: Tensor | None = None
+        self.grad_accumulator: ref[AccumulateGrad] | None = None
         self.grad_fn: Node | None = None
         self.output_nr = 0
         self.base: Tensor | None = None
         self.version_counter = VersionCounter()
         self.requires_grad = requires_grad
+        self.wrapped_strides: tuple[int, ...] | None = None
 
     @property
     def key_set(self) -> DispatchKeySet:
@@ -102,6 +108,15 @@ class Tensor:
     def dim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """How many elements apart neighbours are, by dimension; without elements, as if they were contiguous."""
+        if self.wrapped_strides is not None:
+            return self.wrapped_strides
+        if self._data is None:
+            return contiguous_strides(self.shape)
+        return tuple(step // self._data.itemsize for step in self._data.strides)
 
     @property
     def version(self) -> int:

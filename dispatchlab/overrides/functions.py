@@ -1,5 +1,7 @@
 """The public functions of a lab, each overridable: `functions.add(x, y)`, `x.add(y)` and `x + y`.
 
+Operators whose names begin with `_` are no public functions.
+
 An operator of one overload becomes a function with the parameters of its schema. One of several becomes a function
 that tries them in their order, the one without a name first.
 """
@@ -41,7 +43,7 @@ class Functions(Mapping[str, Function]):
     def __init__(self, lab: Lab) -> None:
         found: dict[str, list[Operator]] = {}
         for name in lab.dispatcher.operators():
-            if name.namespace == NAMESPACE:
+            if name.namespace == NAMESPACE and not name.name.startswith("_"):
                 full = f"{name.name}.{name.overload}" if name.overload else name.name
                 found.setdefault(name.name, []).append(lab(full))
         self._functions = {

@@ -28,11 +28,12 @@ def as_subclass(tensor: Tensor, kind: type[T]) -> T:
         if name != "__weakref__":
             setattr(made, name, getattr(tensor, name))
     made.key_bits = tensor.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
+    made.grad_accumulator = None
     return made
 
 
 def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = False) -> T:
-    """A tensor of a class without elements of its own, of the shape, dtype, device and layout of another.
+    """A tensor of a class without elements of its own, of the shape, strides, dtype, device and layout of another.
 
     Args:
         kind: its class; with a `__torch_dispatch__`, calls with the tensor come to it.
@@ -44,7 +45,8 @@ def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = 
     key = compute_dispatch_key(like.device.type, like.layout, like.dtype)
     bits = tensor_key_set(DispatchKeySet.of(key), inference=is_inference_mode()).bits
     made.key_bits = bits | python_bits(kind)
-    made.grad = made.grad_fn = made.base = made._data = None
+    made.grad = made.grad_fn = made.grad_accumulator = made.base = made._data = None
+    made.wrapped_strides = like.strides
     made.output_nr = 0
     made.version_counter = VersionCounter()
     made.requires_grad = requires_grad

@@ -6,24 +6,27 @@ Source: tools/autograd/templates/VariableType.cpp for the kernel, torch/csrc/aut
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from dispatchlab.call.key_state import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd
-from dispatchlab.call.layers.derivatives import Calls, Derivative
+from dispatchlab.call.layers.derivatives import Calls, Derivative, sum_to_size
+from dispatchlab.call.layers.ready_queue import ReadyQueue
 from dispatchlab.call.layers.tape import (
     AccumulateGrad,
     AutogradError,
     AutogradErrorKind,
     Gradients,
     Node,
+    edge_of,
     is_grad_enabled,
     no_grad,
     set_grad_enabled,
 )
 from dispatchlab.call.operators import Operator
+from dispatchlab.call.strides import is_dense
 from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.values import MemoryFormat
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
@@ -92,30 +95,38 @@ def backward(
     if not tensor.requires_grad:
         message = "the tensor does not require gradients and was computed from none that does"
         raise AutogradError(AutogradErrorKind.NO_GRADIENT, message)
-    first = _first_gradient(tensor, gradient)
+    first = _first_gradient(calls, tensor, gradient)
+    root, output = edge_of(tensor)
+    depends = _dependencies(root)
+    arriving: defaultdict[Node, dict[int, Tensor]] = defaultdict(dict, {root: {output: first}})
+    ready = ReadyQueue()
+    ready.push(root)
     with set_grad_enabled(create_graph):
-        if tensor.grad_fn is None:
-            _accumulate(calls, tensor, first)
-            return
-        order, waiting = _in_order(tensor.grad_fn)
-        waiting[tensor.grad_fn][tensor.output_nr] = first
-        for node in order:
-            arrived = waiting.pop(node)
-            gradients = [arrived.get(at) for at in range(node.results)]
-            if isinstance(node, AccumulateGrad):
-                if gradients[0] is not None:
-                    _accumulate(calls, node.leaf, gradients[0])
-                continue
-            if all(one is None for one in gradients):
-                continue
-            passed_on = node.backward(node, gradients)
-            if not (retain_graph or create_graph):
+        while ready:
+            node = ready.pop()
+            arrived = arriving.pop(node, {})
+            passed_on = _passed_on(calls, node, arrived)
+            if arrived and not (retain_graph or create_graph):
                 node.release()
             for edge, one in zip(node.next_edges, passed_on, strict=True):
-                if edge is None or one is None:
+                if edge is None:
                     continue
-                held = waiting[edge[0]].get(edge[1])
-                waiting[edge[0]][edge[1]] = one if held is None else calls("add.Tensor")(held, one)
+                following, place = edge
+                if one is not None:
+                    held = arriving[following].get(place)
+                    arriving[following][place] = one if held is None else calls("add.Tensor")(held, one)
+                depends[following] -= 1
+                if not depends[following]:
+                    ready.push(following)
+
+
+def _passed_on(calls: Calls, node: Node, arrived: Mapping[int, Tensor]) -> Gradients:
+    if not arrived:
+        return [None] * len(node.next_edges)
+    if isinstance(node, AccumulateGrad):
+        _accumulate(calls, node.leaf, arrived[0])
+        return ()
+    return node.backward(node, [arrived.get(at) for at in range(node.results)])
 
 
 def _tensors(values: Sequence[object]) -> list[Tensor | None]:
@@ -156,28 +167,36 @@ def _recorded(
     def run(node: Node, gradients: Gradients) -> Gradients:
         (gradient,) = gradients
         assert gradient is not None
-        return _as_inputs(formula(calls, node, gradient), node)
+        return _as_inputs(calls, formula(calls, node, gradient), node)
 
     node = Node(derivative.name, run, tensors)
     node.stash.update({f"{name}.shape": value.shape for name, value in values.items() if isinstance(value, Tensor)})
     node.stash.update({name: value for name, value in values.items() if not isinstance(value, Tensor | list)})
     node.stash.update({name: value for name, value in values.items() if name == "dim"})
     node.stash["detach"] = calls("detach")
-    node.stash["dtypes"] = tuple(None if one is None else one.dtype for one in tensors)
+    node.stash["inputs"] = tuple(None if one is None else (one.shape, one.dtype) for one in tensors)
     if derivative.save is not None:
         with no_grad():
             derivative.save(calls, node, values)
     return node
 
 
-def _as_inputs(gradients: Gradients, node: Node) -> Gradients:
-    """The gradients in the dtypes of the inputs that they belong to."""
-    dtypes = node.stash["dtypes"]
-    assert isinstance(dtypes, tuple)
-    return [
-        one if one is None or one.dtype == dtype else Tensor(one.data, device=one.device, dtype=dtype)
-        for one, dtype in zip(gradients, dtypes, strict=True)
-    ]
+def _as_inputs(calls: Calls, gradients: Gradients, node: Node) -> Gradients:
+    """The gradients in the shapes and dtypes of the inputs that they belong to.
+
+    Source: torch/csrc/autograd/engine.cpp (`validate_outputs`).
+    """
+    inputs = node.stash["inputs"]
+    assert isinstance(inputs, tuple)
+    found: list[Tensor | None] = []
+    for one, like in zip(gradients, inputs, strict=True):
+        if one is None or like is None:
+            found.append(None)
+            continue
+        shape, dtype = like
+        summed = sum_to_size(calls, one, shape)
+        found.append(summed if summed.dtype == dtype else calls("_to_copy")(summed, dtype=dtype))
+    return found
 
 
 def _no_formula(operator: Operator) -> Callable[[Node, Gradients], Gradients]:
@@ -195,25 +214,49 @@ def _set_history(node: Node, results: Sequence[Tensor | None]) -> None:
             result.requires_grad, result.grad_fn, result.output_nr = True, node, number
 
 
-def _first_gradient(tensor: Tensor, gradient: Tensor | None) -> Tensor:
+def _first_gradient(calls: Calls, tensor: Tensor, gradient: Tensor | None) -> Tensor:
     if gradient is not None:
         if gradient.shape != tensor.shape:
             message = f"the gradient has the shape {list(gradient.shape)} and the tensor {list(tensor.shape)}"
             raise AutogradError(AutogradErrorKind.WRONG_GRADIENT, message)
         return gradient
-    if int(np.prod(tensor.shape)) != 1:
+    if prod(tensor.shape) != 1:
         message = f"a tensor of shape {list(tensor.shape)} needs a gradient to start from: pass one of that shape"
         raise AutogradError(AutogradErrorKind.NO_GRADIENT, message)
-    return Tensor(np.ones(tensor.shape, tensor.dtype.numpy), device=tensor.device, dtype=tensor.dtype)
+    ones = calls("ones_like")(tensor, pin_memory=False, memory_format=MemoryFormat.preserve_format)
+    first: Tensor = calls("detach")(ones)
+    return first
 
 
 def _accumulate(calls: Calls, leaf: Tensor, gradient: Tensor) -> None:
+    """Add a gradient to what a leaf has; source: torch/csrc/autograd/functions/accumulate_grad.h.
+
+    The first one is copied, for others may have it. Later ones are added in place, unless that is recorded or would
+    write something of more keys, such as a batch, into something of fewer.
+    """
     held = leaf.grad
-    leaf.grad = calls("clone")(gradient) if held is None else calls("add.Tensor")(held, gradient)
+    if held is None:
+        leaf.grad = _copied_for(calls, leaf, gradient)
+    elif is_grad_enabled() or gradient.key_bits & ~held.key_bits:
+        leaf.grad = calls("add.Tensor")(held, gradient)
+    else:
+        calls("add_.Tensor")(held, gradient)
 
 
-def _in_order(root: Node) -> tuple[list[Node], defaultdict[Node, dict[int, Tensor]]]:
-    """Every node that `root` leads to, each after all that lead to it."""
+def _copied_for(calls: Calls, leaf: Tensor, gradient: Tensor) -> Tensor:
+    """A copy that lies in memory as the leaf does, where that leaves no gaps."""
+    copied: Tensor
+    if not is_dense(leaf.shape, leaf.strides):
+        copied = calls("clone")(gradient, memory_format=MemoryFormat.contiguous_format)
+        return copied
+    size, strides = [*leaf.shape], [*leaf.strides]
+    made = calls("new_empty_strided")(gradient, size, strides, dtype=leaf.dtype, layout=leaf.layout, device=leaf.device)
+    copied = calls("copy_")(made, gradient)
+    return copied
+
+
+def _dependencies(root: Node) -> defaultdict[Node, int]:
+    """For every node that `root` leads to, how many edges lead to it."""
     depends: defaultdict[Node, int] = defaultdict(int)
     seen, todo = {root}, [root]
     while todo:
@@ -223,13 +266,4 @@ def _in_order(root: Node) -> tuple[list[Node], defaultdict[Node, dict[int, Tenso
                 if edge[0] not in seen:
                     seen.add(edge[0])
                     todo.append(edge[0])
-    order, ready = [], [root]
-    while ready:
-        node = ready.pop()
-        order.append(node)
-        for edge in node.next_edges:
-            if edge is not None:
-                depends[edge[0]] -= 1
-                if not depends[edge[0]]:
-                    ready.append(edge[0])
-    return order, defaultdict(dict, {node: {} for node in order})
+    return depends

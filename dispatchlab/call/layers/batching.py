@@ -56,7 +56,7 @@ class BatchedTensor(Tensor):
         self.dtype, self.device, self.layout = value.dtype, value.device, value.layout
         self.key_bits = _BATCHED
         self.requires_grad = value.requires_grad
-        self.grad = self.grad_fn = self.base = self._data = None
+        self.grad = self.grad_fn = self.grad_accumulator = self.base = self._data = self.wrapped_strides = None
         self.output_nr = 0
         self.version_counter: VersionCounter = value.version_counter
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dispatchlab.call.layers.copying import COPYING, META_COPYING
+from dispatchlab.call.layers.parts import like, refused, shape_of, stand_in
 from dispatchlab.call.tensor import Array, Generator, Tensor
 from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DType, Layout, MemoryFormat, result_dtype
-from dispatchlab.errors import CallError, ErrorKind
 
 Size = Sequence[int]
 Number = int | float | complex
@@ -25,36 +26,14 @@ def manual_seed(seed: int) -> None:
     _random.manual_seed(seed)
 
 
-def _refused(message: str) -> CallError:
-    return CallError(ErrorKind.OTHER, message)
-
-
-def _like(array: Array, like: Tensor, dtype: DType | None = None) -> Tensor:
-    return Tensor(np.asarray(array), device=like.device, layout=like.layout, dtype=dtype)
-
-
 def _together(name: str, first: Tensor, second: Tensor) -> Device:
     """The device of a result; a tensor without dimensions may come from the CPU."""
     if first.device != second.device:
         for one, other in ((first, second), (second, first)):
             if one.dim == 0 and one.device == CPU:
                 return other.device
-        raise _refused(f"{name} got tensors on {first.device} and {second.device}: move them to one device")
+        raise refused(f"{name} got tensors on {first.device} and {second.device}: move them to one device")
     return first.device
-
-
-def _shape_of(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise _refused(
-            f"{name} got shapes {' and '.join(map(str, map(list, shapes)))}, which do not go together"
-        ) from None
-
-
-def _stand_in(shape: tuple[int, ...], dtype: DType) -> Array:
-    """An array of that shape that takes no memory."""
-    return np.broadcast_to(np.zeros((), dtype.numpy), shape)
 
 
 # -- pointwise
@@ -69,7 +48,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
 def _binary_dtype(self: Tensor, other: Tensor, alpha: Number) -> DType:
     dtype = result_dtype([(self.dtype, self.dim), (other.dtype, other.dim)])
     if isinstance(alpha, float | complex) and dtype.category < 2:
-        raise _refused(f"alpha={alpha} is not an integer, and the result is of {dtype}")
+        raise refused(f"alpha={alpha} is not an integer, and the result is of {dtype}")
     return dtype
 
 
@@ -78,7 +57,7 @@ def _binary(name: str) -> Callable[..., Tensor]:
 
     def kernel(self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
         device = _together(name, self, other)
-        _shape_of(name, self.shape, other.shape)
+        shape_of(name, self.shape, other.shape)
         dtype = _binary_dtype(self, other, alpha)
         second = other.data.astype(dtype.numpy)
         array = compute(
@@ -101,17 +80,17 @@ def _binary_in_place(name: str) -> Callable[..., Tensor]:
 
 
 def _check_in_place(name: str, self: Tensor, other: Tensor) -> None:
-    if _shape_of(name, self.shape, other.shape) != self.shape:
-        raise _refused(f"{name}_ cannot write a result of shape {list(other.shape)} into {list(self.shape)}")
+    if shape_of(name, self.shape, other.shape) != self.shape:
+        raise refused(f"{name}_ cannot write a result of shape {list(other.shape)} into {list(self.shape)}")
     dtype = _binary_dtype(self, other, 1)
     if dtype.category > self.dtype.category:
-        raise _refused(f"{name}_ cannot write a result of {dtype} into {self.dtype}")
+        raise refused(f"{name}_ cannot write a result of {dtype} into {self.dtype}")
 
 
 def _meta_binary(name: str) -> Callable[..., Tensor]:
     def kernel(self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
-        shape = _shape_of(name, self.shape, other.shape)
-        return _like(_stand_in(shape, dtype := _binary_dtype(self, other, alpha)), self, dtype)
+        shape = shape_of(name, self.shape, other.shape)
+        return like(stand_in(shape, dtype := _binary_dtype(self, other, alpha)), self, dtype)
 
     return kernel
 
@@ -127,13 +106,13 @@ def _meta_binary_in_place(name: str) -> Callable[..., Tensor]:
 def mul_scalar(self: Tensor, other: Number) -> Tensor:
     """`mul.Scalar`."""
     dtype = result_dtype([(self.dtype, self.dim), other])
-    return _like(self.data.astype(dtype.numpy) * np.asarray(other, dtype.numpy), self, dtype)
+    return like(self.data.astype(dtype.numpy) * np.asarray(other, dtype.numpy), self, dtype)
 
 
 def meta_mul_scalar(self: Tensor, other: Number) -> Tensor:
     """`mul.Scalar` on Meta."""
     dtype = result_dtype([(self.dtype, self.dim), other])
-    return _like(_stand_in(self.shape, dtype), self, dtype)
+    return like(stand_in(self.shape, dtype), self, dtype)
 
 
 def _unary(compute: Callable[[Array], Array], *, floating: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
@@ -142,23 +121,23 @@ def _unary(compute: Callable[[Array], Array], *, floating: bool) -> tuple[Callab
 
     def kernel(self: Tensor) -> Tensor:
         dtype = dtype_of(self)
-        return _like(compute(self.data.astype(dtype.numpy)), self, dtype)
+        return like(compute(self.data.astype(dtype.numpy)), self, dtype)
 
     def meta(self: Tensor) -> Tensor:
         dtype = dtype_of(self)
-        return _like(_stand_in(self.shape, dtype), self, dtype)
+        return like(stand_in(self.shape, dtype), self, dtype)
 
     return kernel, meta
 
 
 def threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
     """The gradient where `self` is above the threshold, and 0 elsewhere."""
-    return _like(np.where(self.data > threshold, grad_output.data, 0), self, grad_output.dtype)
+    return like(np.where(self.data > threshold, grad_output.data, 0), self, grad_output.dtype)
 
 
 def meta_threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
     """`threshold_backward` on Meta."""
-    return _like(_stand_in(self.shape, grad_output.dtype), self, grad_output.dtype)
+    return like(stand_in(self.shape, grad_output.dtype), self, grad_output.dtype)
 
 
 # -- matrices and sums
@@ -167,7 +146,7 @@ def meta_threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number
 def _mm_shape(self: Tensor, mat2: Tensor) -> tuple[int, ...]:
     if self.dim != 2 or mat2.dim != 2 or self.shape[1] != mat2.shape[0] or self.dtype != mat2.dtype:
         found = f"{self.dtype}{list(self.shape)} and {mat2.dtype}{list(mat2.shape)}"
-        raise _refused(f"mm wants two matrices of one dtype that go together, [n, m] and [m, p], and got {found}")
+        raise refused(f"mm wants two matrices of one dtype that go together, [n, m] and [m, p], and got {found}")
     return (self.shape[0], mat2.shape[1])
 
 
@@ -175,12 +154,12 @@ def mm(self: Tensor, mat2: Tensor) -> Tensor:
     """`mm`."""
     _together("mm", self, mat2)
     _mm_shape(self, mat2)
-    return _like(self.data @ mat2.data, self)
+    return like(self.data @ mat2.data, self)
 
 
 def meta_mm(self: Tensor, mat2: Tensor) -> Tensor:
     """`mm` on Meta."""
-    return _like(_stand_in(_mm_shape(self, mat2), self.dtype), self)
+    return like(stand_in(_mm_shape(self, mat2), self.dtype), self)
 
 
 def _sum_dtype(self: Tensor, dtype: DType | None) -> DType:
@@ -190,12 +169,12 @@ def _sum_dtype(self: Tensor, dtype: DType | None) -> DType:
 def sum_all(self: Tensor, *, dtype: DType | None = None) -> Tensor:
     """`sum`."""
     kind = _sum_dtype(self, dtype)
-    return _like(self.data.astype(kind.numpy).sum(dtype=kind.numpy), self, kind)
+    return like(self.data.astype(kind.numpy).sum(dtype=kind.numpy), self, kind)
 
 
 def meta_sum_all(self: Tensor, *, dtype: DType | None = None) -> Tensor:
     """`sum` on Meta."""
-    return _like(_stand_in((), _sum_dtype(self, dtype)), self)
+    return like(stand_in((), _sum_dtype(self, dtype)), self)
 
 
 def _axes(self: Tensor, dim: Size | None) -> tuple[int, ...]:
@@ -206,14 +185,14 @@ def sum_dim(self: Tensor, dim: Size | None, keepdim: bool = False, *, dtype: DTy
     """`sum.dim_IntList`."""
     kind = _sum_dtype(self, dtype)
     axes = _axes(self, dim) if self.dim else ()
-    return _like(self.data.astype(kind.numpy).sum(axis=axes, dtype=kind.numpy, keepdims=keepdim), self, kind)
+    return like(self.data.astype(kind.numpy).sum(axis=axes, dtype=kind.numpy, keepdims=keepdim), self, kind)
 
 
 def meta_sum_dim(self: Tensor, dim: Size | None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:  # noqa: FBT001, FBT002
     """`sum.dim_IntList` on Meta."""
     axes = _axes(self, dim) if self.dim else ()
     sizes = ((1 if at in axes else size) for at, size in enumerate(self.shape) if keepdim or at not in axes)
-    return _like(_stand_in(tuple(sizes), _sum_dtype(self, dtype)), self)
+    return like(stand_in(tuple(sizes), _sum_dtype(self, dtype)), self)
 
 
 # -- new tensors
@@ -231,7 +210,7 @@ def _empty(device: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         kind = DEFAULT_DTYPE if dtype is None else dtype
         where = Device.parse(home) if device is None else device
-        array = _stand_in(tuple(size), kind) if home == "meta" else np.empty(tuple(size), kind.numpy)
+        array = stand_in(tuple(size), kind) if home == "meta" else np.empty(tuple(size), kind.numpy)
         return Tensor(array, dtype=kind, device=where, layout=Layout.strided if layout is None else layout)
 
     home = device
@@ -250,33 +229,23 @@ def meta_normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator
     return self
 
 
-def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """`clone`, always in the usual order of dimensions."""
-    return _like(np.array(self.data, order="C", copy=True), self, self.dtype)
-
-
-def meta_clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """`clone` on Meta."""
-    return _like(_stand_in(self.shape, self.dtype), self, self.dtype)
-
-
 def stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
     """`stack`."""
     _stack_shape(tensors)
-    return _like(np.stack([one.data for one in tensors], dim), tensors[0])
+    return like(np.stack([one.data for one in tensors], dim), tensors[0])
 
 
 def meta_stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
     """`stack` on Meta."""
     shape = [*_stack_shape(tensors)]
     shape.insert(dim if dim >= 0 else dim + len(shape) + 1, len(tensors))
-    return _like(_stand_in(tuple(shape), tensors[0].dtype), tensors[0])
+    return like(stand_in(tuple(shape), tensors[0].dtype), tensors[0])
 
 
 def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
     shapes = sorted({one.shape for one in tensors})
     if len(shapes) != 1:
-        raise _refused(f"stack wants one or more tensors of one shape and got {', '.join(map(str, shapes)) or 'none'}")
+        raise refused(f"stack wants one or more tensors of one shape and got {', '.join(map(str, shapes)) or 'none'}")
     return shapes[0]
 
 
@@ -284,12 +253,12 @@ def select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int
     """Zeros with the gradient at one index."""
     array = np.zeros(tuple(input_sizes), grad_output.dtype.numpy)
     array[_at(len(array.shape), dim, index)] = grad_output.data
-    return _like(array, grad_output)
+    return like(array, grad_output)
 
 
 def meta_select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
     """`select_backward` on Meta."""
-    return _like(_stand_in(tuple(input_sizes), grad_output.dtype), grad_output)
+    return like(stand_in(tuple(input_sizes), grad_output.dtype), grad_output)
 
 
 # -- views; on Meta the same is done to a stand-in
@@ -303,15 +272,15 @@ def _view(array: Array, size: Size) -> Array:
     try:
         viewed = array.reshape(tuple(size))
     except ValueError:
-        raise _refused(f"view cannot make {list(size)} of the shape {list(array.shape)}") from None
+        raise refused(f"view cannot make {list(size)} of the shape {list(array.shape)}") from None
     if array.size and not np.may_share_memory(viewed, array):
-        raise _refused(f"view cannot make {list(size)} of a tensor that is not contiguous: clone it first")
+        raise refused(f"view cannot make {list(size)} of a tensor that is not contiguous: clone it first")
     return viewed
 
 
 def _select(array: Array, dim: int, index: int) -> Array:
     if not array.ndim or not -array.ndim <= dim < array.ndim or not -array.shape[dim] <= index < array.shape[dim]:
-        raise _refused(f"select cannot take index {index} of dimension {dim} of the shape {list(array.shape)}")
+        raise refused(f"select cannot take index {index} of dimension {dim} of the shape {list(array.shape)}")
     selected: Array = array[(*_at(array.ndim, dim, index), ...)]
     return selected
 
@@ -319,32 +288,47 @@ def _select(array: Array, dim: int, index: int) -> Array:
 def _expand(array: Array, size: Size, *, implicit: bool = False) -> Array:
     missing = len(size) - array.ndim
     wanted = [array.shape[at - missing] if one == -1 else one for at, one in enumerate(size)]
-    _shape_of("expand", array.shape, tuple(wanted))
+    shape_of("expand", array.shape, tuple(wanted))
     return np.broadcast_to(array, wanted)
+
+
+def _unsqueeze(array: Array, dim: int) -> Array:
+    if not -array.ndim - 1 <= dim <= array.ndim:
+        raise refused(f"unsqueeze cannot put a dimension at {dim} of the shape {list(array.shape)}")
+    return np.expand_dims(array, dim)
+
+
+def _squeeze(array: Array, dim: int) -> Array:
+    if not -array.ndim <= dim < max(array.ndim, 1):
+        raise refused(f"squeeze cannot take dimension {dim} of the shape {list(array.shape)}")
+    return np.squeeze(array, dim) if array.ndim and array.shape[dim] == 1 else array[...]
 
 
 def _transposed(array: Array) -> Array:
     if array.ndim > 2:
-        raise _refused(f"t wants at most two dimensions and got the shape {list(array.shape)}")
+        raise refused(f"t wants at most two dimensions and got the shape {list(array.shape)}")
     return array.T
 
 
 _VIEWS: dict[str, Callable[..., Array]] = {
     "detach": lambda array: array,
     "view": _view,
+    "_unsafe_view": _view,
     "t": _transposed,
     "expand": _expand,
+    "unsqueeze": _unsqueeze,
+    "squeeze.dim": _squeeze,
     "select.int": _select,
 }
 
 
 def _viewing(compute: Callable[..., Array]) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def kernel(self: Tensor, *arguments: object, **named: object) -> Tensor:
-        return _like(compute(self.data, *arguments, **named), self, self.dtype)
+        return like(compute(self.data, *arguments, **named), self, self.dtype)
 
     def meta(self: Tensor, *arguments: object, **named: object) -> Tensor:
         whole = np.zeros(self.shape, DType.uint8.numpy)  # a stand-in of its own strides, for views ask for them
-        return _like(_stand_in(compute(whole, *arguments, **named).shape, self.dtype), self, self.dtype)
+        return like(stand_in(compute(whole, *arguments, **named).shape, self.dtype), self, self.dtype)
 
     return kernel, meta
 
@@ -368,7 +352,7 @@ BACKEND_KERNELS: dict[str, Callable[..., Tensor]] = {
     "sum": sum_all,
     "sum.dim_IntList": sum_dim,
     "normal_": normal_,
-    "clone": clone,
+    **COPYING,
     "stack": stack,
     "select_backward": select_backward,
 }
@@ -387,7 +371,7 @@ META_KERNELS: dict[str, Callable[..., Tensor]] = {
     "sum": meta_sum_all,
     "sum.dim_IntList": meta_sum_dim,
     "normal_": meta_normal_,
-    "clone": meta_clone,
+    **META_COPYING,
     "stack": meta_stack,
     "select_backward": meta_select_backward,
 }

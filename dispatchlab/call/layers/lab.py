@@ -9,7 +9,7 @@ from dispatchlab.call.layers import autograd, batching
 from dispatchlab.call.layers.derivatives import DERIVATIVES
 from dispatchlab.call.layers.factories import backend_select, randn_kernel
 from dispatchlab.call.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS
-from dispatchlab.call.layers.schemas import IN_PLACE, NAMESPACE, SCHEMAS, SHORT_NAMES, VIEWS
+from dispatchlab.call.layers.schemas import IN_PLACE, NAMESPACE, NOT_DIFFERENTIABLE, SCHEMAS, SHORT_NAMES, VIEWS
 from dispatchlab.call.layers.tracing import tracer_fallback
 from dispatchlab.call.layers.views import in_place_kernel, view_kernel
 from dispatchlab.call.operators import Operator, operator
@@ -121,7 +121,9 @@ class Lab:
         for name, derivative in DERIVATIVES.items():
             kernel = autograd.autograd_kernel(self, derivative, writes=name in IN_PLACE, views=name in VIEWS)
             library.impl(name, boxed(kernel, with_keyset=True))
-        library.impl("detach", boxed(autograd.autograd_kernel(self, None, detaches=True), with_keyset=True))
+        without = boxed(autograd.autograd_kernel(self, None, detaches=True), with_keyset=True)
+        for name in NOT_DIFFERENTIABLE:
+            library.impl(name, without)
 
     def _fallbacks(self) -> None:
         for key in ("BackendSelect", "ADInplaceOrView"):

@@ -27,25 +27,41 @@ SCHEMAS: tuple[str, ...] = (
     "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
     "bool? pin_memory=None) -> Tensor",
     "normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
+    "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+    "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+    "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, "
+    "Device? device=None, bool? pin_memory=None) -> Tensor",
+    "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+    "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, "
+    "bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
     "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
     "detach(Tensor(a) self) -> Tensor(a)",
     "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+    "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
     "t(Tensor(a) self) -> Tensor(a)",
     "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
+    "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
+    "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
     "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
     "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
 )
 
-VIEWS = ("detach", "view", "t", "expand", "select.int")
+VIEWS = ("detach", "view", "t", "expand", "unsqueeze", "squeeze.dim", "select.int")
 """The operators whose result shares the memory of their first argument."""
 
-IN_PLACE = ("add_.Tensor", "sub_.Tensor", "mul_.Tensor", "normal_")
+IN_PLACE = ("add_.Tensor", "sub_.Tensor", "mul_.Tensor", "normal_", "copy_")
 """The operators that write their first argument."""
+
+NOT_DIFFERENTIABLE = ("detach", "ones_like", "zeros_like", "new_empty_strided")
+"""The operators whose result has no history, whatever their arguments have."""
 
 SHORT_NAMES: dict[str, str] = {
     **{name: f"{name}.Tensor" for name in ("add", "add_", "sub", "sub_", "mul", "mul_")},
     "empty": "empty.memory_format",
     "select": "select.int",
+    "squeeze": "squeeze.dim",
 }
 """What is meant by a name alone where the operator has several overloads, or only one that has a name."""

@@ -6,9 +6,11 @@ gradient goes on to. Source: torch/csrc/autograd/function.h, saved_variable.cpp,
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from itertools import count
 from types import TracebackType
 from typing import TypeAlias
 from weakref import ref
@@ -153,10 +155,13 @@ def _detached(tensor: Tensor) -> Tensor:
     for name in (*Tensor.__slots__, *(type(tensor).__slots__ if type(tensor) is not Tensor else ())):
         if name != "__weakref__" and hasattr(tensor, name):
             setattr(other, name, getattr(tensor, name))
-    other.grad = None
+    other.grad = other.grad_accumulator = None
     other.grad_fn = None
     other.requires_grad = False
     return other
+
+
+_sequence = count()
 
 
 class Node:
@@ -166,9 +171,12 @@ class Node:
         name: what it is called, such as `MulBackward`.
         backward: given the node and the gradients of the results, the gradients of the inputs.
         inputs: the tensors that a gradient goes on to; None for one that needs none.
+
+    Attributes:
+        sequence: how many calls were recorded before; `backward` takes the latest first.
     """
 
-    __slots__ = ("__weakref__", "backward", "name", "next_edges", "results", "saved", "stash")
+    __slots__ = ("__weakref__", "backward", "name", "next_edges", "results", "saved", "sequence", "stash")
 
     def __init__(
         self,
@@ -182,6 +190,7 @@ class Node:
         self.saved: dict[str, SavedTensor] = {}
         self.stash: dict[str, object] = {}
         self.results = 1
+        self.sequence = next(_sequence)
 
     def save(self, name: str, tensor: Tensor | None, *, is_result: bool = False) -> None:
         """Keep a tensor for the formula; None is kept as nothing."""
@@ -210,13 +219,14 @@ class Node:
 
 
 class AccumulateGrad(Node):
-    """Where a gradient ends: it is added to the `grad` of a leaf."""
+    """Where a gradient ends: it is added to the `grad` of a leaf, as soon as all of it has arrived."""
 
     __slots__ = ("leaf",)
 
     def __init__(self, leaf: Tensor) -> None:
         super().__init__("AccumulateGrad", lambda node, gradients: (), ())
         self.leaf = leaf
+        self.sequence = sys.maxsize
 
 
 Edge: TypeAlias = tuple[Node, int]
@@ -226,4 +236,9 @@ def edge_of(tensor: Tensor) -> Edge:
     """Where the gradient of a tensor goes: to the node that made it, or to the leaf itself."""
     if tensor.grad_fn is not None:
         return tensor.grad_fn, tensor.output_nr
-    return AccumulateGrad(tensor), 0
+    # One node for each leaf, as long as a tape leads there: two uses are added up before they arrive.
+    node = None if tensor.grad_accumulator is None else tensor.grad_accumulator()
+    if node is None:
+        node = AccumulateGrad(tensor)
+        tensor.grad_accumulator = ref(node)
+    return node, 0
