@@ -456,12 +456,15 @@ def _function(lab: Lab, x: Any, y: Any) -> Any:
 
 def _rows(lab: Lab, wrap: Callable[[Any], Any], x: Any, y: Any) -> Any:
     def row(one: Any) -> Any:
-        result = _function(lab, wrap(one), y)
-        while isinstance(result, LoggingTensor | Silent):
-            result = result.elem
-        return result
+        return _unwrapped(_function(lab, wrap(one), y))
 
     return lab.vmap(row)(x)
+
+
+def _unwrapped(value: Any) -> Any:
+    while isinstance(value, LoggingTensor | Silent):
+        value = value.elem
+    return value
 
 
 def _leaf(array: Any) -> Tensor:
@@ -503,9 +506,7 @@ def test_logging_batching_and_autograd_nest_in_every_order(lab: Lab, order: str)
     x, y = np.array([[0.5, 1.0], [1.5, 2.0]]), tensor(np.array([3.0, 4.0]))
     with logging() as log, trace() as seen:
         result: Any = _ORDERS[order](lab, x, y)
-    while isinstance(result, LoggingTensor | Silent):
-        result = result.elem
-    assert np.allclose(result.numpy(), (np.sin(x) * [3.0, 4.0]).sum(1))
+    assert np.allclose(_unwrapped(result).numpy(), (np.sin(x) * [3.0, 4.0]).sum(1))
     assert {"aten::sin", "aten::mul.Tensor", "aten::sum"} <= {one.operator for one in log.calls}
     calls = [call for call in seen.calls if call.operator == "aten::sin"]
     descents: list[list[DispatchKey]] = []
@@ -518,22 +519,70 @@ def test_logging_batching_and_autograd_nest_in_every_order(lab: Lab, order: str)
     assert [str(key) for one in descents for key in one] == _KEYS_OF_SIN[order]
 
 
-def test_gradients_through_logging_batching_and_autograd_equal_the_plain_ones(lab: Lab) -> None:
+def _inside(lab: Lab, wrap: Callable[[Any], tuple[Any, Any]], x: Any, y: Any) -> Any:
+    """The gradient of every row, taken inside of the batch; `wrap` makes an argument, and the leaf in it."""
+
+    def row(one: Any) -> Any:
+        argument, leaf = wrap(one)
+        result = _function(lab, argument, y)
+        lab.backward(result if leaf is argument else result.elem)
+        return _unwrapped(leaf.grad)
+
+    return lab.vmap(row)(x)
+
+
+def _outside(lab: Lab, leaf: Any, result: Any) -> Any:
+    lab.backward(lab.sum(result))
+    return leaf.grad
+
+
+def _both(wrapped: Any) -> tuple[Any, Any]:
+    return wrapped, wrapped
+
+
+def _logging_around(leaf: Any) -> tuple[Any, Any]:
+    return LoggingTensor(leaf), leaf
+
+
+def _gradient_inside_of_logging(lab: Lab, x: Any, y: Any) -> Any:
+    leaf = _leaf(x)
+    return _outside(lab, leaf, _rows(lab, lambda row: row, LoggingTensor(leaf), y).elem)
+
+
+def _gradient_outside(lab: Lab, leaf: Any, wrap: Callable[[Any], Any], y: Any) -> Any:
+    return _outside(lab, leaf, _rows(lab, wrap, leaf, y))
+
+
+_GRADIENTS: dict[str, Callable[[Lab, Any, Any], Any]] = {
+    "batching autograd logging": lambda lab, x, y: _gradient_outside(
+        lab, LoggingTensor(tensor(x), requires_grad=True), lambda row: row, y
+    ),
+    "batching logging autograd": _gradient_inside_of_logging,
+    "logging batching autograd": lambda lab, x, y: _gradient_outside(lab, _leaf(x), LoggingTensor, y),
+    "autograd logging batching": lambda lab, x, y: _inside(
+        lab, lambda row: _both(LoggingTensor(row, requires_grad=True)), tensor(x), y
+    ),
+    "autograd batching logging": lambda lab, x, y: _inside(
+        lab, lambda row: _both(Silent(row, requires_grad=True)), LoggingTensor(tensor(x)), y
+    ),
+    "logging autograd batching": lambda lab, x, y: _inside(
+        lab, lambda row: _logging_around(Silent(row, requires_grad=True)), tensor(x), y
+    ),
+}
+
+
+@pytest.mark.parametrize("order", _GRADIENTS)
+def test_gradients_through_every_nesting_equal_the_plain_ones(lab: Lab, order: str) -> None:
+    assert set(_GRADIENTS) == set(_ORDERS)
     x, y = np.array([[0.5, 1.0], [1.5, 2.0]]), tensor(np.array([3.0, 4.0]))
-    wanted = np.cos(x) * [3.0, 4.0]
-    leaf = LoggingTensor(tensor(x), requires_grad=True)
-    lab.backward(lab.sum(lab.vmap(lambda row: _function(lab, row, y))(leaf)))
-    assert isinstance(leaf.grad, LoggingTensor)
-    assert np.allclose(leaf.grad.elem.numpy(), wanted)
-    inner = _leaf(x)
-    outer: Any = lab.sum(lab.vmap(lambda row: _function(lab, row, y))(LoggingTensor(inner)))
-    lab.backward(outer.elem)
-    assert inner.grad is not None
-    assert np.allclose(inner.grad.numpy(), wanted)
-    inner = _leaf(x)
-    lab.backward(lab.sum(_rows(lab, LoggingTensor, inner, y)))
-    assert inner.grad is not None
-    assert np.allclose(inner.grad.numpy(), wanted)
+    with logging() as log:
+        gradient = _GRADIENTS[order](lab, x, y)
+    seen = {one.operator for one in log.calls}
+    # What is around autograd sees the call alone, what is inside of it sees those of the formula, too.
+    order_of = order.split()
+    assert ("aten::cos" in seen) == (order_of.index("logging") > order_of.index("autograd"))
+    assert "aten::sin" in seen
+    assert np.allclose(_unwrapped(gradient).numpy(), np.cos(x) * [3.0, 4.0])
 
 
 def test_a_wrapper_inside_a_wrapper_logs_once_for_each_depth(lab: Lab) -> None:
