@@ -14,6 +14,7 @@ import numpy as np
 
 from dispatchlab.call.tensor import Generator, Tensor
 from dispatchlab.call.values import Device, DType, Layout, MemoryFormat
+from dispatchlab.call.wrapped_numbers import NUMBERS, wrapped_number
 from dispatchlab.errors import CallError
 from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_types import (
@@ -89,6 +90,13 @@ def _tensor(value: object) -> object:
     if value is None or isinstance(value, Tensor):
         return value
     raise NotOfTypeError
+
+
+def tensor_or_number(value: object) -> object:
+    """A tensor, and a number as one that is made of it."""
+    if isinstance(value, np.number | np.bool_):
+        value = value.item()
+    return wrapped_number(value) if isinstance(value, NUMBERS) else _tensor(value)
 
 
 def _defined_tensor(value: object) -> object:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dispatchlab.call.arguments import Check, NotOfTypeError, check_of, default_value, same_value
+from dispatchlab.call.arguments import Check, NotOfTypeError, check_of, default_value, same_value, tensor_or_number
 from dispatchlab.call.tensor import Generator, Tensor
 from dispatchlab.call.tensor_keys import UNDEFINED_TENSOR_KEYS
+from dispatchlab.call.wrapped_numbers import takes_numbers
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType
@@ -41,7 +42,11 @@ class CallSignature:
         self.schema = schema
         self.name = str(schema.name)
         self.arguments = arguments
-        self.checks: tuple[Check, ...] = tuple(check_of(argument.type) for argument in arguments)
+        numbers = takes_numbers(schema.name)
+        self.checks: tuple[Check, ...] = tuple(
+            tensor_or_number if numbers and argument.type == TENSOR else check_of(argument.type)
+            for argument in arguments
+        )
         self.positional = sum(not argument.kwarg_only for argument in arguments)
         self._by_name = tuple((at, one.name) for at, one in enumerate(arguments) if one.kwarg_only)
         self.place = {argument.name: at for at, argument in enumerate(arguments)}

@@ -53,7 +53,7 @@ class Tensor:
     __slots__ = (
         *("__weakref__", "_data", "device", "dtype", "key_bits", "layout", "shape"),
         *("base", "grad", "grad_accumulator", "grad_fn", "output_nr", "requires_grad", "version_counter"),
-        "wrapped_strides",
+        *("is_wrapped_number", "wrapped_strides"),
     )
 
     def __init__(
@@ -86,6 +86,7 @@ class Tensor:
         self.version_counter = VersionCounter()
         self.requires_grad = requires_grad
         self.wrapped_strides: tuple[int, ...] | None = None
+        self.is_wrapped_number = False
 
     @property
     def key_set(self) -> DispatchKeySet:

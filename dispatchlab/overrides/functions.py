@@ -16,6 +16,7 @@ from dispatchlab.call.layers.lab import Lab
 from dispatchlab.call.layers.schemas import NAMESPACE
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, tensor
+from dispatchlab.call.wrapped_numbers import NUMBERS
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import ListType
@@ -25,7 +26,6 @@ from dispatchlab.overrides.decorator import torch_function_dispatch
 from dispatchlab.overrides.subclass import as_subclass
 
 Function = Callable[..., Any]
-_NUMBERS = (int, float, complex)
 _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "matmul": "matmul"}
 _IN_PLACE = {"iadd": "add_", "isub": "sub_", "imul": "mul_"}
 
@@ -99,11 +99,8 @@ def _of_schema(name: str, operator: Operator) -> tuple[Function, Function]:
         returned = tensors[0].name
     else:
         returned = f"({relevant}{',' if relevant else ''})"
-    call = ", ".join(
-        f"{one.name}={one.name}" if one.kwarg_only else f"_number({one.name})" if one.name == "other" else one.name
-        for one in schema.arguments
-    )
-    constants: dict[str, Any] = {"_operator": operator, "_number": _number}
+    call = ", ".join(f"{one.name}={one.name}" if one.kwarg_only else one.name for one in schema.arguments)
+    constants: dict[str, Any] = {"_operator": operator}
     constants |= {
         f"_D{at}": None if one.default is None else one.default.value for at, one in enumerate(schema.arguments)
     }
@@ -123,10 +120,6 @@ def _parameters(schema: FunctionSchema, default: str | None) -> str:
         told = "" if one.default is None else f"={f'{default}{at}' if default else 'None'}"
         parts.append(f"{one.name}{told}")
     return ", ".join(parts)
-
-
-def _number(value: object) -> object:
-    return tensor(value) if isinstance(value, _NUMBERS) else value
 
 
 _NOT_THIS_ONE = (ErrorKind.WRONG_TYPE, ErrorKind.MISSING_ARGUMENT, ErrorKind.EXTRA_ARGUMENT)
@@ -175,8 +168,8 @@ def _operator_method(function: Function, *, swapped: bool) -> Function:
     """`x + y` as `add(x, y)`; left to `y` when that is nothing that could handle it."""
 
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (Tensor, *_NUMBERS)) and not has_handler(type(other), PROTOCOL):
+        if not isinstance(other, (Tensor, *NUMBERS)) and not has_handler(type(other), PROTOCOL):
             return NotImplemented
-        return function(_number(other), self) if swapped else function(self, other)
+        return function(other, self) if swapped else function(self, other)
 
     return method

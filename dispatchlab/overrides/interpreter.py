@@ -14,6 +14,7 @@ from dispatchlab.call.key_state import ForceDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.signature import NotReturnableError
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.call.wrapped_numbers import unwrapped_number
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.overrides.collect import collected, has_handler
@@ -63,7 +64,7 @@ class Interpreter:
                 operator.redispatch_boxed(keys & _BELOW, stack)
             return
         types = tuple(map(type, asked))
-        args, kwargs = without_defaults(operator.schema, values)
+        args, kwargs = without_defaults(operator.schema, [*map(unwrapped_number, values)])
         tried: list[str] = []
         if modes():
             with innermost_set_aside() as mode, _without_python_unless_modes():

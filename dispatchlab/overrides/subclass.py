@@ -47,6 +47,7 @@ def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = 
     made.key_bits = bits | python_bits(kind)
     made.grad = made.grad_fn = made.grad_accumulator = made.base = made._data = None
     made.wrapped_strides = like.strides
+    made.is_wrapped_number = False
     made.output_nr = 0
     made.version_counter = VersionCounter()
     made.requires_grad = requires_grad

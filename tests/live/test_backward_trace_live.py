@@ -73,6 +73,12 @@ def _explicit_plain(world: World) -> list[Any]:
     return [x]
 
 
+def _with_numbers(world: World) -> list[Any]:
+    s, x = world.s, world.leaf()
+    world.backward(s.sum(s.sub(1, s.mul(s.add(s.mul(x, x), 3, alpha=2), 2.5))))
+    return [x]
+
+
 def _a_leaf_itself(world: World) -> list[Any]:
     x = world.leaf((1,))
     world.backward(x)
@@ -197,6 +203,7 @@ PROGRAMS: dict[str, Any] = {
     "with a plain tensor": _with_a_plain_tensor,
     "an explicit gradient": _explicit,
     "an explicit gradient that is plain": _explicit_plain,
+    "with numbers": _with_numbers,
     "a leaf itself": _a_leaf_itself,
     "three times": _twice,
     "the same tape twice": _the_same_tape_twice,

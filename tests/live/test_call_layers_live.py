@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatchlab import Tensor, tensor
+from dispatchlab import CallError, Tensor, tensor
 from dispatchlab.call.layers import AutogradError, AutogradErrorKind, Lab
 from dispatchlab.call.layers.derivatives import DERIVATIVES
 from dispatchlab.call.layers.schemas import NOT_DIFFERENTIABLE
@@ -181,6 +181,51 @@ def test_the_dtype_of_every_pair_is_torchs(lab: Lab) -> None:
             assert str(lab.mul(*made).dtype) == str(expected.dtype).removeprefix("torch."), (one, other, shapes)
             seen += 1
     assert seen == 468
+
+
+def test_the_dtype_of_a_tensor_and_a_number_is_torchs(lab: Lab) -> None:
+    seen = 0
+    for name, dtype, number in itertools.product(("add", "mul"), DTYPES, (True, 3, 2.5, 1j)):
+        if dtype == "float16" and isinstance(number, complex):
+            continue  # is complex32, which numpy does not have
+        for shape in ((2,), ()):
+            their_tensor = torch.ones(shape, dtype=getattr(torch, dtype))
+            our_tensor = Tensor(np.ones(shape), dtype=DType[dtype])
+            for swapped in (False, True):
+                theirs, ours = (their_tensor, number), (our_tensor, number)
+                expected = their_operator(f"{name}.Tensor")(*(reversed(theirs) if swapped else theirs))
+                found = lab(f"{name}.Tensor")(*(reversed(ours) if swapped else ours))
+                assert str(found.dtype) == str(expected.dtype).removeprefix("torch."), (name, dtype, number, shape)
+                assert np.allclose(found.numpy(), expected.numpy())
+                seen += 1
+    assert seen == 344
+
+
+def test_the_operators_that_take_numbers_for_tensors_are_torchs(lab: Lab) -> None:
+    taken = []
+    for case in {case.operator: case for case in CASES}.values():
+        if any(isinstance(shape, list) for shape in case.shapes):
+            continue
+        for at in range(len(case.shapes)):
+            outcomes: list[tuple[bool, Any]] = []
+            arrays = case.arrays()
+            for call, values in (
+                (lab(case.operator), tensors(arrays)),
+                (their_operator(case.operator), theirs(arrays, requires_grad=False)),
+            ):
+                values[at] = 2.5
+                try:
+                    result = call(*values, *case.others, **case.named)
+                    # What writes to a number gives a number there.
+                    outcomes.append((True, np.asarray(result.numpy() if hasattr(result, "numpy") else result)))
+                except (CallError, RuntimeError) as error:
+                    outcomes.append(("for argument" not in str(error), None))
+            (ours, our_array), (their, their_array) = outcomes
+            assert ours == their, (case.operator, at)
+            if our_array is not None and their_array is not None and our_array.shape == their_array.shape:
+                assert np.allclose(our_array, their_array)
+                taken.append(case.operator)
+    assert len(taken) >= 8
 
 
 def test_unary_operators_and_sums_give_torchs_dtypes(lab: Lab) -> None:

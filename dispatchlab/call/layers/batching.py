@@ -58,6 +58,7 @@ class BatchedTensor(Tensor):
         self.requires_grad = value.requires_grad
         self.grad = self.grad_fn = self.grad_accumulator = self.base = self._data = self.wrapped_strides = None
         self.output_nr = 0
+        self.is_wrapped_number = False
         self.version_counter: VersionCounter = value.version_counter
 
     @property

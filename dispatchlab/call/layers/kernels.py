@@ -46,7 +46,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def _binary_dtype(self: Tensor, other: Tensor, alpha: Number) -> DType:
-    dtype = result_dtype([(self.dtype, self.dim), (other.dtype, other.dim)])
+    dtype = result_dtype([one.item() if one.is_wrapped_number else (one.dtype, one.dim) for one in (self, other)])
     if isinstance(alpha, float | complex) and dtype.category < 2:
         raise refused(f"alpha={alpha} is not an integer, and the result is of {dtype}")
     return dtype
