@@ -38,6 +38,7 @@ from dispatchlab.overrides import (
     HandlerRecursionError,
     Interpreter,
     NoImplementationError,
+    OverrideError,
     PythonDispatch,
     as_subclass,
     disabled,
@@ -408,6 +409,29 @@ def test_a_mode_belongs_to_its_thread(lab: Lab) -> None:
         thread.start()
         thread.join()
     assert log == []
+
+
+def test_modes_that_are_left_in_a_wrong_order_are_refused_and_stay(lab: Lab) -> None:
+    log: list[str] = []
+    outer, inner = Noting("outer", log), Noting("inner", log)
+    with outer:
+        with inner:
+            with pytest.raises(OverrideError, match="Noting is inside of it; leave modes in the reverse order"):
+                outer.__exit__(None, None, None)
+            assert modes() == (outer, inner)
+            lab.sin(tensor([1.0]))
+        assert modes() == (outer,)
+    assert log == ["inner aten::sin", "outer aten::sin"]
+    with pytest.raises(OverrideError, match="no mode is open in this thread"):
+        outer.__exit__(None, None, None)
+
+
+def test_a_mode_without_a_handler_says_so(lab: Lab) -> None:
+    with (
+        DispatchMode(),
+        pytest.raises(NotImplementedError, match="DispatchMode is a mode without a __torch_dispatch__"),
+    ):
+        lab.sin(tensor([1.0]))
 
 
 # -- interpreters

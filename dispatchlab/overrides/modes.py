@@ -11,6 +11,8 @@ from typing import Any, Self
 from dispatchlab.call.key_state import IncludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.overrides.errors import OverrideError, name_of
+from dispatchlab.overrides.subclass import DISPATCH
 
 
 class _Thread(threading.local):
@@ -31,7 +33,7 @@ class DispatchMode:
         self, func: Operator, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Answer a call; NotImplemented leaves it to the arguments."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{name_of(type(self))} is a mode without a {DISPATCH}: define one")
 
     def __enter__(self) -> Self:
         guard = IncludeDispatchKeyGuard(PYTHON_KEYS)
@@ -43,6 +45,18 @@ class DispatchMode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Leave the mode.
+
+        Raises:
+            OverrideError: it is not the innermost one of this thread; nothing has changed then.
+        """
+        innermost = _thread.stack[-1] if _thread.stack else None
+        if innermost is not self:
+            what = (
+                "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
+            )
+            message = f"the mode {name_of(type(self))} cannot be left here: {what}; leave modes in the reverse order"
+            raise OverrideError(message)
         _thread.stack.pop()
         self._guards.pop().__exit__(kind, error, traceback)
 
