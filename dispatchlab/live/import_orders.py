@@ -13,7 +13,8 @@ from importlib import import_module, invalidate_caches
 from dispatchlab.live.installed import shortened
 from dispatchlab.live.record_registry import package_roots, without_root
 from dispatchlab.live.torch import bindings, torch
-from dispatchlab.live.watch import Call, Watch
+from dispatchlab.live.watch import Watch
+from dispatchlab.live.watched_call import Call
 from dispatchlab.model.registration import Fallback
 
 FALLBACKS = "backend fallbacks"

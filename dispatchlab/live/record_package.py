@@ -14,7 +14,8 @@ from importlib import import_module
 
 from dispatchlab.live.record_registry import ImportFailedError, package_roots, without_root
 from dispatchlab.live.torch import bindings, torch
-from dispatchlab.live.watch import Call, Site, Watch
+from dispatchlab.live.watch import Watch
+from dispatchlab.live.watched_call import Call, Site
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (

@@ -8,87 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
-from types import FrameType
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.binding_calls import READERS, Made
+from dispatchlab.live.call_sites import CallSites
 from dispatchlab.live.torch import bindings, torch
-from dispatchlab.model.keys import DispatchKey, parse_key
-from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import (
-    AliasKind,
-    Def,
-    Fallback,
-    Impl,
-    Kernel,
-    KernelForm,
-    LayerFunction,
+from dispatchlab.live.watched_call import Call
+from dispatchlab.model.registration import Fallback, LayerFunction
+
+_PARTS = (
+    LayerFunction.REGISTER_KERNEL,
+    LayerFunction.REGISTER_FAKE,
+    LayerFunction.REGISTER_AUTOGRAD,
+    LayerFunction.REGISTER_VMAP,
+    LayerFunction.REGISTER_AUTOCAST,
+    LayerFunction.REGISTER_TORCH_DISPATCH,
 )
-from dispatchlab.model.schema_parser import parse_inferred, parse_schema
-
-# Note [Call sites]
-# ~~~~~~~~~~~~~~~~~
-# PyTorch prints the line that made the library, which is one line of torch/library.py for everything that is registered
-# without a library of one's own. Here a registration is where the code outside of `torch.library` made it. If that is
-# in a function, a decorator of the package say, the site is the line of the module that called it, and the function is
-# told as well: `registered at my/ops.py:12 via my/utils.py:250`. Whether PyTorch registers for itself is decided by the
-# first frame outside of `torch.library`: a package that imports a part of PyTorch makes it load, and did not write it.
-
-_T_T = "(Tensor _0) -> Tensor _0"
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Where a registration was made.
-
-    Args:
-        file: the file.
-        line: the line, from 1.
-        module: the name of the module.
-        via: the place in a function that was called there, as `file:line`; empty for none.
-        by_torch: PyTorch registered for itself.
-    """
-
-    file: str
-    line: int
-    module: str
-    via: str = ""
-    by_torch: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-@dataclass(slots=True)
-class Call:
-    """A call that registered something.
-
-    Args:
-        site: where.
-        namespace: the namespace of its library.
-        function: which function of `torch.library`; None for the bindings.
-        operator: the name that it is about, without namespace; empty for a fallback and a claim.
-        on: device types, or the class of a torch dispatch rule.
-        made: what reached the dispatcher, in order; names are as they were given.
-        parts: later calls on what `custom_op` gave.
-        claims: the library that was made claims its namespace.
-        released: it was taken back.
-    """
-
-    site: Site
-    namespace: str
-    function: LayerFunction | None = None
-    operator: str = ""
-    on: tuple[str, ...] = ()
-    made: list[Def | Impl | Fallback] = field(default_factory=list)
-    parts: list[Call] = field(default_factory=list)
-    claims: bool = False
-    released: bool = False
 
 
 @dataclass(slots=True)
@@ -115,15 +54,12 @@ class Watch:
         self._modules: dict[int, _Module] = {}
         self._active: Call | None = None
         self._undo: list[Callable[[], None]] = []
-        self._torch = os.path.join(os.path.dirname(torch().__file__), "")
-        layer = (os.path.join(self._torch, "library.py"), os.path.join(self._torch, "_library", ""))
-        self._layer = layer
-        self._passed = (__file__, functools.__file__, contextlib.__file__, "<frozen importlib")
+        self._sites = CallSites(__file__)
 
     def __enter__(self) -> Watch:
         c, library, ops = bindings(), torch().library.Library, import_module("torch._library.custom_ops")
         self._wrap(c, "_dispatch_library", self._library)
-        for name, made in _BINDINGS.items():
+        for name, made in READERS.items():
             if hasattr(c._DispatchModule, name):
                 self._wrap(c._DispatchModule, name, functools.partial(self._binding, made))
         self._wrap(c._DispatchModule, "reset", self._reset)
@@ -154,12 +90,12 @@ class Watch:
         library = original(kind, namespace, key, *more)
         module = self._modules[id(library)] = _Module(namespace, key)
         if kind == "DEF":
-            self._keep(module, Call(self._site(), namespace, claims=True))
+            self._keep(module, Call(self._sites.here(), namespace, claims=True))
         return library
 
     def _binding(
         self,
-        made: Callable[..., list[Def | Impl | Fallback]],
+        made: Callable[..., Made],
         original: Callable[..., Any],
         module: Any,
         *arguments: Any,
@@ -171,12 +107,12 @@ class Watch:
         try:
             registrations = made(known.key, *arguments)
         except DispatchLabError as error:
-            self.unread.append(f"{self._site()}: {str(error).splitlines()[0]}")
+            self.unread.append(f"{self._sites.here()}: {str(error).splitlines()[0]}")
             return result
         call = self._active or known.custom_op
         if call is None:
             name = next((one.operator.name for one in registrations if not isinstance(one, Fallback)), "")
-            call = self._keep(known, Call(self._site(), known.namespace, operator=name))
+            call = self._keep(known, Call(self._sites.here(), known.namespace, operator=name))
         call.made += registrations
         return result
 
@@ -199,7 +135,7 @@ class Watch:
         if function is LayerFunction.DEFINE:
             return self._made(library, function, str(first).partition("(")[0], run)
         name = first if isinstance(first, str) else str(getattr(first, "_name", first))
-        function, on = self._called() or (function, ())
+        function, on = self._sites.function() or (function, ())
         return self._made(library, function, name, run, on)
 
     def _fake(
@@ -225,7 +161,7 @@ class Watch:
         known = self._known(library)
         if self._active is not None or known.custom_op is not None:
             return run()
-        call = Call(self._site(), known.namespace, function, name.rpartition("::")[2], on)
+        call = Call(self._sites.here(), known.namespace, function, name.rpartition("::")[2], on)
         with self._while(call):
             result = run()
         self._keep(known, call)
@@ -234,7 +170,7 @@ class Watch:
     def _custom_op(self, original: Callable[..., Any], namespace: str, name: str) -> object:
         library = original(namespace, name)
         module = self._modules[id(library.m)]
-        module.custom_op = self._keep(module, Call(self._site(), namespace, LayerFunction.CUSTOM_OP, name))
+        module.custom_op = self._keep(module, Call(self._sites.here(), namespace, LayerFunction.CUSTOM_OP, name))
         return library
 
     def _part(
@@ -246,10 +182,10 @@ class Watch:
         if call is None:
             return result
         on = _on(function, arguments, named)
-        if function is LayerFunction.REGISTER_KERNEL and self._is_inside("custom_op.<locals>.inner"):
+        if function is LayerFunction.REGISTER_KERNEL and self._sites.is_inside("custom_op.<locals>.inner"):
             call.on = on
-        elif not (function is LayerFunction.REGISTER_KERNEL and self._is_inside("CustomOpDef.register_kernel")):
-            call.parts.append(Call(self._site(), call.namespace, function, call.operator, on))
+        elif not (function is LayerFunction.REGISTER_KERNEL and self._sites.is_inside("CustomOpDef.register_kernel")):
+            call.parts.append(Call(self._sites.here(), call.namespace, function, call.operator, on))
         return result
 
     def _keep(self, module: _Module, call: Call) -> Call:
@@ -265,67 +201,6 @@ class Watch:
         finally:
             self._active = None
 
-    def _frames(self) -> Iterator[FrameType]:
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if not frame.f_code.co_filename.startswith(self._passed):
-                yield frame
-            frame = frame.f_back
-
-    def _called(self) -> tuple[LayerFunction, tuple[str, ...]] | None:
-        """The function of `torch.library` that led here, if it is one of those that end in an impl."""
-        for frame in self._frames():
-            if not frame.f_code.co_filename.startswith(self._layer):
-                return None
-            found = _IN_IMPL.get(frame.f_code.co_qualname.partition(".")[0])
-            if found is not None:
-                device = frame.f_locals.get("device_type") if found is LayerFunction.REGISTER_AUTOCAST else None
-                return found, () if device is None else (str(device),)
-        return None
-
-    def _is_inside(self, function: str) -> bool:
-        for frame in self._frames():
-            if not frame.f_code.co_filename.startswith(self._layer):
-                return False
-            if frame.f_code.co_qualname == function:
-                return True
-        return False
-
-    def _site(self) -> Site:
-        """See Note [Call sites]."""
-        outside = (frame for frame in self._frames() if not frame.f_code.co_filename.startswith(self._layer))
-        first = next(outside, None)
-        if first is None:
-            return Site("<unknown>", 0, "")
-        at = Site(first.f_code.co_filename, first.f_lineno, str(first.f_globals.get("__name__", "")))
-        if at.file.startswith(self._torch):
-            return replace(at, by_torch=True)
-        if first.f_code.co_name == "<module>":
-            return at
-        for frame in outside:
-            if frame.f_code.co_name == "<module>" and not frame.f_code.co_filename.startswith(self._torch):
-                name = str(frame.f_globals.get("__name__", ""))
-                if name == "__main__" or name.startswith("dispatchlab."):
-                    break
-                return Site(frame.f_code.co_filename, frame.f_lineno, name, via=str(at))
-        return at
-
-
-_PARTS = (
-    LayerFunction.REGISTER_KERNEL,
-    LayerFunction.REGISTER_FAKE,
-    LayerFunction.REGISTER_AUTOGRAD,
-    LayerFunction.REGISTER_VMAP,
-    LayerFunction.REGISTER_AUTOCAST,
-    LayerFunction.REGISTER_TORCH_DISPATCH,
-)
-
-_IN_IMPL = {
-    "register_autograd": LayerFunction.REGISTER_AUTOGRAD,
-    "register_vmap": LayerFunction.REGISTER_VMAP,
-    "register_autocast": LayerFunction.REGISTER_AUTOCAST,
-}
-
 
 def _on(function: LayerFunction, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, ...]:
     given = arguments[0] if arguments else next(iter(named.values()), None)
@@ -339,64 +214,3 @@ def _on(function: LayerFunction, arguments: tuple[Any, ...], named: dict[str, An
             return (f"{given.__module__}:{given.__qualname__}",) if isinstance(given, type) else (str(given),)
         case _:
             return ()
-
-
-def _key(given: object) -> DispatchKey | None:
-    text = given if isinstance(given, str) else str(getattr(given, "name", given))
-    return (parse_key(text) or None) if text else None
-
-
-def _name(text: str) -> OperatorName:
-    name, _, overload = text.rpartition("::")[2].partition(".")
-    return OperatorName("", name, overload)
-
-
-def _define(key: str, schema: str, alias: str = "", tags: object = ()) -> list[Def | Impl | Fallback]:
-    parsed = parse_schema(schema)
-    names = tags if isinstance(tags, tuple | list) else (tags,)
-    kind = AliasKind(alias) if alias else AliasKind.FROM_SCHEMA
-    return [Def(parsed, kind, frozenset(tag.name for tag in names))]
-
-
-def _legacy(key: str, schema: str) -> list[Def | Impl | Fallback]:
-    return [Def(parse_schema(schema), None)]
-
-
-def _impl(key: str, name: str, at: object, fn: Any, with_keyset: bool = False) -> list[Def | Impl | Fallback]:  # noqa: FBT001, FBT002  # as the bindings have it
-    fallthrough = fn is torch().library.fallthrough_kernel
-    kernel = Kernel(KernelForm.FALLTHROUGH if fallthrough else KernelForm.BOXED)
-    return [Impl(_name(name), _key(at) or _key(key), kernel)]
-
-
-def _impl_t_t(key: str, name: str, at: object, debug: str = "") -> list[Def | Impl | Fallback]:
-    return [Impl(_name(name), _key(at) or _key(key), Kernel(KernelForm.UNBOXED, parse_inferred(_T_T)))]
-
-
-def _fallback(key: str, at: object, fn: Any, with_keyset: bool = False) -> list[Def | Impl | Fallback]:  # noqa: FBT001, FBT002  # as the bindings have it
-    fallthrough = fn is torch().library.fallthrough_kernel
-    return [Fallback(_key(at) or _key(key), Kernel(KernelForm.FALLTHROUGH if fallthrough else KernelForm.BOXED))]
-
-
-def _fallthrough(key: str, at: object = "", debug: str = "") -> list[Def | Impl | Fallback]:
-    return [Fallback(_key(at) or _key(key), Kernel(KernelForm.FALLTHROUGH))]
-
-
-def _views(key: str, name: str) -> list[Def | Impl | Fallback]:
-    return [Impl(_name(name), DispatchKey.ADInplaceOrView, Kernel())]
-
-
-def _aoti(key: str, namespace: str, name: str, at: object = "") -> list[Def | Impl | Fallback]:
-    return [Impl(_name(name), _key(at) or _key(key), Kernel())]
-
-
-_BINDINGS: dict[str, Callable[..., list[Def | Impl | Fallback]]] = {
-    "define": _define,
-    "def_": _define,
-    "def_legacy": _legacy,
-    "impl": _impl,
-    "impl_t_t": _impl_t_t,
-    "fallback": _fallback,
-    "fallback_fallthrough": _fallthrough,
-    "register_ad_inplace_or_view_fallback": _views,
-    "impl_with_aoti_compile": _aoti,
-}

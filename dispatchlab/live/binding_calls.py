@@ -1,0 +1,81 @@
+"""Which registrations a call of a library of the bindings makes, read from its arguments.
+
+`READERS` has a function for each method that registers: it takes the dispatch key of the library, and what the method
+was given. Names are as they were given, without a namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from dispatchlab.live.torch import torch
+from dispatchlab.model.keys import DispatchKey, parse_key
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, KernelForm
+from dispatchlab.model.schema_parser import parse_inferred, parse_schema
+
+Made: TypeAlias = list[Def | Impl | Fallback]
+
+_T_T = "(Tensor _0) -> Tensor _0"
+
+
+def _key(given: object) -> DispatchKey | None:
+    text = given if isinstance(given, str) else str(getattr(given, "name", given))
+    return (parse_key(text) or None) if text else None
+
+
+def _name(text: str) -> OperatorName:
+    name, _, overload = text.rpartition("::")[2].partition(".")
+    return OperatorName("", name, overload)
+
+
+def _define(key: str, schema: str, alias: str = "", tags: object = ()) -> Made:
+    parsed = parse_schema(schema)
+    names = tags if isinstance(tags, tuple | list) else (tags,)
+    kind = AliasKind(alias) if alias else AliasKind.FROM_SCHEMA
+    return [Def(parsed, kind, frozenset(tag.name for tag in names))]
+
+
+def _legacy(key: str, schema: str) -> Made:
+    return [Def(parse_schema(schema), None)]
+
+
+def _impl(key: str, name: str, at: object, fn: Any, with_keyset: bool = False) -> Made:  # noqa: FBT001, FBT002  # as the bindings have it
+    fallthrough = fn is torch().library.fallthrough_kernel
+    kernel = Kernel(KernelForm.FALLTHROUGH if fallthrough else KernelForm.BOXED)
+    return [Impl(_name(name), _key(at) or _key(key), kernel)]
+
+
+def _impl_t_t(key: str, name: str, at: object, debug: str = "") -> Made:
+    return [Impl(_name(name), _key(at) or _key(key), Kernel(KernelForm.UNBOXED, parse_inferred(_T_T)))]
+
+
+def _fallback(key: str, at: object, fn: Any, with_keyset: bool = False) -> Made:  # noqa: FBT001, FBT002  # as the bindings have it
+    fallthrough = fn is torch().library.fallthrough_kernel
+    return [Fallback(_key(at) or _key(key), Kernel(KernelForm.FALLTHROUGH if fallthrough else KernelForm.BOXED))]
+
+
+def _fallthrough(key: str, at: object = "", debug: str = "") -> Made:
+    return [Fallback(_key(at) or _key(key), Kernel(KernelForm.FALLTHROUGH))]
+
+
+def _views(key: str, name: str) -> Made:
+    return [Impl(_name(name), DispatchKey.ADInplaceOrView, Kernel())]
+
+
+def _aoti(key: str, namespace: str, name: str, at: object = "") -> Made:
+    return [Impl(_name(name), _key(at) or _key(key), Kernel())]
+
+
+READERS: dict[str, Callable[..., Made]] = {
+    "define": _define,
+    "def_": _define,
+    "def_legacy": _legacy,
+    "impl": _impl,
+    "impl_t_t": _impl_t_t,
+    "fallback": _fallback,
+    "fallback_fallthrough": _fallthrough,
+    "register_ad_inplace_or_view_fallback": _views,
+    "impl_with_aoti_compile": _aoti,
+}
