@@ -86,11 +86,13 @@ class Watch:
         setattr(owner, name, wrapper)
         self._undo.append(lambda: setattr(owner, name, original))
 
-    def _library(self, original: Callable[..., Any], kind: str, namespace: str, key: str = "", *more: Any) -> object:
-        library = original(kind, namespace, key, *more)
-        module = self._modules[id(library)] = _Module(namespace, key)
+    def _library(
+        self, original: Callable[..., Any], kind: str, name: str, dispatch: str, *more: Any, **named: Any
+    ) -> object:
+        library = original(kind, name, dispatch, *more, **named)
+        module = self._modules[id(library)] = _Module(name, dispatch)
         if kind == "DEF":
-            self._keep(module, Call(self._sites.here(), namespace, claims=True))
+            self._keep(module, Call(self._sites.here(), name, claims=True))
         return library
 
     def _binding(
@@ -99,13 +101,14 @@ class Watch:
         original: Callable[..., Any],
         module: Any,
         *arguments: Any,
+        **named: Any,
     ) -> object:
-        result = original(module, *arguments)
+        result = original(module, *arguments, **named)
         known = self._modules.get(id(module))
         if known is None:  # a library that was there before the watch
             return result
         try:
-            registrations = made(known.key, *arguments)
+            registrations = made(known.key, *arguments, **named)
         except DispatchLabError as error:
             self.unread.append(f"{self._sites.here()}: {str(error).splitlines()[0]}")
             return result
@@ -127,11 +130,12 @@ class Watch:
         return self._modules.setdefault(id(library.m), _Module(library.ns, library.dispatch_key))
 
     def _layered(
-        self, function: LayerFunction, original: Callable[..., Any], library: Any, first: Any, *more: Any, **named: Any
+        self, function: LayerFunction, original: Callable[..., Any], library: Any, *arguments: Any, **named: Any
     ) -> object:
         def run() -> object:
-            return original(library, first, *more, **named)
+            return original(library, *arguments, **named)
 
+        first = arguments[0] if arguments else named.get("schema", named.get("op_name"))
         if function is LayerFunction.DEFINE:
             return self._made(library, function, str(first).partition("(")[0], run)
         name = first if isinstance(first, str) else str(getattr(first, "_name", first))
@@ -209,7 +213,7 @@ def _on(function: LayerFunction, arguments: tuple[Any, ...], named: dict[str, An
             given = named.get("device_types", arguments[0] if arguments else None)
             return () if given is None else (given,) if isinstance(given, str) else tuple(map(str, given))
         case LayerFunction.REGISTER_AUTOCAST:
-            return (str(given),)
+            return (str(named.get("device_type", given)),)
         case LayerFunction.REGISTER_TORCH_DISPATCH:
             return (f"{given.__module__}:{given.__qualname__}",) if isinstance(given, type) else (str(given),)
         case _:

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from importlib.metadata import PackageNotFoundError, version
 
-from dispatchlab.model.registration import Block, Claim, Def, Impl, LayerFunction
+from dispatchlab.model.registration import AliasKind, Block, Claim, Def, Fallback, Impl, LayerFunction
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.value import Scenario
 from tests.live.packages import HELPER, LAYERED, dispatchlab, line_of, package
@@ -128,6 +128,53 @@ def test_a_replay_shows_what_the_package_shows(shop: tuple[Path, Scenario, str])
         kernels = [[(each["key"], each["active"]) for each in one["kernels"]] for one in shown]
         assert kernels[0] == kernels[1] == kernels[2], name
         assert shown[0]["schema"] == shown[1]["schema"] == shown[2]["schema"]
+
+
+_NAMED = """\
+import torch
+
+lib = torch.library.Library("mall", "FRAGMENT")
+lib.define(schema="add(Tensor x) -> Tensor", alias_analysis="CONSERVATIVE")
+lib.impl(op_name="add", fn=lambda x: x, dispatch_key="CPU")
+low = torch._C._dispatch_library(kind="FRAGMENT", name="mall", dispatch="", file="low.py", linenum=3)
+low.define(schema="low(Tensor x) -> Tensor", alias_analysis="CONSERVATIVE", tags=[torch.Tag.core])
+low.def_(schema="defined(Tensor x) -> Tensor", alias="CONSERVATIVE")
+low.def_legacy(schema="legacy(Tensor x) -> Tensor")
+low.impl(name="low", dispatch=torch._C.DispatchKey.CPU, func=lambda x: x, with_keyset=False)
+low.impl_t_t(name="low", dispatch="CUDA", debug="named")
+low.impl_t_t("defined")
+
+
+@torch.library.custom_op("mall::made", mutates_args=())
+def made(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+made.register_autocast(cast_inputs=torch.float16, device_type="cuda")
+below = torch._C._dispatch_library(kind="IMPL", name="_", dispatch="FPGA")
+below.fallback_fallthrough(dispatch="FPGA")
+"""
+
+
+def test_arguments_that_are_named_are_read_like_those_in_their_places(tmp_path: Path) -> None:
+    package(tmp_path, "mall", init=_NAMED)
+    scenario, _ = recorded(tmp_path, "mall")
+    assert functions(scenario) == {
+        "define": 1,
+        "impl": 1,
+        "custom_op": 1,
+        "Def": 3,
+        "Impl": 3,
+        "Fallback": 1,
+    }
+    low = [each for each in scenario.registrations if isinstance(each, Def | Impl | Fallback)]
+    assert [str(each.key) for each in low if isinstance(each, Impl)] == ["CPU", "CUDA", "None"]
+    assert [str(each.alias) for each in low if isinstance(each, Def)] == ["CONSERVATIVE", "CONSERVATIVE", "None"]
+    assert [sorted(each.tags) for each in low if isinstance(each, Def)] == [["core"], [], []]
+    blocks = [each for each in scenario.registrations if isinstance(each, Block)]
+    assert [one.alias for one in blocks[0].registrations if isinstance(one, Def)] == [AliasKind.CONSERVATIVE]
+    made = next(each.made_by for each in blocks if each.made_by and each.made_by.parts)
+    assert [(part.function, part.on) for part in made.parts] == [(LayerFunction.REGISTER_AUTOCAST, ("cuda",))]
 
 
 @needs_torchao
