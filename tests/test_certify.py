@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from dispatchlab.commands.certify import CertifyRequest, certification_of, certify
-from dispatchlab.commands.certifying import Explored, Neighbourhood, Prover
+from dispatchlab.commands.certify_neighbourhood import Explored, Neighbourhood, explore_neighbourhood
+from dispatchlab.commands.certify_plan import plan_of
 from dispatchlab.commands.registry_choice import NoSuchOperatorError
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab import LabEngine
@@ -146,33 +147,28 @@ def test_verdicts_are_those_of_the_whole_graph_on_small_operators() -> None:
     }
 
 
-def _neighbourhood(*keys: DispatchKey, fallback: DispatchKey | None = None) -> Neighbourhood:
-    return Neighbourhood(tuple((key, 1) for key in sorted(keys)), fallback)
-
-
 def _with(semantics: Semantics, keys: tuple[DispatchKey, ...]) -> tuple[str, tuple[Explored, ...]]:
-    prover = Prover("strict", FALLBACKS)
-    prover.semantics = semantics
-    plan = prover.plan(Pattern(defined=True, keys=keys))
+    dispatcher = replace(semantics, fallbacks=tuple(map(fallback_registration, FALLBACKS)))
+    plan = plan_of(dispatcher, Pattern(defined=True, keys=keys))
     known: dict[Neighbourhood, Explored] = {}
     growing = True
     while growing:
-        for each in prover.to_explore(plan) - known.keys():
-            known[each] = prover.explore(each)
-        growing = prover.grow(plan, known)
-    return prover.trouble_with(plan, known), prover.stale_of(plan, known)
+        for each in plan.to_explore() - known.keys():
+            known[each] = explore_neighbourhood(dispatcher, each)
+        growing = plan.grow(known)
+    return plan.trouble_with(known), plan.stale_of(known)
 
 
 def test_a_refresh_that_forgets_a_slot_is_not_proved() -> None:
     forgetful = dict(STRICT.refresh)
     forgetful[CEA] = slots_of(key for key in (K.Undefined, K.CPU))
-    trouble, stale = _with(replace(STRICT, refresh=forgetful, fallbacks=()), (K.CPU, CEA))
+    trouble, stale = _with(replace(STRICT, refresh=forgetful), (K.CPU, CEA))
     assert not trouble
     assert stale
 
 
 def test_a_precedence_that_looks_at_fallbacks_first_is_not_decided() -> None:
-    trouble, _ = _with(replace(STRICT, precedence=PR35061, fallbacks=()), (K.CPU,))
+    trouble, _ = _with(replace(STRICT, precedence=PR35061), (K.CPU,))
     assert "looked at the fallbacks" in trouble
 
 

@@ -8,20 +8,25 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from dispatchlab.commands.certifying import Explored, Neighbourhood, Plan, Prover
+from dispatchlab.commands.certify_neighbourhood import Explored, Neighbourhood, explore_neighbourhood
+from dispatchlab.commands.certify_operator import certify_operator
+from dispatchlab.commands.certify_plan import Plan, plan_of
 from dispatchlab.commands.output import Format, chosen_format, note, out
+from dispatchlab.commands.registry_bench import for_registry
 from dispatchlab.commands.registry_choice import chosen
 from dispatchlab.commands.registry_sources import recorded_from
+from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.limits import Progress
 from dispatchlab.registry.bundled import DEFAULT
 from dispatchlab.registry.certify import Certificate, Certification, Pattern, pattern_of
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator
+from dispatchlab.registry.replay import fallback_registration
 from dispatchlab.render.progress import BarDisplay, Display, LineDisplay, NoDisplay
 
 if TYPE_CHECKING:
@@ -116,7 +121,7 @@ def certification_of(
     jobs: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> Certification:
-    """The certificates of a registry; the proof is in certifying.py.
+    """The certificates of a registry; the proof is planned in certify_plan.py.
 
     Args:
         recorded: the registry.
@@ -132,13 +137,13 @@ def certification_of(
     started = perf_counter()
     chosen = tuple(recorded) if operators is None else tuple(operators)
     fallbacks = recorded.fallbacks
-    prover = Prover(semantics, fallbacks)
+    dispatcher = _with_fallbacks(semantics, fallbacks)
     patterns = sorted({pattern_of(operator) for operator in chosen})
-    plans = {pattern: prover.plan(pattern) for pattern in patterns}
+    plans = {pattern: plan_of(dispatcher, pattern) for pattern in patterns}
     with _workers(semantics, fallbacks, jobs) as run:
         meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
-        known = _explore(prover, list(plans.values()), run, meter)
-        tasks = _operator_tasks(prover, plans, known, chosen)
+        known = _explore(list(plans.values()), run, meter)
+        tasks = _operator_tasks(plans, known, chosen)
         certificates: dict[str, Certificate] = {}
         steps = 0
         for task, done in run(_certify, tasks):
@@ -187,18 +192,18 @@ def _cost_of_operator(operator: RecordedOperator) -> int:
     return 8 * (len(operator.kernels) + 1)
 
 
-def _explore(prover: Prover, plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
+def _explore(plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
     """Explore until no footprint leaves its neighbourhood; what is not needed in the end is left out."""
     known: dict[Neighbourhood, Explored] = {}
     open_plans = list(plans)
     while open_plans:
-        wanted = frozenset().union(*(prover.to_explore(plan) for plan in open_plans)) - known.keys()
+        wanted = frozenset().union(*(plan.to_explore() for plan in open_plans)) - known.keys()
         meter.expect(sum(map(_cost, wanted)))
         for task, done in run(_explore_some, _batches(wanted)):
             known.update(zip(task, done, strict=True))
             meter.add(sum(map(_cost, task)), sum(each.sets for each in done))
-        open_plans = [plan for plan in open_plans if prover.grow(plan, known)]
-    needed = frozenset().union(*(prover.to_explore(plan) for plan in plans))
+        open_plans = [plan for plan in open_plans if plan.grow(known)]
+    needed = frozenset().union(*(plan.to_explore() for plan in plans))
     return {each: known[each] for each in sorted(needed, key=lambda one: one.rank)}
 
 
@@ -220,39 +225,42 @@ _OperatorTask: TypeAlias = tuple[RecordedOperator, int, str, tuple[Explored, ...
 
 
 def _operator_tasks(
-    prover: Prover,
     plans: dict[Pattern, Plan],
     known: dict[Neighbourhood, Explored],
     operators: Sequence[RecordedOperator],
 ) -> list[tuple[_OperatorTask, ...]]:
     decided: dict[Pattern, tuple[int, str, tuple[Explored, ...]]] = {}
     for number, (pattern, plan) in enumerate(plans.items()):
-        trouble = prover.trouble_with(plan, known)
-        decided[pattern] = number, trouble, () if trouble else prover.stale_of(plan, known)
+        trouble = plan.trouble_with(known)
+        decided[pattern] = number, trouble, () if trouble else plan.stale_of(known)
     tasks = [(operator, *decided[pattern_of(operator)]) for operator in operators]
     return [tuple(tasks[at : at + _OPERATORS_A_TASK]) for at in range(0, len(tasks), _OPERATORS_A_TASK)]
 
 
 # -- processes
 
-_prover: Prover | None = None
+_dispatcher: Semantics | None = None
 
 
 def _initialise(semantics: str, fallbacks: tuple[RecordedFallback, ...], *, alone: bool = False) -> None:
-    global _prover  # a worker makes its prover once
+    global _dispatcher  # a worker makes it once
     if not alone:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process tells when to stop
-    _prover = Prover(semantics, fallbacks)
+    _dispatcher = _with_fallbacks(semantics, fallbacks)
+
+
+def _with_fallbacks(semantics: str, fallbacks: Iterable[RecordedFallback]) -> Semantics:
+    return replace(for_registry(semantics), fallbacks=tuple(map(fallback_registration, fallbacks)))
 
 
 def _explore_some(task: tuple[Neighbourhood, ...]) -> list[Explored]:
-    assert _prover is not None
-    return [_prover.explore(each) for each in task]
+    assert _dispatcher is not None
+    return [explore_neighbourhood(_dispatcher, each) for each in task]
 
 
 def _certify(task: tuple[_OperatorTask, ...]) -> list[tuple[Certificate, int]]:
-    assert _prover is not None
-    return [_prover.certify(*each) for each in task]
+    assert _dispatcher is not None
+    return [certify_operator(_dispatcher, *each) for each in task]
 
 
 class _Run:

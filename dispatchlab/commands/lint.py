@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from dispatchlab._collector import collector_paused
 from dispatchlab.commands.certify import certification_of
-from dispatchlab.commands.certifying import Prover
 from dispatchlab.commands.coverage import Fill
+from dispatchlab.commands.left_behind import may_leave_behind
 from dispatchlab.commands.output import note, out, save
 from dispatchlab.commands.registry_bench import for_registry
 from dispatchlab.commands.registry_choice import chosen
@@ -135,8 +135,8 @@ class _Order:
         self._recorded = recorded
 
     def __call__(self, operators: Sequence[RecordedOperator]) -> Mapping[str, tuple[OrderReason, ...]]:
-        prover = Prover(_ORDERED, self._recorded.fallbacks)
-        concerned = [operator for operator in operators if prover.may_leave_behind(pattern_of(operator))]
+        patterns = may_leave_behind(for_registry(_ORDERED), {pattern_of(operator) for operator in operators})
+        concerned = [operator for operator in operators if pattern_of(operator) in patterns]
         if not concerned:
             return {}
         found = certification_of(self._recorded, name="", semantics=_ORDERED, operators=concerned)

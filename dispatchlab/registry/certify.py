@@ -1,6 +1,6 @@
 """Certificates: for every operator of a registry, whether the order of its registrations matters, and whose they are.
 
-The proof runs on an engine, in commands/certifying.py; here is what it says.
+The proof runs on an engine, in commands/certify_plan.py; here is what it says.
 """
 
 from __future__ import annotations
