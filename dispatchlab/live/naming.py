@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dispatchlab.live.opening import Opener, Origin, Step
+from dispatchlab.live.opening import Opener
+from dispatchlab.live.step import Origin, Step
 from dispatchlab.live.world import World
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import Fallback, Registration

@@ -16,10 +16,12 @@ import numpy as np
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.live import torch as live_torch
 from dispatchlab.live.journal import Journal
+from dispatchlab.live.libraries import Libraries
 from dispatchlab.live.memory import Fingerprints, SlotView, entry_address, memory_layout
 from dispatchlab.live.naming import NOTHING, OWN, Naming, Table
-from dispatchlab.live.opening import Library, NativeKernels, Opener, Step
+from dispatchlab.live.opening import NativeKernels, Opener
 from dispatchlab.live.slots import KernelObjects
+from dispatchlab.live.step import Library, Step
 from dispatchlab.live.texts import refusal, without_backtrace
 from dispatchlab.live.world import world
 from dispatchlab.model.keys import PARSED_BY_TORCH, RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
@@ -149,7 +151,8 @@ class LiveSandbox:
         self._c = live_torch.bindings()
         self._dump, self._table = self._c._dispatch_dump, self._c._dispatch_dump_table
         self._naming, self._looked = naming, looked
-        self._opener = Opener(self.prefix, naming.mark, parse_keys=parse_keys, native=native)
+        self._libraries = Libraries(self.prefix, naming.mark, parse_keys=parse_keys)
+        self._opener = Opener(self._libraries, native=native)
         self._layout = memory_layout() if memory else None
         self._objects = KernelObjects(naming.world) if self._layout is not None else None
         self._indices, self._journal = indices, journal
@@ -250,8 +253,9 @@ class LiveSandbox:
         for plan in self._all_plans:
             if plan.live is not None:
                 plan.live.release()
-        for library in (*self._left, *self._opener.libraries):
+        for library in self._left:
             library.reset()
+        self._libraries.reset()
 
     def _planned(self, registration: Registration) -> _Plan:
         copy = sum(plan.source is registration for plan in self._all_plans)
@@ -348,7 +352,7 @@ class LiveSandbox:
     def _operator(self, name: OperatorName) -> _Operator:
         operator = self._operators.get(name)
         if operator is None:
-            operator = self._operators[name] = _Operator(name, self._opener.name_of(name))
+            operator = self._operators[name] = _Operator(name, self._libraries.name_of(name))
         return operator
 
     def _watched(self, name: OperatorName) -> _Operator:

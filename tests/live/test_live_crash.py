@@ -18,7 +18,7 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.live.engine import LiveEngine
-from dispatchlab.live.opening import NotExpressibleError
+from dispatchlab.live.expressible import NotExpressibleError
 from dispatchlab.live.process import WorkerCrashed
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Kernel, KernelForm, NameOnly

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.live.engine import LiveEngine
-from dispatchlab.live.opening import NotExpressibleError
+from dispatchlab.live.expressible import NotExpressibleError
 from dispatchlab.live.program import program_text
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Fallback, Registration
