@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-_FORMATS = click.Choice(["rich", "text", "json"])
+from dispatchlab.cli_options import FORMAT_HELP, FORMATS, IMPORT_HELP, SEMANTICS_HELP, OneOf, exit_with
+
 _LINT_FORMATS = click.Choice(["rich", "text", "json", "sarif"])
 _SEMANTICS = click.Choice(["strict", "torch-2.13"])
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
-_FORMAT_HELP = "How to print: rich on a terminal when left out, text anywhere else."
-_IMPORT_HELP = "Import MODULE first, for what it registers; with live alone. May be repeated."
+_LIVE_IMPORT_HELP = "Import MODULE first, for what it registers; with live alone. May be repeated."
 
 
 @click.command()
@@ -26,8 +26,8 @@ _IMPORT_HELP = "Import MODULE first, for what it registers; with live alone. May
     multiple=True,
     help="Show what 'impl OP KEY' or 'fallback KEY' would change; may be repeated, and adds up.",
 )
-@click.option("--import", "imports", metavar="MODULE", multiple=True, help=_IMPORT_HELP)
-@click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help=_LIVE_IMPORT_HELP)
+@click.option("--format", type=FORMATS, help=FORMAT_HELP)
 @click.pass_obj
 def coverage(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes its object by place
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
@@ -43,7 +43,7 @@ def coverage(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click pas
     """
     from dispatchlab.commands.coverage import CoverageRequest, show_coverage
 
-    _exit(show_coverage(CoverageRequest(**options, color=color)))
+    exit_with(show_coverage(CoverageRequest(**options, color=color)))
 
 
 @click.command()
@@ -51,8 +51,8 @@ def coverage(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click pas
 @click.option("--operator", "operators", metavar="OP", multiple=True, help="Only this name or glob; may be repeated.")
 @click.option("--semantics", type=_SEMANTICS, default="strict", show_default=True, help="Which dispatcher it is about.")
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="How many processes. Default: as many as cores.")
-@click.option("--import", "imports", metavar="MODULE", multiple=True, help=_IMPORT_HELP)
-@click.option("--format", type=_FORMATS, help=_FORMAT_HELP)
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help=_LIVE_IMPORT_HELP)
+@click.option("--format", type=FORMATS, help=FORMAT_HELP)
 @click.option(
     "--progress/--no-progress",
     default=None,
@@ -76,7 +76,7 @@ def certify(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click pass
     from dispatchlab.commands.certify import CertifyRequest
     from dispatchlab.commands.certify import certify as run
 
-    _exit(run(CertifyRequest(**options, color=color)))
+    exit_with(run(CertifyRequest(**options, color=color)))
 
 
 @click.command()
@@ -84,7 +84,7 @@ def certify(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click pass
 @click.option("--select", metavar="RULE", multiple=True, help="Only these rules, by code or name, with commas between.")
 @click.option("--ignore", metavar="RULE", multiple=True, help="Not these rules.")
 @click.option("--operator", "operators", metavar="OP", multiple=True, help="Only this name or glob; may be repeated.")
-@click.option("--import", "imports", metavar="MODULE", multiple=True, help=f"{_IMPORT_HELP} Findings are its own.")
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help=f"{_LIVE_IMPORT_HELP} Findings are its own.")
 @click.option(
     "--against", metavar="SOURCE", help="Leave out what is found there, too, and miss what was defined there."
 )
@@ -93,7 +93,7 @@ def certify(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click pass
     "--write-baseline", metavar="FILE", type=click.Path(), help="Accept what is found, in a file for --baseline."
 )
 @click.option("--explain", metavar="RULE", help="Print the page of a rule: what, why it hurts, how to mend it.")
-@click.option("--format", type=_LINT_FORMATS, help=_FORMAT_HELP)
+@click.option("--format", type=_LINT_FORMATS, help=FORMAT_HELP)
 @click.pass_obj
 def lint(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes its object by place
     """Find what works today and will hurt somebody: kernels that dangle, shadow others, or disable a decomposition.
@@ -110,12 +110,32 @@ def lint(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
     """
     from dispatchlab.commands.lint import LintRequest, run_lint
 
-    _exit(run_lint(LintRequest(**options, color=color)))
+    exit_with(run_lint(LintRequest(**options, color=color)))
 
 
-REGISTRY_COMMANDS: tuple[click.Command, ...] = (certify, coverage, lint)
+@click.command()
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help=IMPORT_HELP)
+@click.option("--semantics", metavar="NAME", type=OneOf("name", "semantics"), help=SEMANTICS_HELP)
+@click.option("--tables/--no-tables", default=True, help="Compare the rows of computed tables, too. Default: yes.")
+@click.option("--places/--no-places", default=True, help="Compare where kernels come from, too. Default: yes.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
+@click.option("--format", type=FORMATS, help=FORMAT_HELP)
+def diff(**options: Any) -> None:
+    """Show what came, went and changed from A to B: operators, schemas, kernels, rows of tables, fallbacks.
+
+    A and B are recorded registries, names of bundled ones, scenarios, or `live`, the PyTorch that is installed.
+
+    \b
+    Examples:
+      dispatchlab diff torch-2.13 live --import my_package
+      dispatchlab diff before.dlreg after.dlreg --no-places --exit-code
+    """
+    from dispatchlab.commands.registry_diff import RegistryDiffRequest, diff_registries
+
+    exit_with(diff_registries(RegistryDiffRequest(**options)))
+
+
+REGISTRY_COMMANDS: tuple[click.Command, ...] = (certify, coverage, diff, lint)
 """For the group of all commands."""
-
-
-def _exit(code: int) -> None:
-    click.get_current_context().exit(code)

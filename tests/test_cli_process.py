@@ -73,6 +73,9 @@ def test_help_imports_no_engine(folder: Path) -> None:
         "dispatchlab",
         "dispatchlab._lazy",
         "dispatchlab.cli",
+        "dispatchlab.cli_operators",
+        "dispatchlab.cli_options",
+        "dispatchlab.cli_programs",
         "dispatchlab.cli_registry",
     ]
 
