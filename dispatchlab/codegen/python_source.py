@@ -1,31 +1,15 @@
-"""The Python source of one structured group: its meta and impl classes, its wrappers, and their registrations.
-
-The classes are those of torchgen's RegisterCPU.cpp, and so are their names. What somebody has to write by hand is
-reached through `op.kernels`. Source: torchgen/dest/register_dispatch_key.py.
-"""
+"""The Python source of one structured group: what its kernels need, the kernels, and their registrations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from dispatchlab.codegen.layout import bracketed, indented, long_text, text_literal
-from dispatchlab.codegen.native_function import NativeFunction, Precomputed
-from dispatchlab.codegen.plan import (
-    GUARDED,
-    Form,
-    GroupPlan,
-    KeyPlan,
-    Wrapper,
-    checked_arguments,
-    comes_from,
-    python_name,
-)
-from dispatchlab.codegen.schema_parts import SchemaKind
-from dispatchlab.model.schema import Argument, clone_with_name
-from dispatchlab.model.schema_types import ListType, OptionalType, Type
+from dispatchlab.codegen.kernel_source import kernels_source
+from dispatchlab.codegen.layout import bracketed, long_text, text_literal
+from dispatchlab.codegen.plan import GroupPlan, python_name
+from dispatchlab.codegen.source_words import banner, debug_text, def_debug_text, schema_text, written_at
 
 RUNTIME = "dispatchlab.codegen.runtime"
-_OPTIONS = "index: int, sizes: Sizes, strides: Sizes, options: Options"
 
 
 def module_text(plan: GroupPlan, file: str) -> str:
@@ -35,10 +19,7 @@ def module_text(plan: GroupPlan, file: str) -> str:
         plan: what is generated.
         file: what the source file is called in the text.
     """
-    body: list[str] = [*_meta_class(plan, file), *_impl_classes(plan, file)]
-    for key in plan.keys:
-        body += _key_section(plan, key, file)
-    body += _registrations(plan, file)
+    body = [*kernels_source(plan, file), *_registrations(plan, file)]
     lines = [*_head(plan, file), *_imports(plan, body), *_by_hand(plan), "", "", *body]
     return "\n".join(_without_trailing(lines)) + "\n"
 
@@ -47,27 +28,6 @@ def _without_trailing(lines: list[str]) -> list[str]:
     while lines and not lines[-1]:
         lines.pop()
     return lines
-
-
-def schema_text(function: NativeFunction) -> str:
-    """The schema as a def in a library says it, without namespace."""
-    name = function.name
-    return str(clone_with_name(function.schema, type(name)("", name.name, name.overload)))
-
-
-def written_at(function: NativeFunction, file: str) -> str:
-    """`native_functions.yaml:558`."""
-    return f"{file}:{function.place.line}" if function.place else file
-
-
-def debug_text(plan: GroupPlan, wrapper: Wrapper, file: str) -> str:
-    """What dumps print of a kernel."""
-    return f"{wrapper.name} ({plan.name}.py, {written_at(wrapper.function, file)})"
-
-
-def def_debug_text(plan: GroupPlan, function: NativeFunction, file: str) -> str:
-    """What dumps print of a def."""
-    return f"schema ({plan.name}.py, {written_at(function, file)})"
 
 
 def _head(plan: GroupPlan, file: str) -> Iterator[str]:
@@ -147,219 +107,9 @@ def _by_hand(plan: GroupPlan) -> Iterator[str]:
     yield "}"
 
 
-# -- classes
-
-
-def _banner(text: str) -> Iterator[str]:
-    yield f"# -- {text}"
-    yield ""
-    yield ""
-
-
-def _names(arguments: Iterable[Argument | Precomputed]) -> list[str]:
-    return [python_name(one.name) for one in arguments]
-
-
-def _parameters(arguments: Iterable[Argument | Precomputed]) -> list[str]:
-    return [f"{python_name(one.name)}: {annotation(one.type)}" for one in arguments]
-
-
-def annotation(type_: Type) -> str:
-    """The type as an annotation from which the same type is inferred, but for the size of a list."""
-    match type_:
-        case OptionalType(element):
-            return f"{annotation(element)} | None"
-        case ListType(element):
-            return f"list[{annotation(element)}]"
-        case _:
-            return "list[int]" if str(type_) == "DimVector" else str(type_)
-
-
-def _meta_class(plan: GroupPlan, file: str) -> Iterator[str]:
-    out = plan.group.out
-    yield from _banner(
-        f"meta: shapes, dtypes and checks, for all backends; {out.short_name} at {written_at(out, file)}"
-    )
-    gives = out.precomputed is not None
-    returns = f"{plan.name}_precompute" if gives else "None"
-    if out.precomputed is not None:
-        yield f"class {returns}(NamedTuple):"
-        for value in out.precomputed.values:
-            yield f"    {value.name}: {annotation(value.type)}"
-        yield ""
-        yield ""
-    yield from bracketed(f"class {plan.meta_class}(", [plan.inherits], "):", single=True)
-    yield from bracketed("def meta(", ["op", *_parameters(plan.meta_arguments)], f") -> {returns}:", indent=1)
-    call = ["op", *_names(plan.meta_arguments)]
-    yield from bracketed(f"{'values = ' if gives else ''}op.kernels.{plan.meta_function}(", call, ")", indent=2)
-    if gives:
-        yield f"        return {returns}(*values)"
-    yield ""
-    yield ""
-
-
-def _impl_classes(plan: GroupPlan, file: str) -> Iterator[str]:
-    kernels = plan.impl_kernels
-    if not kernels:
-        return
-    out = plan.group.out
-    yield from _banner(f"impl: the computation, one class for each kernel in the dispatch of {out.short_name}")
-    for kernel in kernels:
-        keys = [str(each.key) for each in plan.keys if each.kernel is kernel or _same_kernel(each, kernel.name)]
-        yield from bracketed(f"class structured_{kernel.name}(", [plan.meta_class], "):", single=True)
-        yield f"    # {comes_from(kernel)}, for {', '.join(keys)}"
-        yield from bracketed("def impl(", ["op", *_parameters(plan.impl_arguments)], ") -> None:", indent=1)
-        call = ["op", *_names(plan.impl_arguments)]
-        yield from bracketed(f"op.kernels.{python_name(kernel.name)}(", call, ")", indent=2)
-        yield ""
-        yield ""
-
-
-def _same_kernel(each: KeyPlan, name: str) -> bool:
-    return each.form is Form.STRUCTURED and each.kernel is not None and each.kernel.name == name
-
-
-_FORM_BANNERS = {
-    Form.STRUCTURED: "{key}: meta, then impl",
-    Form.META: "Meta: meta alone, which is all that there is to tensors without elements",
-    Form.DEFAULT: "{key}: what every other backend falls back to, by way of its out variant",
-    Form.PLAIN: "{key}: kernels that do everything by themselves",
-}
-
-
-def _key_section(plan: GroupPlan, key: KeyPlan, file: str) -> Iterator[str]:
-    yield from _banner(_FORM_BANNERS[key.form].format(key=key.key))
-    for wrapper in key.wrappers:
-        if wrapper.class_name:
-            yield from _output_class(plan, key, wrapper)
-        yield from _wrapper(plan, key, wrapper, file)
-
-
-def _output_class(plan: GroupPlan, key: KeyPlan, wrapper: Wrapper) -> Iterator[str]:
-    function, kind = wrapper.function, wrapper.function.kind
-    count = len(plan.group.out.parts.outs)
-    yield from bracketed(f"class {wrapper.class_name}(", [key.parent], "):", single=True)
-    if kind is SchemaKind.FUNCTIONAL:
-        yield "    def __init__(op, kernels: Kernels) -> None:"
-        yield "        op.kernels = kernels"
-        yield f"        op.outputs = [None]{f' * {count}' if count > 1 else ''}"
-    else:
-        given = ["self"] if kind is SchemaKind.INPLACE else _names(function.parts.outs)
-        yield from bracketed(
-            "def __init__(", ["op", "kernels: Kernels", *(f"{name}: Tensor" for name in given)], ") -> None:", indent=1
-        )
-        yield "        op.kernels = kernels"
-        yield f"        op.outputs = [{', '.join(given)}]"
-        yield f"        op.proxies = [None]{f' * {count}' if count > 1 else ''}"
-    if key.key in GUARDED:
-        yield "        op.device = None"
-    yield ""
-    for name, with_proxy in (("set_output_strided", True), ("set_output_raw_strided", False)):
-        yield f"    def {name}(op, {_OPTIONS}) -> None:"
-        yield from indented(_set_output(plan, key, kind, with_proxy=with_proxy), 2)
-        yield ""
-    yield "    def maybe_get_output(op, index: int = 0) -> Tensor:"
-    if kind is SchemaKind.FUNCTIONAL:
-        yield "        return op.outputs[index]"
-    else:
-        yield "        return op.outputs[index] if op.proxies[index] is None else op.proxies[index]"
-    yield ""
-    yield ""
-
-
-def _set_output(plan: GroupPlan, key: KeyPlan, kind: SchemaKind, *, with_proxy: bool) -> Iterator[str]:
-    if key.key in GUARDED:
-        yield "op.device = one_device(op.device, options)"
-    if kind is SchemaKind.FUNCTIONAL:
-        on_meta = ", on_meta=True" if key.form is Form.META else ""
-        yield f"op.outputs[index] = create_out(sizes, strides, options{on_meta})"
-    else:
-        yield "out = op.outputs[index]"
-        if kind is SchemaKind.INPLACE:
-            yield "check_inplace(out, sizes, options)"
-        else:
-            yield "resize_out(out, sizes, strides, options)"
-        if with_proxy:
-            yield "op.proxies[index] = maybe_create_proxy(out, sizes, strides, options)"
-    if plan.inherits != "MetaBase":
-        yield "super().set_output_raw_strided(index, sizes, strides, options)"
-
-
-# -- wrappers
-
-
-def _wrapper(plan: GroupPlan, key: KeyPlan, wrapper: Wrapper, file: str) -> Iterator[str]:
-    function = wrapper.function
-    parts = function.parts
-    parameters = ["kernels: Kernels", *_parameters(parts.positional)]
-    by_name = (*parts.keywords, *parts.outs)
-    if by_name:
-        parameters += ["*", *_parameters(by_name)]
-    returns = [annotation(one.type) for one in function.schema.returns]
-    told = "None" if not returns else returns[0] if len(returns) == 1 else f"tuple[{', '.join(returns)}]"
-    yield from bracketed(f"def {wrapper.name}(", parameters, f") -> {told}:")
-    yield f"    # {function.short_name}, {written_at(function, file)}"
-    if wrapper.checks_device:
-        pairs = [f"{python_name(one.name)}={python_name(one.name)}" for one in checked_arguments(function)]
-        yield from bracketed("check_same_device(", [text_literal(wrapper.name), *pairs], ")", indent=1)
-    if key.form is Form.PLAIN:
-        yield from bracketed(f"return kernels.{wrapper.calls}(", _names(function.schema.arguments), ")", indent=1)
-    else:
-        yield from _structured_body(plan, key, wrapper)
-    yield ""
-    yield ""
-
-
-# Note [Where impl writes in place]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# torchgen hands `op.outputs_[0]` to the impl of an in-place variant, and copies the proxy over it afterwards, although
-# nothing has been written to the proxy unless the impl asked `maybe_get_output` for its output, as those that inherit
-# from TensorIteratorBase do. PyTorch's other in-place kernels get by because their meta calls set_output_raw_strided,
-# which makes no proxy. Here both the out and the in-place variant hand over `op.maybe_get_output(0)`.
-
-
-def _structured_body(plan: GroupPlan, key: KeyPlan, wrapper: Wrapper) -> Iterator[str]:
-    function, kind = wrapper.function, wrapper.function.kind
-    out = plan.group.out
-    given = {SchemaKind.INPLACE: ["self"], SchemaKind.OUT: _names(function.parts.outs)}.get(kind, [])
-    yield from bracketed(f"op = {wrapper.class_name}(", ["kernels", *given], ")", indent=1)
-    meta = _names(plan.meta_arguments)
-    computed = () if out.precomputed is None or key.form is not Form.STRUCTURED else out.precomputed.values
-    if computed:
-        yield from bracketed("precompute = op.meta(", meta, ")", indent=1)
-    else:
-        yield from bracketed("op.meta(", meta, ")", indent=1)
-    count = len(out.parts.outs)
-    # See Note [Where impl writes in place]
-    ask = "op.outputs[{}]" if kind is SchemaKind.FUNCTIONAL else "op.maybe_get_output({})"
-    places = [ask.format(at) for at in range(count)]
-    if key.form is Form.STRUCTURED:
-        yield from bracketed("op.impl(", [*_impl_inputs(plan), *places], ")", indent=1)
-    elif key.form is Form.DEFAULT:
-        by_name = [f"{python_name(one.name)}={python_name(one.name)}" for one in out.parts.keywords]
-        by_name += [f"{one.name}={place}" for one, place in zip(out.parts.outs, places, strict=True)]
-        called = text_literal(str(out.name))
-        yield from bracketed("kernels.call(", [called, *_names(out.parts.positional), *by_name], ")", indent=1)
-    if kind is SchemaKind.FUNCTIONAL:
-        yield f"    return {', '.join(f'op.outputs[{at}]' for at in range(count))}"
-        return
-    yield "    copy_proxies(op)"
-    yield f"    return {', '.join(given)}"
-
-
-def _impl_inputs(plan: GroupPlan) -> Iterator[str]:
-    """What is handed to impl in front of the outputs: an argument, or a value that meta computed."""
-    count = len(plan.group.out.parts.outs)
-    for one in plan.impl_arguments[:-count]:
-        yield f"precompute.{one.name}" if isinstance(one, Precomputed) else python_name(one.name)
-
-
-# -- registrations
-
-
 def _registrations(plan: GroupPlan, file: str) -> Iterator[str]:
     namespace = text_literal(plan.group.out.name.namespace)
-    yield from _banner("registrations: nothing is registered when one of them is refused")
+    yield from banner("registrations: nothing is registered when one of them is refused")
     yield "def register(dispatcher: Dispatcher, kernels: object) -> ExitStack:"
     yield "    linked = link(dispatcher, kernels, BY_HAND)"
     yield "    with ExitStack() as undo:"
@@ -394,19 +144,3 @@ def _debug_lines(debug: str) -> Iterator[str]:
     first, _, second = debug.partition(" (")
     yield f"            debug={text_literal(f'{first} ')}"
     yield f"            {text_literal(f'({second}')},"
-
-
-def annotated_types(function: NativeFunction) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
-    """The types of arguments and returns that the annotations of a wrapper say: those of the schema, without sizes."""
-    arguments = tuple(_without_sizes(one.type) for one in function.schema.arguments)
-    return arguments, tuple(_without_sizes(one.type) for one in function.schema.returns)
-
-
-def _without_sizes(type_: Type) -> Type:
-    match type_:
-        case OptionalType(element):
-            return OptionalType(_without_sizes(element))
-        case ListType(element):
-            return ListType(_without_sizes(element))
-        case _:
-            return type_

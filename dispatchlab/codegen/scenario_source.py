@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatchlab.codegen.plan import GroupPlan, KeyPlan, Wrapper
-from dispatchlab.codegen.python_source import annotated_types, debug_text, def_debug_text
+from dispatchlab.codegen.source_words import annotated_types, debug_text, def_debug_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Def, Impl, Kernel, KernelForm
 from dispatchlab.model.schema import Argument, FunctionSchema
