@@ -278,6 +278,12 @@ def test_in_inference_mode_nothing_is_recorded_and_no_version_counted(lab: Lab) 
         assert lab.mul(x, x).requires_grad
 
 
+def _viewed_without_grad(lab: Lab, x: Tensor) -> Tensor:
+    with no_grad():
+        view: Tensor = lab.view(x, [2])
+    return view
+
+
 def test_autograd_refuses_what_would_give_wrong_gradients(lab: Lab) -> None:
     x = tensor([1.0, 2.0], requires_grad=True)
     kinds = []
@@ -286,7 +292,8 @@ def test_autograd_refuses_what_would_give_wrong_gradients(lab: Lab) -> None:
         lambda: lab.backward(lab.sin(x)),
         lambda: lab.backward(tensor(1.0)),
         lambda: lab.backward(lab.sin(x), tensor([1.0])),
-        lambda: lab.add_(lab.view(lab.sin(x), [2]), x),
+        lambda: lab.add_(lab.view(x, [2, 1]), tensor(1.0)),
+        lambda: lab.add_(_viewed_without_grad(lab, lab.sin(x)), x),
     ):
         with pytest.raises(AutogradError) as caught:
             attempt()
@@ -296,6 +303,7 @@ def test_autograd_refuses_what_would_give_wrong_gradients(lab: Lab) -> None:
         AutogradErrorKind.NO_GRADIENT,
         AutogradErrorKind.NO_GRADIENT,
         AutogradErrorKind.WRONG_GRADIENT,
+        AutogradErrorKind.LEAF_MODIFIED,
         AutogradErrorKind.NOT_DIFFERENTIABLE,
     ]
     loss = lab.sum(lab.sin(x))

@@ -5,7 +5,7 @@ A device is a label: a `cuda` tensor keeps an ordinary array. A `meta` tensor ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from weakref import ref
 
     from dispatchlab.call.layers.tape import AccumulateGrad, Node
+    from dispatchlab.call.layers.view_history import ViewHistory
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -53,7 +54,7 @@ class Tensor:
     __slots__ = (
         *("__weakref__", "_data", "device", "dtype", "key_bits", "layout", "shape"),
         *("base", "grad", "grad_accumulator", "grad_fn", "output_nr", "requires_grad", "version_counter"),
-        *("is_wrapped_number", "wrapped_strides"),
+        *("is_wrapped_number", "live_views", "view_history", "wrapped_strides"),
     )
 
     def __init__(
@@ -87,6 +88,8 @@ class Tensor:
         self.requires_grad = requires_grad
         self.wrapped_strides: tuple[int, ...] | None = None
         self.is_wrapped_number = False
+        self.view_history: ViewHistory | None = None
+        self.live_views: MutableMapping[int, Tensor] | None = None
 
     @property
     def key_set(self) -> DispatchKeySet:

@@ -28,7 +28,7 @@ def as_subclass(tensor: Tensor, kind: type[T]) -> T:
         if name != "__weakref__":
             setattr(made, name, getattr(tensor, name))
     made.key_bits = tensor.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
-    made.grad_accumulator = None
+    made.grad_accumulator = made.live_views = None
     return made
 
 
@@ -46,6 +46,7 @@ def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = 
     bits = tensor_key_set(DispatchKeySet.of(key), inference=is_inference_mode()).bits
     made.key_bits = bits | python_bits(kind)
     made.grad = made.grad_fn = made.grad_accumulator = made.base = made._data = None
+    made.live_views = made.view_history = None
     made.wrapped_strides = like.strides
     made.is_wrapped_number = False
     made.output_nr = 0

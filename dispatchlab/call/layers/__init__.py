@@ -4,7 +4,8 @@
 - `no_grad`, `set_grad_enabled`, `is_grad_enabled`, `AutogradError` (`tape`), `recording` (`tracing`),
   `manual_seed` (`kernels`).
 
-Which operators there are is in `schemas`, the formulas of gradients are in `derivatives`.
+Which operators there are is in `schemas`, the formulas of gradients are in `derivatives`. The tape is recorded in
+`autograd`, rewritten in `in_place` where something is written, and walked in `backward`.
 """
 
 from __future__ import annotations

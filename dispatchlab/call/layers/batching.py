@@ -57,6 +57,7 @@ class BatchedTensor(Tensor):
         self.key_bits = _BATCHED
         self.requires_grad = value.requires_grad
         self.grad = self.grad_fn = self.grad_accumulator = self.base = self._data = self.wrapped_strides = None
+        self.live_views = self.view_history = None
         self.output_nr = 0
         self.is_wrapped_number = False
         self.version_counter: VersionCounter = value.version_counter

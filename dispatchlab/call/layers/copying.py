@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dispatchlab.call.layers.parts import like, refused, shape_of, stand_in
+from dispatchlab.call.layers.parts import check_written, like, refused, shape_of, stand_in
+from dispatchlab.call.strides import is_dense
 from dispatchlab.call.tensor import Array, Tensor
 from dispatchlab.call.values import Device, DeviceType, DType, Layout, MemoryFormat
 
@@ -62,12 +63,15 @@ def new_empty_strided(
 
 
 def _check_copied(self: Tensor, src: Tensor) -> None:
+    check_written("copy_", self, src)
     if shape_of("copy_", self.shape, src.shape) != self.shape:
         raise refused(f"copy_ cannot write the shape {list(src.shape)} into {list(self.shape)}")
 
 
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
     """`copy_`; of complex numbers that go into real ones, the real part."""
+    if self is src:
+        return self
     _check_copied(self, src)
     source = src.data.real if np.iscomplexobj(src.data) and not np.iscomplexobj(self.data) else src.data
     np.copyto(self.data, source, casting="unsafe")
@@ -76,7 +80,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # n
 
 def meta_copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
     """`copy_` on Meta."""
-    _check_copied(self, src)
+    if self is not src:
+        _check_copied(self, src)
     return self
 
 
@@ -95,8 +100,9 @@ def _to_copy(
 
 
 def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """`clone`, always in the usual order of dimensions."""
-    return like(np.array(self.data, order="C", copy=True), self, self.dtype)
+    """`clone`; it lies in memory as what it copies, where that has no gaps and the usual order is not asked for."""
+    keeps = memory_format is not MemoryFormat.contiguous_format and is_dense(self.shape, self.strides)
+    return like(np.array(self.data, order="K" if keeps else "C", copy=True), self, self.dtype)
 
 
 def meta_clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dispatchlab.call.layers.copying import COPYING, META_COPYING
-from dispatchlab.call.layers.parts import like, refused, shape_of, stand_in
+from dispatchlab.call.layers.parts import as_dtype, check_written, like, refused, shape_of, stand_in
 from dispatchlab.call.tensor import Array, Generator, Tensor
 from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DType, Layout, MemoryFormat, result_dtype
 
@@ -59,10 +59,8 @@ def _binary(name: str) -> Callable[..., Tensor]:
         device = _together(name, self, other)
         shape_of(name, self.shape, other.shape)
         dtype = _binary_dtype(self, other, alpha)
-        second = other.data.astype(dtype.numpy)
-        array = compute(
-            self.data.astype(dtype.numpy), second if alpha == 1 else second * np.asarray(alpha, dtype.numpy)
-        )
+        second = as_dtype(other, dtype)
+        array = compute(as_dtype(self, dtype), second if alpha == 1 else second * np.asarray(alpha, dtype.numpy))
         return Tensor(np.asarray(array), device=device, dtype=dtype, layout=self.layout)
 
     return kernel
@@ -80,6 +78,7 @@ def _binary_in_place(name: str) -> Callable[..., Tensor]:
 
 
 def _check_in_place(name: str, self: Tensor, other: Tensor) -> None:
+    check_written(f"{name}_", self, other)
     if shape_of(name, self.shape, other.shape) != self.shape:
         raise refused(f"{name}_ cannot write a result of shape {list(other.shape)} into {list(self.shape)}")
     dtype = _binary_dtype(self, other, 1)
@@ -106,7 +105,7 @@ def _meta_binary_in_place(name: str) -> Callable[..., Tensor]:
 def mul_scalar(self: Tensor, other: Number) -> Tensor:
     """`mul.Scalar`."""
     dtype = result_dtype([(self.dtype, self.dim), other])
-    return like(self.data.astype(dtype.numpy) * np.asarray(other, dtype.numpy), self, dtype)
+    return like(as_dtype(self, dtype) * np.asarray(other, dtype.numpy), self, dtype)
 
 
 def meta_mul_scalar(self: Tensor, other: Number) -> Tensor:
@@ -121,7 +120,7 @@ def _unary(compute: Callable[[Array], Array], *, floating: bool) -> tuple[Callab
 
     def kernel(self: Tensor) -> Tensor:
         dtype = dtype_of(self)
-        return like(compute(self.data.astype(dtype.numpy)), self, dtype)
+        return like(compute(as_dtype(self, dtype)), self, dtype)
 
     def meta(self: Tensor) -> Tensor:
         dtype = dtype_of(self)
@@ -219,6 +218,7 @@ def _empty(device: str) -> Callable[..., Tensor]:
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """`normal_`."""
+    check_written("normal_", self)
     source = _random if generator is None else generator
     self.data[...] = source.random.normal(mean, std, self.shape)
     return self
@@ -226,6 +226,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Gen
 
 def meta_normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """`normal_` on Meta."""
+    check_written("normal_", self)
     return self
 
 
@@ -289,7 +290,8 @@ def _expand(array: Array, size: Size, *, implicit: bool = False) -> Array:
     missing = len(size) - array.ndim
     wanted = [array.shape[at - missing] if one == -1 else one for at, one in enumerate(size)]
     shape_of("expand", array.shape, tuple(wanted))
-    return np.broadcast_to(array, wanted)
+    # Not what `broadcast_to` gives: that cannot be written, not even where every element has a place of its own.
+    return np.lib.stride_tricks.as_strided(array, wanted, np.broadcast_to(array, wanted).strides)
 
 
 def _unsqueeze(array: Array, dim: int) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dispatchlab.call.layers import autograd, batching
+from dispatchlab.call.layers import autograd, backward, batching
 from dispatchlab.call.layers.derivatives import DERIVATIVES
 from dispatchlab.call.layers.factories import backend_select, randn_kernel
 from dispatchlab.call.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS
@@ -73,8 +73,8 @@ class Lab:
     def backward(
         self, tensor: Tensor, gradient: Tensor | None = None, *, retain_graph: bool = False, create_graph: bool = False
     ) -> None:
-        """Add the gradient of `tensor` to the `grad` of its leaves; see `autograd.backward`."""
-        autograd.backward(self, tensor, gradient, retain_graph=retain_graph, create_graph=create_graph)
+        """Add the gradient of `tensor` to the `grad` of its leaves; see `backward.backward`."""
+        backward.backward(self, tensor, gradient, retain_graph=retain_graph, create_graph=create_graph)
 
     def vmap(
         self, function: Callable[..., Any], in_dims: int | Sequence[int | None] = 0, out_dims: int = 0

@@ -155,12 +155,13 @@ def _detached(tensor: Tensor) -> Tensor:
     for name in (*Tensor.__slots__, *(type(tensor).__slots__ if type(tensor) is not Tensor else ())):
         if name != "__weakref__" and hasattr(tensor, name):
             setattr(other, name, getattr(tensor, name))
-    other.grad = other.grad_accumulator = None
+    other.grad = other.grad_accumulator = other.view_history = other.live_views = None
     other.grad_fn = None
     other.requires_grad = False
     return other
 
 
+Backward: TypeAlias = "Callable[[Node, Gradients], Gradients]"
 _sequence = count()
 
 
@@ -181,12 +182,14 @@ class Node:
     def __init__(
         self,
         name: str,
-        backward: Callable[[Node, Gradients], Gradients],
+        backward: Backward,
         inputs: Sequence[Tensor | None],
     ) -> None:
         self.name = name
         self.backward = backward
-        self.next_edges = tuple(None if one is None or not one.requires_grad else edge_of(one) for one in inputs)
+        self.next_edges: tuple[Edge | None, ...] = tuple(
+            None if one is None or not one.requires_grad else edge_of(one) for one in inputs
+        )
         self.saved: dict[str, SavedTensor] = {}
         self.stash: dict[str, object] = {}
         self.results = 1
@@ -232,8 +235,23 @@ class AccumulateGrad(Node):
 Edge: TypeAlias = tuple[Node, int]
 
 
-def edge_of(tensor: Tensor) -> Edge:
-    """Where the gradient of a tensor goes: to the node that made it, or to the leaf itself."""
+def edge_of(tensor: Tensor) -> Edge | None:
+    """Where the gradient of a tensor goes: to the node that made it, or to the leaf itself.
+
+    None for a view of a tensor that requires gradients, when it was made under `no_grad`.
+
+    Raises:
+        AutogradError: it is such a view, and its memory was written since.
+    """
+    history = tensor.view_history
+    if history is not None and history.without_grad and history.base.requires_grad:
+        if tensor.version == history.version:
+            return None
+        message = (
+            "this view was made under no_grad(), and its memory was written since, so that it has no history to go by: "
+            "make the view outside of no_grad(), or after the write"
+        )
+        raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
     if tensor.grad_fn is not None:
         return tensor.grad_fn, tensor.output_nr
     # One node for each leaf, as long as a tape leads there: two uses are added up before they arrive.

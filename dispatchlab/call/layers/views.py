@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dispatchlab.call.key_state import AutoDispatchBelowADInplaceOrView
+from dispatchlab.call.layers.schemas import NOT_DIFFERENTIABLE
+from dispatchlab.call.layers.view_history import record_view
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.model.key_set import DispatchKeySet
@@ -13,7 +15,7 @@ _BELOW = DispatchKeySet.full_after(DispatchKey.ADInplaceOrView)
 
 def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
     """The boxed kernel of every operator that makes a view of its first argument."""
-    base = stack[-len(operator.schema.arguments)]
+    base, *others = stack[-len(operator.schema.arguments) :]
     with AutoDispatchBelowADInplaceOrView():
         operator.redispatch_boxed(keys & _BELOW, stack)
     result = stack[-1]
@@ -21,6 +23,8 @@ def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -
     assert isinstance(result, Tensor)
     result.base = base if base.base is None else base.base
     result.version_counter = base.version_counter
+    if operator.name.name not in NOT_DIFFERENTIABLE:
+        record_view(base, result, operator, tuple(others))
 
 
 def in_place_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
