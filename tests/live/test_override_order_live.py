@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dispatchlab import Tensor, tensor
-from dispatchlab.overrides import as_subclass, torch_function_dispatch
+from dispatchlab.call.layers import Lab
+from dispatchlab.overrides import Functions, as_subclass, torch_function_dispatch
 from tests.handler_orders import Side, compare_orders
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
@@ -31,3 +34,47 @@ def test_the_order_of_handlers_is_torchs_for_2000_hierarchies() -> None:
     theirs = Side(torch.Tensor, _body, lambda kind: torch.zeros(1).as_subclass(kind))
     ours = Side(Tensor, _body, lambda kind: as_subclass(tensor([0.0]), kind))
     compare_orders((theirs, _theirs), (ours, torch_function_dispatch(lambda values: values)(_function)))
+
+
+def _kinds(seed: int, root: type) -> list[type]:
+    """The root and a few classes that derive from it and have no handler."""
+    choose = random.Random(seed)
+    kinds = [root]
+    for number in range(choose.randint(1, 5)):
+        bases = choose.sample(kinds, min(len(kinds), choose.randint(1, 2)))
+        try:
+            kinds.append(type(f"C{number}", tuple(bases), {}))
+        except TypeError:
+            continue  # no consistent order of bases
+    return kinds
+
+
+def _kind_of_result(call: Callable[..., Any], *values: Any) -> str:
+    try:
+        result = call(*values)
+    except TypeError:
+        return "TypeError"
+    return type(result).__name__ + (f" of {type(result[0]).__name__}" if isinstance(result, list | tuple) else "")
+
+
+def test_the_class_of_a_result_is_torchs_for_500_hierarchies() -> None:
+    functions = Functions(Lab())
+    seen = []
+    for seed in range(500):
+        their_kinds, our_kinds = _kinds(seed, torch.Tensor), _kinds(seed, Tensor)
+        choose = random.Random(-seed)
+        places = [choose.randrange(len(our_kinds)) for _ in range(3)]
+        theirs = [torch.ones(2).as_subclass(their_kinds[at]) for at in places]
+        ours = [as_subclass(tensor([1.0, 1.0]), our_kinds[at]) for at in places]
+        for their_call, our_call, count in (
+            (torch.neg, functions.neg, 1),
+            (torch.add, functions.add, 2),
+            (torch.mul, functions.mul, 2),
+            (lambda *values: torch.stack(values), lambda *values: functions.stack([*values]), 3),
+        ):
+            expected = _kind_of_result(their_call, *theirs[:count])
+            assert _kind_of_result(our_call, *ours[:count]) == expected, (seed, places)
+            seen.append(expected)
+    assert seen.count("TypeError") > 200
+    assert sum(kind.startswith("C") for kind in seen) > 900
+    assert seen.count("Tensor") > 100
