@@ -65,7 +65,7 @@ def test_the_class_of_a_result_is_torchs_for_500_hierarchies() -> None:
         choose = random.Random(-seed)
         places = [choose.randrange(len(our_kinds)) for _ in range(3)]
         theirs = [torch.ones(2).as_subclass(their_kinds[at]) for at in places]
-        ours = [as_subclass(tensor([1.0, 1.0]), our_kinds[at]) for at in places]
+        ours: list[Any] = [as_subclass(tensor([1.0, 1.0]), our_kinds[at]) for at in places]
         for their_call, our_call, count in (
             (torch.neg, functions.neg, 1),
             (torch.add, functions.add, 2),
