@@ -24,7 +24,7 @@ _ALLOW_IMPORT_HELP = "Import the functions that a scenario names. That runs thei
     "--from",
     "source",
     metavar="SOURCE",
-    type=OneOf("scenario", "scenario"),
+    type=OneOf("source", "source"),
     help="A scenario, a recorded registry, or the name of a bundled one. Default: torch-2.13, which is bundled.",
 )
 @click.option(
@@ -192,7 +192,7 @@ def permute(
     "--from",
     "source",
     metavar="SOURCE",
-    type=OneOf("scenario", "scenario"),
+    type=OneOf("source", "source"),
     help="A scenario, a recorded registry, the name of a bundled one, or live. Default: torch-2.13, which is bundled.",
 )
 @click.option("--engine", type=_ENGINES, default="lab", show_default=True, help="The engine that is asked.")

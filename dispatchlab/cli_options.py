@@ -33,7 +33,7 @@ class OneOf(_TextType):
         from dispatchlab.commands.completion import candidates
 
         values = candidates(self._kind, incomplete, ctx.params)
-        if self._kind == "scenario":
+        if self._kind in ("scenario", "source"):
             return (
                 [CompletionItem(incomplete, type="file")] if not values else [CompletionItem(each) for each in values]
             )

@@ -11,13 +11,20 @@ from dispatchlab.cli_options import FORMAT_HELP, FORMATS, IMPORT_HELP, SEMANTICS
 _LINT_FORMATS = click.Choice(["rich", "text", "json", "sarif"])
 _SEMANTICS = click.Choice(["strict", "torch-2.13"])
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
+_OPERATORS: Any = {"metavar": "OP", "multiple": True, "type": OneOf("operator", "operator")}
 _LIVE_IMPORT_HELP = "Import MODULE first, for what it registers; with live alone. May be repeated."
 
 
 @click.command()
-@click.argument("source", metavar="[SOURCE]", default="torch-2.13")
-@click.option("--key", metavar="KEY", required=True, help="The runtime key of the backend, such as PrivateUse1.")
-@click.option("--operator", "operators", metavar="OP", multiple=True, help="Only this name or glob; may be repeated.")
+@click.argument("source", metavar="[SOURCE]", default="torch-2.13", type=OneOf("source", "source"))
+@click.option(
+    "--key",
+    metavar="KEY",
+    required=True,
+    type=OneOf("key", "row"),
+    help="The runtime key of the backend, such as PrivateUse1.",
+)
+@click.option("--operator", "operators", help="Only this name or glob; may be repeated.", **_OPERATORS)
 @click.option("--list", "listed", type=_WAYS, multiple=True, help="List the operators that are covered so.")
 @click.option(
     "--what-if",
@@ -47,8 +54,8 @@ def coverage(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click pas
 
 
 @click.command()
-@click.argument("registry", metavar="[REGISTRY]", default="torch-2.13")
-@click.option("--operator", "operators", metavar="OP", multiple=True, help="Only this name or glob; may be repeated.")
+@click.argument("registry", metavar="[REGISTRY]", default="torch-2.13", type=OneOf("source", "source"))
+@click.option("--operator", "operators", help="Only this name or glob; may be repeated.", **_OPERATORS)
 @click.option("--semantics", type=_SEMANTICS, default="strict", show_default=True, help="Which dispatcher it is about.")
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="How many processes. Default: as many as cores.")
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help=_LIVE_IMPORT_HELP)
@@ -80,13 +87,16 @@ def certify(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click pass
 
 
 @click.command()
-@click.argument("sources", metavar="[SOURCE...]", nargs=-1)
+@click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=OneOf("source", "source"))
 @click.option("--select", metavar="RULE", multiple=True, help="Only these rules, by code or name, with commas between.")
 @click.option("--ignore", metavar="RULE", multiple=True, help="Not these rules.")
-@click.option("--operator", "operators", metavar="OP", multiple=True, help="Only this name or glob; may be repeated.")
+@click.option("--operator", "operators", help="Only this name or glob; may be repeated.", **_OPERATORS)
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help=f"{_LIVE_IMPORT_HELP} Findings are its own.")
 @click.option(
-    "--against", metavar="SOURCE", help="Leave out what is found there, too, and miss what was defined there."
+    "--against",
+    metavar="SOURCE",
+    type=OneOf("source", "source"),
+    help="Leave out what is found there, too, and miss what was defined there.",
 )
 @click.option("--baseline", metavar="FILE", type=click.Path(), help="Findings that are accepted for now.")
 @click.option(
@@ -114,8 +124,8 @@ def lint(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
 
 
 @click.command()
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
+@click.argument("before", metavar="A", type=OneOf("source", "source"))
+@click.argument("after", metavar="B", type=OneOf("source", "source"))
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help=IMPORT_HELP)
 @click.option("--semantics", metavar="NAME", type=OneOf("name", "semantics"), help=SEMANTICS_HELP)
 @click.option("--tables/--no-tables", default=True, help="Compare the rows of computed tables, too. Default: yes.")

@@ -9,10 +9,38 @@ import click
 from click.shell_completion import get_completion_class
 
 _VARIABLE = "_DISPATCHLAB_COMPLETE"
+_SCENARIOS = (".yaml", ".yml")
+
+# Note [Colons in bash]
+# ~~~~~~~~~~~~~~~~~~~~~
+# Bash takes `aten::add` for three words, unless a user has told it otherwise, and replaces the last of them alone. So
+# the script goes by the line instead of the words, and leaves out of its answers what bash will not replace.
+
+_BASH = r"""_dispatchlab_completion() {
+    local line="${COMP_LINE:0:COMP_POINT}" words at word kept="" type value
+    read -ra words <<< "$line"
+    at=$((${#words[@]} - 1))
+    [[ "$line" == *[[:space:]] ]] && at=$((at + 1))
+    word="${words[at]:-}"
+    [[ "$COMP_WORDBREAKS" == *:* && "$word" == *:* ]] && kept="${word%"${word##*:}"}"
+    while IFS=, read -r type value; do
+        if [[ "$type" == plain ]]; then
+            COMPREPLY+=("${value#"$kept"}")
+            [[ "$value" == */ ]] && compopt -o nospace
+        elif [[ "$type" == file ]]; then
+            compopt -o default
+        fi
+    done < <(env COMP_WORDS="$line" COMP_CWORD="$at" VARIABLE=bash_complete "$1")
+}
+
+complete -o nosort -F _dispatchlab_completion dispatchlab
+""".replace("VARIABLE", _VARIABLE)
 
 
 def script(command: click.Command, shell: str) -> str:
     """The script for a shell that is known to click."""
+    if shell == "bash":
+        return _BASH  # See Note [Colons in bash]
     kind = get_completion_class(shell)
     assert kind is not None
     completion = kind(command, {}, "dispatchlab", _VARIABLE)
@@ -23,9 +51,9 @@ def candidates(kind: str, incomplete: str, params: Mapping[str, object]) -> list
     """The values of a kind that begin as `incomplete` does.
 
     Args:
-        kind: `operator`, `row`, `scenario` or `semantics`.
+        kind: `operator`, `row`, `scenario`, `source` or `semantics`.
         incomplete: what was typed.
-        params: what was given before; operators are those of `--from`.
+        params: what was given before; operators are those of the source that it names, or of the default registry.
     """
     return sorted(value for value in _values(kind, incomplete, params) if value.startswith(incomplete))
 
@@ -33,7 +61,7 @@ def candidates(kind: str, incomplete: str, params: Mapping[str, object]) -> list
 def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterable[str]:
     match kind:
         case "operator":
-            return _operators(params.get("source"))
+            return _operators(params.get("source") or params.get("registry"))
         case "row":
             from dispatchlab.model.keys import RUNTIME_KEYS
 
@@ -42,26 +70,33 @@ def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterabl
             from dispatchlab.scenario.value import SEMANTICS
 
             return SEMANTICS
+        case "source":
+            from dispatchlab.registry.bundled import bundled_names
+            from dispatchlab.registry.layout import SUFFIX
+
+            return [*bundled_names(), "live", *_files(incomplete, (*_SCENARIOS, SUFFIX))]
         case _:
-            return _files(incomplete)
+            return _files(incomplete, _SCENARIOS)
 
 
 def _operators(source: object) -> list[str]:
-    """The operators of a scenario; none when it cannot be read, since a completion has nowhere to say so."""
+    """The operators of a scenario or a registry; none if it cannot be read, for a completion has nowhere to say so."""
     from dispatchlab.commands.sources import operators_in
     from dispatchlab.errors import DispatchLabError
+    from dispatchlab.registry.bundled import DEFAULT, open_named
     from dispatchlab.scenario.load import load_scenario
 
-    if not isinstance(source, str):
-        return []
+    text = source if isinstance(source, str) else DEFAULT
     try:
-        return [str(name) for name in operators_in(load_scenario(source))]
+        if text.endswith(_SCENARIOS):
+            return [str(name) for name in operators_in(load_scenario(text))]
+        return [str(name) for name in open_named(text).names]
     except DispatchLabError:
         return []
 
 
-def _files(incomplete: str) -> list[str]:
-    """The folders and YAML files that begin as `incomplete` does; a folder ends in a slash."""
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
+    """The folders and files that begin as `incomplete` does; a folder ends in a slash."""
     folder = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
     try:
         entries = sorted(Path(folder or ".").iterdir())
@@ -70,6 +105,6 @@ def _files(incomplete: str) -> list[str]:
     return [
         f"{folder}{entry.name}{'/' if entry.is_dir() else ''}"
         for entry in entries
-        if (entry.is_dir() or entry.suffix in (".yaml", ".yml"))
+        if (entry.is_dir() or entry.suffix in suffixes)
         and (not entry.name.startswith(".") or incomplete.rpartition("/")[2].startswith("."))
     ]
