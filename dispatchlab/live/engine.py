@@ -274,11 +274,12 @@ class RemoteSandbox:
         """
         known = self._known.get(id(registration))
         if known is None:
-            known = self._known[id(registration)] = len(self._known), registration
+            known = len(self._known), registration
             try:
                 self._ask("know", known[0], registration)
             except WorkerCrashed as crash:  # reading it took the worker down: a module that it names, for one
                 raise WorkerCrashed(crash.text, (*self._word, known[0])) from None
+            self._known[id(registration)] = known
         self._handles += 1
         self._step(known[0], "register", known[0], self._handles)
         return RemoteHandle(self, known[0], self._handles)

@@ -38,7 +38,7 @@ def tags_of(registration: Def) -> list[object]:
         NotExpressibleError: this PyTorch has no such tag.
     """
     known = torch().Tag.__members__
-    for tag in registration.tags - known.keys():
+    for tag in sorted(registration.tags - known.keys()):
         raise NotExpressibleError(registration, f"it has no tag {tag}")
     return [known[tag] for tag in sorted(registration.tags)]
 

@@ -44,8 +44,18 @@ def send(stream: IO[bytes], message: Request | Reply) -> None:
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> object:
-    """Read one message.
+def interrupt(stream: IO[bytes]) -> None:
+    """Write the message that says nothing but that Ctrl-C came.
+
+    Raises:
+        OSError: nobody reads it any more.
+    """
+    stream.write(_LENGTH.pack(0))
+    stream.flush()
+
+
+def receive_bytes(stream: IO[bytes]) -> bytes:
+    """Read one message, to be unpickled elsewhere; empty for an interrupt.
 
     Raises:
         EOFError: the other side is gone.
@@ -57,7 +67,16 @@ def receive(stream: IO[bytes]) -> object:
     data = stream.read(length)
     if len(data) < length:
         raise EOFError
-    return pickle.loads(data)
+    return data
+
+
+def receive(stream: IO[bytes]) -> object:
+    """Read one message that is no interrupt.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    return pickle.loads(receive_bytes(stream))
 
 
 def portable(error: BaseException) -> BaseException:

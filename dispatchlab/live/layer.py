@@ -252,6 +252,6 @@ def _bare(name: OperatorName) -> OperatorName:
 
 def _tags(definition: Def) -> tuple[Any, ...]:
     known = torch().Tag.__members__
-    for tag in definition.tags - known.keys():
+    for tag in sorted(definition.tags - known.keys()):
         raise Unmade(f"this PyTorch has no tag {tag}")
     return tuple(known[tag] for tag in sorted(definition.tags))

@@ -15,7 +15,7 @@ from threading import Timer
 from typing import IO, Any
 
 from dispatchlab.explore.protocol import EngineCrashed
-from dispatchlab.live.framing import receive, send
+from dispatchlab.live.framing import interrupt, receive, send
 from dispatchlab.live.journal import Journal
 from dispatchlab.model.words import Word
 
@@ -129,7 +129,7 @@ class WorkerProcess:
         late.daemon = True
         late.start()
         try:
-            send(self._stdin, ("interrupt", ()))
+            interrupt(self._stdin)
             return self._answer(None)
         except KeyboardInterrupt:
             raise

@@ -10,6 +10,7 @@ import gc
 import importlib.machinery
 import importlib.util
 import os
+import pickle
 import signal
 import sys
 import warnings
@@ -23,7 +24,7 @@ from threading import Thread
 from types import FrameType
 from typing import IO, Any
 
-from dispatchlab.live.framing import Request, portable, receive, send
+from dispatchlab.live.framing import portable, receive_bytes, send
 from dispatchlab.live.journal import Journal
 from dispatchlab.live.sandbox import LiveHandle, LiveSandbox, LocalEngine
 from dispatchlab.live.torch import bindings
@@ -165,17 +166,16 @@ class _Interrupts:
             raise KeyboardInterrupt
 
 
-def _read(stream: IO[bytes], requests: SimpleQueue[Request], interrupts: _Interrupts) -> None:
+def _read(stream: IO[bytes], requests: SimpleQueue[bytes], interrupts: _Interrupts) -> None:
     while True:
         try:
-            request = receive(stream)
+            request = receive_bytes(stream)
         except (EOFError, OSError):
             os._exit(0)
-        assert isinstance(request, tuple)
-        if request[0] == "interrupt":
-            interrupts.request()
-        else:
+        if request:
             requests.put(request)
+        else:
+            interrupts.request()
 
 
 def main() -> None:
@@ -185,13 +185,13 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     interrupts = _Interrupts()
-    requests: SimpleQueue[Request] = SimpleQueue()
+    requests: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_read, args=(inward, requests, interrupts), daemon=True).start()
     worker = Worker(lambda value: send(outward, ("progress", value)))
     reply = partial(send, outward)
     while True:
         try:
-            name, arguments = requests.get()
+            name, arguments = pickle.loads(requests.get())  # which imports what a kernel names, so it may fail
             result = getattr(worker, name)(*arguments)
         except BaseException as error:
             reply(("raised", portable(error)))

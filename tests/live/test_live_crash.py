@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,11 @@ from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.live.engine import LiveEngine
 from dispatchlab.live.expressible import NotExpressibleError
+from dispatchlab.live.framing import WorkerError
 from dispatchlab.live.process import WorkerCrashed
+from dispatchlab.live.sandbox import LocalEngine
 from dispatchlab.model.keys import DispatchKey as K
-from dispatchlab.model.registration import Kernel, KernelForm, NameOnly
+from dispatchlab.model.registration import Block, BlockKind, Kernel, KernelForm, LayerCall, LayerFunction, NameOnly
 from tests.live.live_words import FOO, define, impl
 
 DEADLY = impl(K.CUDA, "deadly", Kernel(KernelForm.BOXED, reference="tests.live.crash_on_import:kernel"))
@@ -66,6 +70,32 @@ def test_an_exploration_that_kills_its_worker_ends_with_the_shortest_word() -> N
     assert found.counterexample is not None
     assert (found.counterexample.flaw, found.counterexample.actual_word) == (Flaw.CRASH, (2,))
     assert not is_running(pid)
+
+
+@pytest.mark.parametrize("error", ["ValueError", "FileNotFoundError"])
+def test_a_kernel_that_cannot_be_read_in_the_worker_is_an_error_and_the_worker_lives(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "not_with_torch.py").write_text(
+        "import sys\n\nif 'torch' in sys.modules and not hasattr(sys, 'pytest_is_here'):\n"
+        f"    raise {error}('no licence')\n\n\ndef kernel(x):\n    return x\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "pytest_is_here", True, raising=False)
+    monkeypatch.delitem(sys.modules, "not_with_torch", raising=False)
+    kernel = Kernel(KernelForm.BOXED, function=import_module("not_with_torch").kernel)
+    unreadable = impl(K.CPU, "unreadable", kernel)
+    with LiveEngine() as engine:
+        pid = engine.worker.pid
+        with engine.sandbox() as sandbox:
+            for _ in range(2):
+                with pytest.raises(WorkerError, match=f"failed with {error}: no licence"):
+                    sandbox.register(unreadable)
+            sandbox.register(impl(K.CUDA, "cuda"))
+            assert "CUDA: cuda" in sandbox.snapshot(FOO).dump
+        with pytest.raises(WorkerError, match=f"failed with {error}: no licence"):
+            engine.explore([define(), unreadable], [FOO])
+        assert engine.worker.pid == pid
 
 
 _CALL_AFTER_DESTROY = """
@@ -140,3 +170,14 @@ def test_what_the_bindings_cannot_say_is_told_and_not_counted_as_refused() -> No
             sandbox.register(impl(K.AutogradHIP, "hip"))
         assert caught.value.kind is ErrorKind.UNKNOWN_KEY
         assert dict(caught.value.facts) == {"key": "AutogradHIP"}
+
+
+def test_of_several_tags_that_pytorch_does_not_have_the_first_is_told() -> None:
+    tags = frozenset(f"tag_{number}" for number in range(10, 42))
+    tagged = replace(define(), tags=tags)
+    block = Block("test", BlockKind.FRAGMENT, (tagged,), made_by=LayerCall(LayerFunction.DEFINE, FOO))
+    with LocalEngine().sandbox() as sandbox:
+        with pytest.raises(NotExpressibleError, match="it has no tag tag_10"):
+            sandbox.register(tagged)
+        with pytest.raises(NotExpressibleError, match="this PyTorch has no tag tag_10"):
+            sandbox.register(block)
