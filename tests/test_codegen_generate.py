@@ -218,3 +218,27 @@ def test_check_tells_what_differs_and_writes_nothing(tmp_path: Path, capsys: pyt
     assert told.err == f"{folder / 'add_Tensor.yaml'} differs\n"
     assert told.out.startswith("1 of 3 files differ; ")
     assert (folder / "add_Tensor.yaml").read_text(encoding="utf-8") == "claim: other\n"
+
+
+def test_only_some_go_beside_what_was_generated_before(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder))) == 0
+    index = (folder / "__init__.py").read_text(encoding="utf-8")
+    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",))) == 0
+    assert (folder / "__init__.py").read_text(encoding="utf-8") == index
+    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",), check=True)) == 0
+
+
+def test_files_that_are_generated_no_more_are_told_and_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "out"
+    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder))) == 0
+    first = (folder / "add_Tensor.py").read_text(encoding="utf-8")
+    (folder / "gone.py").write_text(first, encoding="utf-8")
+    (folder / "mine.py").write_text("# by hand\n", encoding="utf-8")
+    for check, code in ((True, 1), (False, 0)):
+        capsys.readouterr()
+        assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), check=check)) == code
+        told = capsys.readouterr()
+        assert told.err == f"{folder / 'gone.py'} is generated no more: remove it\n"
+        assert (", 1 file left from before; " in told.out) == check
+    assert (folder / "gone.py").exists()

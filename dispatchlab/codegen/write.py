@@ -56,6 +56,19 @@ def differing(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name, text in files.items() if not _is_there(folder / name, text))
 
 
+def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
+    """The names of the files in a folder that begin with this line, in their order; none when there is no folder."""
+    return tuple(sorted(path.name for path in folder.glob("*") if _begins_with(path, first_line)))
+
+
+def _begins_with(path: Path, first_line: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.readline().rstrip() == first_line.encode()
+    except OSError:
+        return False
+
+
 def _is_there(path: Path, text: str) -> bool:
     try:
         return path.read_bytes() == text.encode()

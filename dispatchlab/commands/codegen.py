@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dispatchlab.codegen.generate import generated_files
+from dispatchlab.codegen.generate import INDEX, generated_files
 from dispatchlab.codegen.read import load_native_functions
-from dispatchlab.codegen.write import differing, write_files
+from dispatchlab.codegen.source_words import mark
+from dispatchlab.codegen.write import differing, generated_before, write_files
 from dispatchlab.commands.output import note, out
 
 
@@ -44,7 +45,7 @@ def codegen(request: CodegenRequest) -> int:
     """Generate.
 
     Returns:
-        0, or 1 when files were to be compared and differ.
+        0, or 1 when files were to be compared and differ, or some are there that are generated no more.
 
     Raises:
         NativeYamlError: the file is wrong; nothing was written.
@@ -52,19 +53,26 @@ def codegen(request: CodegenRequest) -> int:
         UnwrittenError: the files could not be written; nothing was.
     """
     natives = load_native_functions(request.file)
-    files = generated_files(natives, file=Path(request.file).name, only=request.only)
+    name = Path(request.file).name
+    before = () if request.folder is None else generated_before(Path(request.folder), mark(name))
+    beside = [each.removesuffix(".py") for each in before if each.endswith(".py") and each != INDEX]
+    files = generated_files(natives, file=name, only=request.only, beside=beside if request.only else ())
     modules = len(files) // 2
     if request.folder is None:
         out("".join(f"# ---- {name}\n{text}" for name, text in files.items()))
         return 0
     folder = Path(request.folder)
+    left = () if request.only else tuple(each for each in before if each not in files)
+    for each in left:
+        note(f"{folder / each} is generated no more: remove it")
     if request.check:
         changed = differing(folder, files)
-        for name in changed:
-            note(f"{folder / name} {'differs' if (folder / name).exists() else 'is not there'}")
+        for each in changed:
+            note(f"{folder / each} {'differs' if (folder / each).exists() else 'is not there'}")
         told = f"{len(changed)} of {len(files)} files differ" if changed else f"all {len(files)} files are up to date"
-        out(f"{told}; generated from {request.file}\n")
-        return 1 if changed else 0
+        many = f"{len(left)} file{'' if len(left) == 1 else 's'}"
+        out(f"{told}{f', {many} left from before' if left else ''}; generated from {request.file}\n")
+        return 1 if changed or left else 0
     written = write_files(folder, files)
     groups = f"{modules} structured group{'' if modules == 1 else 's'}"
     out(f"{groups} of {request.file}: {len(written)} of {len(files)} files written to {folder}\n")
