@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dispatchlab.live.answers import UPSTREAM, schema_text, upstream_check
 from dispatchlab.live.record_registry import package_roots, without_root
-from dispatchlab.live.sandbox import UPSTREAM
-from dispatchlab.live.texts import without_backtrace
 from dispatchlab.live.torch import bindings
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -40,22 +39,11 @@ def _look(
     c, text = bindings(), str(name)
     dump = c._dispatch_dump(text)
     seen = Snapshot(
-        name, dump, c._dispatch_dump_table(text) if dump else "", schema=_schema(name), dangling=dump in dangling
+        name, dump, c._dispatch_dump_table(text) if dump else "", schema=schema_text(name), dangling=dump in dangling
     )
     shown = replace(seen, dump=shortened(seen.dump, roots), table=shortened(seen.table, roots))
-    try:
-        c._dispatch_check_invariants(text)
-    except RuntimeError as error:
-        said = without_backtrace(str(error)).split(", please report", 1)[0]
-        return shown, (Violation(name, UPSTREAM, said),)
-    return shown, ()
-
-
-def _schema(name: OperatorName) -> str | None:
-    try:
-        return str(bindings()._dispatch_find_schema_or_throw(name.qualified, name.overload).schema())
-    except RuntimeError:
-        return None
+    said = upstream_check(text)
+    return shown, () if said is None else (Violation(name, UPSTREAM, said),)
 
 
 def shortened(text: str, roots: tuple[str, ...]) -> str:

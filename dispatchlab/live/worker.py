@@ -26,7 +26,8 @@ from typing import IO, Any
 
 from dispatchlab.live.framing import portable, receive_bytes, send
 from dispatchlab.live.journal import Journal
-from dispatchlab.live.sandbox import LiveHandle, LiveSandbox, LocalEngine
+from dispatchlab.live.local_engine import LocalEngine
+from dispatchlab.live.sandbox import LiveHandle, LiveSandbox
 from dispatchlab.live.torch import bindings
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dispatchlab.engine.lab import LabEngine
 from dispatchlab.explore.lockstep import lockstep
 from dispatchlab.explore.result import Verdict
-from dispatchlab.live.sandbox import LocalEngine
+from dispatchlab.live.local_engine import LocalEngine
 from dispatchlab.model.registration import Registration
 from tests.live.generated import OPERATORS, registrations
 from tests.live.packages import ROOT, dispatchlab

@@ -22,8 +22,8 @@ from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.live.engine import LiveEngine
 from dispatchlab.live.expressible import NotExpressibleError
 from dispatchlab.live.framing import WorkerError
+from dispatchlab.live.local_engine import LocalEngine
 from dispatchlab.live.process import WorkerCrashed
-from dispatchlab.live.sandbox import LocalEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Block, BlockKind, Kernel, KernelForm, LayerCall, LayerFunction, NameOnly
 from tests.live.live_words import FOO, define, impl

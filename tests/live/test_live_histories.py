@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.explore.protocol import Handle
-from dispatchlab.live.sandbox import LiveSandbox, LocalEngine
+from dispatchlab.live.local_engine import LocalEngine
+from dispatchlab.live.sandbox import LiveSandbox
 from dispatchlab.live.worker import load_extension
 from dispatchlab.live.world import world
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey, parse_key

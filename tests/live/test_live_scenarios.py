@@ -16,8 +16,8 @@ from dispatchlab.explore.lockstep import lockstep
 from dispatchlab.explore.result import Expectation, Verdict
 from dispatchlab.explore.verdicts import judge
 from dispatchlab.live.expressible import NotExpressibleError
+from dispatchlab.live.local_engine import LocalEngine
 from dispatchlab.live.opening import NativeKernels
-from dispatchlab.live.sandbox import LocalEngine
 from dispatchlab.live.worker import load_extension
 from dispatchlab.live.world import world
 from dispatchlab.scenario import Scenario, load_scenario

@@ -10,7 +10,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.live.engine import LiveEngine
-from dispatchlab.live.sandbox import STALE, LocalEngine
+from dispatchlab.live.local_engine import LocalEngine
+from dispatchlab.live.stale import STALE
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.slots import ALIAS_SLOTS, NESTED_TENSOR_SLOTS, keys_of
