@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from dispatchlab.live.expressible import T_T
 from dispatchlab.live.torch import torch
 from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
@@ -16,8 +17,6 @@ from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kerne
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
 
 Made: TypeAlias = list[Def | Impl | Fallback]
-
-_T_T = "(Tensor _0) -> Tensor _0"
 
 
 def _key(given: object) -> DispatchKey | None:
@@ -52,7 +51,7 @@ def _impl(key: str, name: str, dispatch: object, func: Any, with_keyset: bool = 
 
 
 def _impl_t_t(key: str, name: str, dispatch: object = "", debug: str = "") -> Made:
-    return [Impl(_name(name), _key(dispatch) or _key(key), Kernel(KernelForm.UNBOXED, parse_inferred(_T_T)))]
+    return [Impl(_name(name), _key(dispatch) or _key(key), Kernel(KernelForm.UNBOXED, parse_inferred(T_T)))]
 
 
 def _fallback(key: str, dispatch: object, func: Any, with_keyset: bool = False) -> Made:  # noqa: FBT001, FBT002  # as the bindings have it
