@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module, invalidate_caches
 
 from dispatchlab.live.installed import shortened
+from dispatchlab.live.own_names import ORDERS, is_own
 from dispatchlab.live.record_registry import package_roots, without_root
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.live.watch import Watch
@@ -20,8 +21,7 @@ from dispatchlab.model.registration import Fallback
 FALLBACKS = "backend fallbacks"
 """Stands for an operator in a state: the table of one that nobody touched."""
 
-_OWN = "dlab"
-_UNTOUCHED = "dlaborders::untouched"
+_UNTOUCHED = f"{ORDERS}::untouched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def run_order(packages: Sequence[str]) -> ImportRun:
     """
     torch()
     before = _dumps()
-    kept = bindings()._dispatch_library("FRAGMENT", _UNTOUCHED.partition("::")[0], "")
+    kept = bindings()._dispatch_library("FRAGMENT", ORDERS, "")
     kept.define("untouched() -> ()", "")
     modules = frozenset(sys.modules)
     with Watch() as watch:
@@ -100,7 +100,7 @@ def _purge(packages: Sequence[str], before: frozenset[str]) -> None:
 
 def _dumps() -> dict[str, str]:
     c = bindings()
-    return {name: c._dispatch_dump(name) for name in c._dispatch_get_all_op_names() if not name.startswith(_OWN)}
+    return {name: c._dispatch_dump(name) for name in c._dispatch_get_all_op_names() if not is_own(name)}
 
 
 def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[Call]) -> Imported:

@@ -9,18 +9,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dispatchlab.live.answers import UPSTREAM, schema_text, upstream_check
+from dispatchlab.live.own_names import is_own
 from dispatchlab.live.record_registry import package_roots, without_root
 from dispatchlab.live.torch import bindings
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot, Violation
 
-_OWN = "dlab"
-
 
 def operator_names() -> tuple[OperatorName, ...]:
     """Every operator that has a def or a kernel, but for those of this package; sorted."""
     names = sorted(bindings()._dispatch_get_all_op_names())
-    return tuple(_name(text) for text in names if not text.startswith(_OWN))
+    return tuple(_name(text) for text in names if not is_own(text))
 
 
 def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dispatchlab.live.own_names import MEMORY
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.model.keys import PARSED_BY_TORCH, RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 
@@ -110,7 +111,7 @@ def memory_layout() -> MemoryLayout | None:
     if sys.platform != "linux" or sys.maxsize < 2**32 or sys.byteorder != "little":
         return None
     c = bindings()
-    namespace = "dlabcal"
+    namespace = MEMORY
     libraries = [c._dispatch_library("FRAGMENT", namespace, "")]
     libraries[0].define("a(Tensor x) -> Tensor", "")
     for key in ("CPU", "CUDA"):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 
+from dispatchlab.live.own_names import is_own
 from dispatchlab.live.record_registry import ImportFailedError, package_roots, without_root
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.live.watch import Watch
@@ -39,7 +40,6 @@ from dispatchlab.registry.model import KernelFlags, RecordedKernel, RecordedOper
 from dispatchlab.scenario.value import Scenario
 from dispatchlab.scenario.write import scenario_text
 
-_OWN = "dlab"
 _PYTHON = re.compile(r"\.py:\d+$")
 
 
@@ -131,7 +131,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
 
 def _dumps() -> dict[str, str]:
     c = bindings()
-    return {name: c._dispatch_dump(name) for name in c._dispatch_get_all_op_names() if not name.startswith(_OWN)}
+    return {name: c._dispatch_dump(name) for name in c._dispatch_get_all_op_names() if not is_own(name)}
 
 
 def _with_parts(calls: Sequence[Call]) -> Iterator[Call]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -11,11 +10,11 @@ from importlib import import_module
 
 from dispatchlab._collector import collector_paused
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.own_names import RECORD, is_own
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.registry.dump_text import read_dump, read_fallbacks
 from dispatchlab.registry.model import RecordedFallback, RecordedOperator, Registry, registry_of
 
-_OWN = re.compile(r"dlab[a-z0-9]*::")
 """The namespaces in which this package makes operators of its own."""
 
 _AT = "registered at "
@@ -60,7 +59,7 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
             raise ImportFailedError(module, f"{type(error).__name__}: {error}") from error
     roots = package_roots()
     with collector_paused():  # else it may take away an operator that nobody keeps while that is being read
-        names = [name for name in bindings()._dispatch_get_all_op_names() if not _OWN.match(name)]
+        names = [name for name in bindings()._dispatch_get_all_op_names() if not is_own(name)]
         if only is not None:
             names = [name for name in names if name in only]
         fallbacks = [replace(one, debug=without_root(one.debug, roots)) for one in _fallbacks()]
@@ -107,9 +106,9 @@ def _tags(operator: RecordedOperator) -> frozenset[str]:
 
 def _fallbacks() -> tuple[RecordedFallback, ...]:
     """Read off an operator of our own, which has no kernel, so that its table shows nothing else."""
-    library = bindings()._dispatch_library("FRAGMENT", "dlabrecord", "")
+    library = bindings()._dispatch_library("FRAGMENT", RECORD, "")
     library.define("untouched() -> ()", "")
     try:
-        return read_fallbacks(bindings()._dispatch_dump_table("dlabrecord::untouched"))
+        return read_fallbacks(bindings()._dispatch_dump_table(f"{RECORD}::untouched"))
     finally:
         library.reset()

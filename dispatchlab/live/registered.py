@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
+from dispatchlab.live.own_names import LEAKS, is_own
 from dispatchlab.live.torch import bindings
-
-_OWN = re.compile(r"dlab[a-z0-9]*::")
-_PROBE = "dlableaks"
 
 
 def is_imported() -> bool:
@@ -21,14 +18,14 @@ def dumps() -> dict[str, str]:
     """The dump of every operator, without those that this package itself has made."""
     c = bindings()
     dump = c._dispatch_dump
-    return {name: dump(name) for name in c._dispatch_get_all_op_names() if not _OWN.match(name)}
+    return {name: dump(name) for name in c._dispatch_get_all_op_names() if not is_own(name)}
 
 
 def fallback_rows() -> str:
     """The rows that the backend fallbacks fill, as a table prints them."""
-    library = bindings()._dispatch_library("FRAGMENT", _PROBE, "")
+    library = bindings()._dispatch_library("FRAGMENT", LEAKS, "")
     library.define("untouched() -> ()", "")
     try:
-        return str(bindings()._dispatch_dump_table(f"{_PROBE}::untouched"))
+        return str(bindings()._dispatch_dump_table(f"{LEAKS}::untouched"))
     finally:
         library.reset()

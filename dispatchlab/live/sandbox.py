@@ -14,6 +14,7 @@ from dispatchlab.live.journal import Journal
 from dispatchlab.live.libraries import Libraries
 from dispatchlab.live.naming import OWN, Naming
 from dispatchlab.live.opening import NativeKernels, Opener
+from dispatchlab.live.own_names import sandbox_prefix
 from dispatchlab.live.seen import Looked, Watched
 from dispatchlab.live.step import Library, Step
 from dispatchlab.live.texts import refusal
@@ -81,7 +82,7 @@ class LiveSandbox:
         memory: bool,
         every_table: bool,
     ) -> None:
-        self.prefix = f"dlab{next(_number)}_"
+        self.prefix = sandbox_prefix(next(_number))
         self._naming = naming
         self._libraries = Libraries(self.prefix, naming.mark, parse_keys=parse_keys)
         self._opener = Opener(self._libraries, native=native)

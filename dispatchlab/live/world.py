@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from dispatchlab.live.memory import MISSING, SlotView, entry_address, memory_layout
+from dispatchlab.live.own_names import WORLD
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 
-_QUIET, _AMBIGUOUS, _FALLTHROUGH = "dlabworld::quiet", "dlabworld::ambiguous", DispatchKey.FPGA
+_QUIET, _AMBIGUOUS, _FALLTHROUGH = f"{WORLD}::quiet", f"{WORLD}::ambiguous", DispatchKey.FPGA
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class World:
 @cache
 def _scratch() -> tuple[object, ...]:
     c = bindings()
-    quiet = c._dispatch_library("FRAGMENT", "dlabworld", "")
+    quiet = c._dispatch_library("FRAGMENT", WORLD, "")
     quiet.define("quiet(Tensor x) -> Tensor", "")
-    both = c._dispatch_library("FRAGMENT", "dlabworld", "")
+    both = c._dispatch_library("FRAGMENT", WORLD, "")
     both.impl("ambiguous", "FPGA", torch().library.fallthrough_kernel)
     both.impl("ambiguous", "CompositeImplicitAutograd", lambda x: x)
     # PyTorch warns of the first override of the process, and of no other: here is the first.

@@ -1,0 +1,39 @@
+"""What the lab registers on PyTorch for itself is left out of what it shows, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dispatchlab.live.installed import operator_names
+from dispatchlab.live.local_engine import LocalEngine
+from dispatchlab.live.own_names import LEAKS, MEMORY, ORDERS, RECORD, WORLD, is_own, sandbox_prefix
+from dispatchlab.live.record_registry import record_registry
+from dispatchlab.live.registered import dumps
+from tests.engine_words import define
+
+torch: Any = pytest.importorskip("torch", reason="asks the installed PyTorch, and there is none")
+
+
+def test_sandboxes_and_probes_are_the_labs_own_and_namespaces_that_begin_alike_are_not() -> None:
+    own = [f"{sandbox_prefix(number)}{namespace}::foo" for number in (1, 23) for namespace in ("test", "aten", "a_b")]
+    own += [f"{probe}::untouched" for probe in (LEAKS, MEMORY, ORDERS, RECORD, WORLD)]
+    assert all(map(is_own, own))
+    others = ["aten::add.Tensor", "dlab::foo", "dlabels::foo", "dlab1::foo", "dlabworlds::foo", "my_dlab1_x::foo"]
+    assert not any(map(is_own, others))
+
+
+def test_an_operator_of_a_namespace_that_begins_like_ours_is_shown_and_a_sandbox_is_not() -> None:
+    library = torch.library.Library("dlabels", "FRAGMENT")
+    library.define("foo(Tensor x) -> Tensor")
+    with LocalEngine().sandbox() as sandbox:
+        handle = sandbox.register(define("hidden::foo(Tensor x) -> Tensor"))
+        everything = torch._C._dispatch_get_all_op_names()
+        assert any(name.endswith("hidden::foo") for name in everything)
+        for shown in (map(str, operator_names()), map(str, record_registry().names), dumps()):
+            names = {*shown}
+            assert "dlabels::foo" in names
+            assert len(names) == sum(not is_own(name) for name in everything) > 3_000
+        handle.release()
+    library._destroy()
