@@ -1,0 +1,155 @@
+"""Modes and wrappers in generated nestings, against the running PyTorch: who is asked, and how it ends."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dispatchlab import CallError, tensor
+from dispatchlab.call.layers import Lab
+from dispatchlab.call.layers.schemas import SHORT_NAMES
+from dispatchlab.overrides import DispatchMode, PythonDispatch
+from tests.live.logging_worlds import LoggingTensor, TheirTensor, elements
+
+torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
+
+_PROGRAMS = 3_000
+_BEHAVIOURS = ("on", "on", "on", "other", "decline", "raise", "answer")
+
+
+@dataclass(slots=True)
+class World:
+    """One of the two.
+
+    Args:
+        mode: the class that modes derive from.
+        wrapper: the class that wrappers derive from; it has an `elem`.
+        op: an operator by its name.
+        new: a plain tensor of an array.
+        name: of an operator that a handler got.
+    """
+
+    mode: type
+    wrapper: type
+    op: Callable[[str], Any]
+    new: Callable[[Any], Any]
+    name: Callable[[Any], str]
+    log: list[str] = field(default_factory=list)
+    answer: Any = None
+
+    def __post_init__(self) -> None:
+        self.answer = self.new([9.0])
+
+    def behave(self, who: str, behaviour: str, func: Any, args: Any, kwargs: Any) -> Any:
+        """Note the call, and do what was asked for."""
+        self.log.append(f"{who} {self.name(func)} {len(args)} {sorted(kwargs)}")
+        match behaviour:
+            case "decline":
+                return NotImplemented
+            case "raise":
+                raise KeyError(who)
+            case "answer":
+                return self.answer
+            case "other":
+                return self.op("neg")(self.op("sin")(*args[:1]))
+            case _:
+                return func(*args, **kwargs)
+
+    def made_mode(self, who: str, behaviour: str) -> Any:
+        def handler(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return self.behave(who, behaviour, func, args, kwargs or {})
+
+        return type(who, (self.mode,), {"__torch_dispatch__": handler})()
+
+    def made_kind(self, who: str, behaviour: str, base: type) -> Any:
+        def handler(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            inner = [one.elem if isinstance(one, self.wrapper) else one for one in args]
+            return self.behave(f"{who} {len(types)}", behaviour, func, inner, kwargs or {})
+
+        return type(who, (base,), {"__torch_dispatch__": classmethod(handler)})
+
+
+def _program(choose: random.Random) -> Callable[[World], Any]:
+    """Modes around each other, wrappers of two classes, and one call."""
+    modes = [choose.choice(_BEHAVIOURS) for _ in range(choose.randint(0, 3))]
+    kinds = [(choose.choice(_BEHAVIOURS), choose.random() < 0.5) for _ in range(2)]
+    name = choose.choice(("sin", "add", "add", "mul", "detach", "empty"))
+    count = {"empty": 0, "add": 2, "mul": 2}.get(name, 1)
+    wrapped = [choose.choice((None, 0, 1)) for _ in range(count)]
+    named: dict[str, Any] = {"alpha": choose.choice((1, 2))} if name == "add" and choose.random() < 0.5 else {}
+
+    def run(world: World) -> Any:
+        made: list[Any] = []
+        for number, (behaviour, derives) in enumerate(kinds):
+            base = made[0] if derives and made else world.wrapper
+            made.append(world.made_kind(f"Kind{number}", behaviour, base))
+        values = [world.new([1.0, 2.0]) if at is None else made[at](world.new([1.0, 2.0])) for at in wrapped]
+        with ExitStack() as stack:
+            for number, behaviour in enumerate(modes):
+                stack.enter_context(world.made_mode(f"Mode{number}", behaviour))
+            return world.op(name)(*(values or [[2]]), **named)
+
+    return run
+
+
+def _end(world: World, run: Callable[[World], Any]) -> tuple[str, Any]:
+    world.log.clear()
+    try:
+        result = run(world)
+    except KeyError as error:
+        return "raised", error.args
+    except TypeError:
+        return "nobody", None
+    except (RuntimeError, CallError):
+        return "wrong call", None
+    return type(result).__name__, elements(result)
+
+
+@pytest.fixture(scope="module")
+def worlds() -> Iterator[tuple[World, World]]:
+    def their_op(name: str) -> Any:
+        base, _, overload = SHORT_NAMES.get(name, name).partition(".")
+        return getattr(getattr(torch.ops.aten, base), overload or "default")
+
+    lab = Lab()
+    with PythonDispatch(lab.dispatcher):
+        yield (
+            World(
+                mode=DispatchMode,
+                wrapper=LoggingTensor,
+                op=lambda name: lab(SHORT_NAMES.get(name, name)),
+                new=lambda array: tensor(np.array(array)),
+                name=lambda func: str(func.name),
+            ),
+            World(
+                mode=torch.utils._python_dispatch.TorchDispatchMode,
+                wrapper=TheirTensor,
+                op=their_op,
+                new=lambda array: torch.from_numpy(np.array(array)),
+                name=lambda func: func._schema.name + ("." + func._schema.overload_name).rstrip("."),
+            ),
+        )
+
+
+def test_modes_and_wrappers_are_asked_in_torchs_order(worlds: tuple[World, World]) -> None:
+    ours, theirs = worlds
+    ends: list[str] = []
+    asked = 0
+    for seed in range(_PROGRAMS):
+        program = _program(random.Random(seed))
+        our_end, our_result = _end(ours, program)
+        their_end, their_result = _end(theirs, program)
+        assert ours.log == theirs.log, seed
+        assert our_end.replace("Tensor", "") == their_end.replace("Tensor", ""), seed
+        if isinstance(our_result, np.ndarray) and not any("empty" in line for line in ours.log):
+            assert np.allclose(our_result, their_result) or not ours.log, seed
+        ends.append(our_end)
+        asked += len(ours.log)
+    assert asked > 1_000
+    assert min(ends.count(end) for end in ("raised", "nobody", "Tensor")) > 40
