@@ -15,7 +15,8 @@ from dispatchlab import CallError, tensor
 from dispatchlab.call.layers import Lab
 from dispatchlab.call.layers.schemas import SHORT_NAMES
 from dispatchlab.overrides import DispatchMode, PythonDispatch
-from tests.live.logging_worlds import LoggingTensor, TheirTensor, elements
+from examples.logging_tensor import LoggingTensor
+from tests.live.logging_worlds import TheirTensor, elements
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -35,8 +36,8 @@ class World:
         name: of an operator that a handler got.
     """
 
-    mode: type
-    wrapper: type
+    mode: Any
+    wrapper: Any
     op: Callable[[str], Any]
     new: Callable[[Any], Any]
     name: Callable[[Any], str]
