@@ -7,6 +7,7 @@ put back in whatever is shown.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from itertools import count
 
 from dispatchlab.errors import ErrorKind, RegistrationError
@@ -146,13 +147,14 @@ class LiveSandbox:
         return self._view.violations(operator)
 
     def close(self) -> None:
-        """Release whatever is still in force."""
-        for plan in self._all_plans:
-            if plan.live is not None:
-                plan.live.release()
-        for library in self._left:
-            library.reset()
-        self._libraries.reset()
+        """Release whatever is still in force; what fails does not keep the rest from it."""
+        with ExitStack() as releases:
+            releases.callback(self._libraries.reset)
+            for library in self._left:
+                releases.callback(library.reset)
+            for plan in reversed(self._all_plans):
+                if plan.live is not None:
+                    releases.callback(plan.live.release)
 
     def _planned(self, registration: Registration) -> _Plan:
         copy = sum(plan.source is registration for plan in self._all_plans)

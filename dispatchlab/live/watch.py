@@ -57,6 +57,14 @@ class Watch:
         self._sites = CallSites(__file__)
 
     def __enter__(self) -> Watch:
+        try:
+            self._wrap_all()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _wrap_all(self) -> None:
         c, library, ops = bindings(), torch().library.Library, import_module("torch._library.custom_ops")
         self._wrap(c, "_dispatch_library", self._library)
         for name, made in READERS.items():
@@ -70,7 +78,6 @@ class Watch:
         self._wrap(ops, "get_library_allowing_overwrite", self._custom_op)
         for function in _PARTS:
             self._wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
-        return self
 
     def __exit__(self, *error: object) -> None:
         while self._undo:
