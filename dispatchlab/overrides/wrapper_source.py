@@ -18,14 +18,13 @@ such as one positional argument and `dim` by name, has a branch of its own, in w
                 ...
             else:
                 ...
-        elif dim is _M and len(_named) == 1:
-            if "out" in _named:
-                ...
-        ...
+        elif len(_named) == 1:
+            ...
         return _general(args, kwargs)
 
-Only the first optional argument is a parameter. CPython looks up the default of each keyword-only one that is left out
-in a dictionary, so that three of them cost more than an empty dictionary for all the others.
+Of two arguments by name one has to be the first optional one, which alone is a parameter: CPython looks up the default
+of each keyword-only parameter that is left out in a dictionary, so that three of them cost more than an empty dictionary
+for all the others.
 """
 
 from __future__ import annotations
@@ -39,6 +38,8 @@ _PLACES = ("_0", "_1", "_2")
 _NAMED = 6
 _LONG = 12
 _Kind = inspect.Parameter
+
+_GIVEN = "() if _0 is _M else (_0,) if _1 is _M else (_0, _1) if _2 is _M else (_0, _1, _2, *_rest)"
 
 _BRANCH = """\
 if {test}:
@@ -90,24 +91,26 @@ def wrapper_source(signature: inspect.Signature) -> str:
     first, *others = optional[:_NAMED] or [""]
     variadic = any(one.kind is _Kind.VAR_POSITIONAL for one in parameters)
     most = len(_PLACES) if variadic else min(len(_PLACES), len(positional))
-    none_named = _branches(most)
-    one_named = ""
+    first_value = [(first, first)] if first else []
+    none_named, one_named = _branches(most, [], positional), ""
+    both_named = _branches(most, first_value, positional)
+    one_more = ""
     for name in others:
-        branches = _branches(most, name, "_value", positional)
-        one_named += _block(f"if {name!r} in _named", f"_value = _named[{name!r}]\n{branches}")
-    named = "_named"
+        fetched = f"_value = _named[{name!r}]\n"
+        one_named += _block(f"if {name!r} in _named", fetched + _branches(most, [(name, "_value")], positional))
+        named = [*first_value, (name, "_value")]
+        one_more += _block(f"if {name!r} in _named", fetched + _branches(most, named, positional))
+    named_text = "_named"
     if first:
-        given = _branches(most, first, first, positional)
-        none_named = _block(f"if {first} is _M", none_named) + _block("else", given)
-        one_named = _block(f"if {first} is _M", one_named)
-        named = f"_named if {first} is _M else {{{first!r}: {first}, **_named}}"
-    places = ", ".join(_PLACES)
+        none_named = _block(f"if {first} is _M", none_named) + _block("else", both_named)
+        one_named = _block(f"if {first} is _M", one_named) + _block("else", one_more)
+        named_text = f"_named if {first} is _M else {{{first!r}: {first}, **_named}}"
     heads = [*(f"{place}=_M" for place in _PLACES), "/", "*_rest", *([f"{first}=_M"] if first else []), "**_named"]
     return _block(
         f"def public({', '.join(heads)})",
         _block("if not _named", none_named)
         + _block("elif _len(_named) == 1", one_named)
-        + f"return _general((*(_one for _one in ({places}) if _one is not _M), *_rest), {named})\n",
+        + f"return _general({_GIVEN}, {named_text})\n",
     )
 
 
@@ -116,22 +119,26 @@ def _block(head: str, body: str) -> str:
     return f"{head}:\n{inside}"
 
 
-def _branches(most: int, name: str = "", value: str = "", positional: Sequence[str] = ()) -> str:
-    """A branch for each number of positional arguments, up to that, and perhaps one by name.
+def _branches(most: int, named: Sequence[tuple[str, str]], positional: Sequence[str]) -> str:
+    """A branch for each number of positional arguments, up to that, and these by name, each with its expression.
 
     A name whose place is taken by position is left to the general way; one whose place is the next goes on by
     position, which is faster.
     """
-    place = positional.index(name) if name in positional else None
     text = ""
-    for number in range(1, (most if place is None else min(most, place)) + 1):
+    places = [positional.index(name) for name, _ in named if name in positional]
+    for number in range(1, min([most, *places]) + 1):
         given = _PLACES[:number]
+        passed_on = [*given]
+        for name, value in named:
+            is_next = name in positional and positional.index(name) == len(passed_on)
+            passed_on.append(value if is_next else f"{name}={value}")
         more = f"{_PLACES[number]} is _M" if number < len(_PLACES) else "not _rest"
         text += _BRANCH.format(
             test=f"{more} and {given[-1]} is not _M",
-            call=", ".join([*given, *([value if place == number else f"{name}={value}"] if name else [])]),
+            call=", ".join(passed_on),
             values=f"({''.join(f'{one}, ' for one in given)})",
-            named=f"{{{name!r}: {value}}}" if name else "{}",
+            named=f"{{{', '.join(f'{name!r}: {value}' for name, value in named)}}}",
             long=_LONG,
         )
     return text
