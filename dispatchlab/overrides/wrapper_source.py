@@ -23,8 +23,8 @@ such as one positional argument and `dim` by name, has a branch of its own, in w
         return _general(args, kwargs)
 
 Of two arguments by name one has to be the first optional one, which alone is a parameter: CPython looks up the default
-of each keyword-only parameter that is left out in a dictionary, so that three of them cost more than an empty dictionary
-for all the others.
+of each keyword-only parameter that is left out in a dictionary, so that three of them cost more than an empty one for
+all the others.
 """
 
 from __future__ import annotations
