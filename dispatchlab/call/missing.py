@@ -59,6 +59,13 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
             f"one counts as none), or register a kernel that needs none: "
             f'{local}, "CompositeExplicitAutograd") or "BackendSelect"; it has kernels for {there}'
         )
+    elif key in (DispatchKey.Python, DispatchKey.PythonTLSSnapshot):
+        kind = ErrorKind.MISSING_KERNEL
+        message = (
+            f"{name} has no kernel for {key}, the highest key of {keys}: a class or a mode with a __torch_dispatch__ "
+            "takes part, and nothing asks it; hold a PythonDispatch(dispatcher) of dispatchlab.overrides for as long "
+            "as it is to be asked, or call inside of no_dispatch()"
+        )
     else:
         kind = ErrorKind.MISSING_KERNEL
         message = (
