@@ -107,7 +107,15 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
             relevant = dispatcher(*args, **kwargs)
         except TypeError as error:
             raise blamed(error, args, kwargs) from None
-        for one in relevant:
+        try:
+            arguments = iter(relevant)
+        except TypeError:
+            name, found = name_of_function(implementation), type(relevant).__name__
+            message = (
+                f"the dispatcher of {name} has to return the arguments that count, as a tuple or a list, not {found}"
+            )
+            raise TypeError(message) from None
+        for one in arguments:
             if type(one) is not Tensor:
                 return asked(relevant, args, kwargs)
         return implementation(*args, **kwargs)

@@ -154,6 +154,15 @@ def test_a_dispatcher_of_another_signature_is_refused_with_both(dispatcher: Any,
     torch_function_dispatch(dispatcher, verify=False)(function)
 
 
+def test_a_dispatcher_that_returns_no_arguments_is_told() -> None:
+    @torch_function_dispatch(lambda x: None)  # type: ignore[arg-type, return-value]
+    def function(x: Any) -> Any:
+        return x
+
+    with pytest.raises(TypeError, match=r"the dispatcher of .*function has to return the arguments .*, not NoneType"):
+        function(1)
+
+
 def test_nobody_handles_it_names_every_type_in_the_order_asked() -> None:
     class Sub(Declines): ...
 
