@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dispatchlab.errors import ParseError
-from dispatchlab.lint.rule import Found, Rule, Subject, kernel_at
+from dispatchlab.lint.rule import Found, Rule, Subject, example, kernel_at
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.registry.coverage import Way
 from dispatchlab.registry.model import RecordedOperator
@@ -66,25 +66,9 @@ ALONE = Rule(
         "Register them with torch.library.register_autograd and torch.library.register_fake. An operator that is not "
         "differentiable says so with a kernel at Autograd that raises or falls through."
     ),
-    bad="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CPU
-    debug: my_package/cpu.py:3
-""",
-    good="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CPU
-    debug: my_package/cpu.py:3
-  - impl: scale
-    dispatch: Autograd
-    debug: my_package/autograd.py:5
-  - impl: scale
-    dispatch: Meta
-    debug: my_package/meta.py:7
-""",
+    bad=example(("CPU", "my_package/cpu.py:3")),
+    good=example(
+        ("CPU", "my_package/cpu.py:3"), ("Autograd", "my_package/autograd.py:5"), ("Meta", "my_package/meta.py:7")
+    ),
     check=_alone,
 )

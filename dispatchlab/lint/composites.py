@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dispatchlab.lint.rule import Found, Rule, Subject, kernel_at
+from dispatchlab.lint.rule import Found, Rule, Subject, example, kernel_at
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slots import BACKENDS_OF_AUTOGRAD, keys_of
 from dispatchlab.registry.coverage import Way
@@ -51,26 +51,8 @@ AMBIGUOUS = Rule(
         "Register the composite kernel as CompositeExplicitAutograd if it is not differentiable by its parts, or give "
         "AutogradOther a kernel of its own."
     ),
-    bad="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeImplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: FPGA
-    debug: my_package/fpga.py:5
-""",
-    good="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeExplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: FPGA
-    debug: my_package/fpga.py:5
-""",
+    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("FPGA", "my_package/fpga.py:5")),
+    good=example(("CompositeExplicitAutograd", "my_package/composite.py:3"), ("FPGA", "my_package/fpga.py:5")),
     check=_ambiguous,
 )
 
@@ -107,29 +89,12 @@ DISABLED = Rule(
         "Register an autograd kernel for the operator (at Autograd, or with torch.library.register_autograd), or drop "
         "the backend kernel and let the decomposition run."
     ),
-    bad="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeImplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: PrivateUse1
-    debug: my_backend/scale.py:5
-""",
-    good="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeImplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: PrivateUse1
-    debug: my_backend/scale.py:5
-  - impl: scale
-    dispatch: AutogradPrivateUse1
-    debug: my_backend/scale.py:9
-""",
+    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("PrivateUse1", "my_backend/scale.py:5")),
+    good=example(
+        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
+        ("PrivateUse1", "my_backend/scale.py:5"),
+        ("AutogradPrivateUse1", "my_backend/scale.py:9"),
+    ),
     check=_disabled,
 )
 
@@ -157,26 +122,8 @@ META = Rule(
         "its formula. torch.library refuses the pair in one order of registration and accepts it in the other."
     ),
     mend="Remove the Meta kernel (or register_fake), or register the composite kernel as CompositeExplicitAutograd.",
-    bad="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeImplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: Meta
-    debug: my_package/meta.py:5
-""",
-    good="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeExplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: Meta
-    debug: my_package/meta.py:5
-""",
+    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("Meta", "my_package/meta.py:5")),
+    good=example(("CompositeExplicitAutograd", "my_package/composite.py:3"), ("Meta", "my_package/meta.py:5")),
     check=_meta,
 )
 
@@ -213,28 +160,11 @@ NOT_SUPPRESSED = Rule(
         "Register a kernel at AutogradMTIA (AutogradHIP, AutogradVE) as well, one that goes on to the backend, or make "
         "the composite kernel CompositeExplicitAutograd."
     ),
-    bad="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeImplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: MTIA
-    debug: my_package/mtia.py:5
-""",
-    good="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeImplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: MTIA
-    debug: my_package/mtia.py:5
-  - impl: scale
-    dispatch: AutogradMTIA
-    debug: my_package/mtia.py:9
-""",
+    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("MTIA", "my_package/mtia.py:5")),
+    good=example(
+        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
+        ("MTIA", "my_package/mtia.py:5"),
+        ("AutogradMTIA", "my_package/mtia.py:9"),
+    ),
     check=_not_suppressed,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchlab.errors import nearest
-from dispatchlab.lint.rule import Found, Rule, Subject, owner
+from dispatchlab.lint.rule import Found, Rule, Subject, example, owner
 from dispatchlab.registry.model import RecordedOperator
 
 _NEAR = 2
@@ -60,20 +60,8 @@ DANGLING = Rule(
         "Compare the name with the near misses of the message, namespace and overload included. If the def is in "
         "another package, import it where the kernel is registered."
     ),
-    bad="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scales
-    dispatch: CPU
-    debug: my_package/cpu.py:7
-""",
-    good="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CPU
-    debug: my_package/cpu.py:7
-""",
+    bad=example(("CPU", "my_package/cpu.py:7"), operator="scales"),
+    good=example(("CPU", "my_package/cpu.py:7")),
     check=_dangling,
 )
 
@@ -114,20 +102,12 @@ GONE = Rule(
         "and after a run of the garbage collector; of a record or a scenario it needs --against, the registry as it "
         "should be."
     ),
-    bad="""
-# linted with --against a registry that has the def of scale
-registrations:
-  - impl: scale
-    dispatch: CPU
-    debug: my_package/cpu.py:7
-""",
-    good="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CPU
-    debug: my_package/cpu.py:7
-""",
+    bad=example(
+        ("CPU", "my_package/cpu.py:7"),
+        defined=False,
+        head="# linted with --against a registry that has the def of scale",
+    ),
+    good=example(("CPU", "my_package/cpu.py:7")),
     check=_gone,
     needs="a record is one moment, and it compares two: name the other with --against",
     can_run=lambda subject: subject.earlier is not None,

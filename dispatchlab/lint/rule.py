@@ -90,8 +90,24 @@ class Rule:
         return (
             f"# {self.code}: {self.name}\n\n{self.what}\n\n## Why it hurts\n\n{self.why}\n\n## How to mend "
             f"it\n\n{self.mend}\n\n"
-            f"## Found\n\n```yaml\n{self.bad.strip()}\n```\n\n## Not found\n\n```yaml\n{self.good.strip()}\n```\n"
+            f"## Found\n\n```yaml\n{self.bad}\n```\n\n## Not found\n\n```yaml\n{self.good}\n```\n"
         )
+
+
+def example(*kernels: tuple[str, str], operator: str = "scale", defined: bool = True, head: str = "") -> str:
+    """Registrations for a page, as a scenario has them.
+
+    Args:
+        kernels: the key and the debug text of each.
+        operator: what the kernels are registered for.
+        defined: whether there is the def of `scale`.
+        head: lines before them.
+    """
+    lines = [*head.splitlines(), "registrations:"]
+    lines += ["  - def: scale(Tensor x, float s) -> Tensor"] if defined else []
+    for key, debug in kernels:
+        lines += [f"  - impl: {operator}", f"    dispatch: {key}", f"    debug: {debug}"]
+    return "\n".join(lines)
 
 
 def owner(debug: str) -> str:

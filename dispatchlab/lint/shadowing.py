@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dispatchlab.lint.rule import Found, Rule, Subject, owner
+from dispatchlab.lint.rule import Found, Rule, Subject, example, owner
 from dispatchlab.registry.certify import Cause, OrderReason, overrides_of
 from dispatchlab.registry.model import RecordedOperator
 
@@ -37,26 +37,8 @@ SHADOWS = Rule(
         "If the override is meant, register it where it is certain to come later (after importing the package that it "
         "replaces) and pass allow_override=True to say so. Else choose another key, or remove one of the two."
     ),
-    bad="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CPU
-    debug: first_package/cpu.py:7
-  - impl: scale
-    dispatch: CPU
-    debug: second_package/cpu.py:9
-""",
-    good="""
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CPU
-    debug: first_package/cpu.py:7
-  - impl: scale
-    dispatch: CUDA
-    debug: second_package/cpu.py:9
-""",
+    bad=example(("CPU", "first_package/cpu.py:7"), ("CPU", "second_package/cpu.py:9")),
+    good=example(("CPU", "first_package/cpu.py:7"), ("CUDA", "second_package/cpu.py:9")),
     check=_shadows,
 )
 
@@ -101,28 +83,16 @@ ORDER = Rule(
         "AutogradNestedTensor kernel), or do not combine the two kernels. `dispatchlab permute` on a scenario with "
         "these registrations shows the two orders."
     ),
-    bad="""
-semantics: torch-2.13
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CompositeImplicitAutograd
-    debug: my_package/composite.py:3
-  - impl: scale
-    dispatch: CompositeExplicitAutograd
-    debug: my_package/explicit.py:5
-""",
-    good="""
-semantics: torch-2.13
-registrations:
-  - def: scale(Tensor x, float s) -> Tensor
-  - impl: scale
-    dispatch: CPU
-    debug: my_package/cpu.py:3
-  - impl: scale
-    dispatch: CompositeExplicitAutograd
-    debug: my_package/explicit.py:5
-""",
+    bad=example(
+        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
+        ("CompositeExplicitAutograd", "my_package/explicit.py:5"),
+        head="semantics: torch-2.13",
+    ),
+    good=example(
+        ("CPU", "my_package/cpu.py:3"),
+        ("CompositeExplicitAutograd", "my_package/explicit.py:5"),
+        head="semantics: torch-2.13",
+    ),
     check=_order,
     needs="nobody is there to try other orders",
     can_run=lambda subject: subject.order_of is not None,
