@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from importlib import import_module, invalidate_caches
 
 from dispatchlab.live.installed import shortened
-from dispatchlab.live.own_names import ORDERS, is_own
+from dispatchlab.live.own_names import ORDERS
 from dispatchlab.live.record_registry import package_roots, without_root
+from dispatchlab.live.registered import dumps
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.live.watch import Watch
 from dispatchlab.live.watched_call import Call
@@ -68,7 +69,7 @@ def run_order(packages: Sequence[str]) -> ImportRun:
         packages: the modules, in order.
     """
     torch()
-    before = _dumps()
+    before = dumps()
     kept = bindings()._dispatch_library("FRAGMENT", ORDERS, "")
     kept.define("untouched() -> ()", "")
     modules = frozenset(sys.modules)
@@ -98,13 +99,8 @@ def _purge(packages: Sequence[str], before: frozenset[str]) -> None:
     invalidate_caches()
 
 
-def _dumps() -> dict[str, str]:
-    c = bindings()
-    return {name: c._dispatch_dump(name) for name in c._dispatch_get_all_op_names() if not is_own(name)}
-
-
 def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[Call]) -> Imported:
-    now, roots = _dumps(), package_roots()
+    now, roots = dumps(), package_roots()
     changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
     owners: dict[str, dict[str, None]] = {}
     for call in calls:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-WORLD, RECORD, ORDERS, LEAKS, MEMORY = "dlabworld", "dlabrecord", "dlaborders", "dlableaks", "dlabcal"
+WORLD, FALLBACKS, ORDERS, MEMORY = "dlabworld", "dlabfallbacks", "dlaborders", "dlabcal"
 """The namespaces of probes, by what they find out."""
 
-_OWN = re.compile(rf"(?:dlab[0-9]+_\w+|{WORLD}|{RECORD}|{ORDERS}|{LEAKS}|{MEMORY})::")
+_OWN = re.compile(rf"(?:dlab[0-9]+_\w+|{WORLD}|{FALLBACKS}|{ORDERS}|{MEMORY})::")
 
 
 def sandbox_prefix(number: int) -> str:

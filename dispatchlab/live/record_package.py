@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 
-from dispatchlab.live.own_names import is_own
 from dispatchlab.live.record_registry import ImportFailedError, package_roots, without_root
-from dispatchlab.live.torch import bindings, torch
+from dispatchlab.live.registered import dumps
+from dispatchlab.live.torch import torch
 from dispatchlab.live.watch import Watch
 from dispatchlab.live.watched_call import Call, Site
 from dispatchlab.model.keys import DispatchKey
@@ -87,7 +87,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     """
     torch()
     roots = package_roots()
-    before = _dumps()
+    before = dumps()
     with Watch() as watch:
         for package in packages:
             try:
@@ -96,7 +96,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
                 raise ImportFailedError(package, f"{type(error).__name__}: {error}") from error
     calls = [call for call in watch.calls if not call.site.by_torch and not call.released]
     torchs = [call for call in watch.calls if call.site.by_torch and not call.released]
-    after = _dumps()
+    after = dumps()
     added = _added(before, after, Counter(_cells((*calls, *torchs))))
     native = [registration for operator in added for registration in _native(operator, roots)]
     python = [_registration(call, roots) for call in calls]
@@ -104,7 +104,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     registrations = (*needed, *native, *python)
     touched = {_full(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
-    dumps = {name: read_dump(after[name]) for name in map(str, touched) if name in after}
+    read = {name: read_dump(after[name]) for name in map(str, touched) if name in after}
     scenario = Scenario(
         claim=f"What importing {' and then '.join(packages)} registers does not depend on its order.",
         registrations=registrations,
@@ -119,7 +119,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         registrations=len(registrations),
         sites=tuple(sorted({_place(call.site, roots) for call in _with_parts(calls)})),
         operators=defined + sum(isinstance(one, Def) for one in native),
-        dangling=tuple(sorted(name for name, dump in dumps.items() if dump.is_dangling)),
+        dangling=tuple(sorted(name for name, dump in read.items() if dump.is_dangling)),
         kernels=kernels + sum(isinstance(one, Impl) for one in native),
         shown=len(_shown(before, after, touched)),
         native=len(native),
@@ -127,11 +127,6 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         by_torch=len(torchs),
         unread=tuple(watch.unread),
     )
-
-
-def _dumps() -> dict[str, str]:
-    c = bindings()
-    return {name: c._dispatch_dump(name) for name in c._dispatch_get_all_op_names() if not is_own(name)}
 
 
 def _with_parts(calls: Sequence[Call]) -> Iterator[Call]:

@@ -10,10 +10,11 @@ from importlib import import_module
 
 from dispatchlab._collector import collector_paused
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.live.own_names import RECORD, is_own
+from dispatchlab.live.own_names import is_own
+from dispatchlab.live.registered import fallback_rows
 from dispatchlab.live.torch import bindings, torch
 from dispatchlab.registry.dump_text import read_dump, read_fallbacks
-from dispatchlab.registry.model import RecordedFallback, RecordedOperator, Registry, registry_of
+from dispatchlab.registry.model import RecordedOperator, Registry, registry_of
 
 """The namespaces in which this package makes operators of its own."""
 
@@ -62,7 +63,7 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         names = [name for name in bindings()._dispatch_get_all_op_names() if not is_own(name)]
         if only is not None:
             names = [name for name in names if name in only]
-        fallbacks = [replace(one, debug=without_root(one.debug, roots)) for one in _fallbacks()]
+        fallbacks = [replace(one, debug=without_root(one.debug, roots)) for one in read_fallbacks(fallback_rows())]
         return registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
 
 
@@ -102,13 +103,3 @@ def _tags(operator: RecordedOperator) -> frozenset[str]:
         return frozenset()
     found = bindings()._get_operation_overload(operator.name.qualified, operator.name.overload)
     return frozenset() if found is None else frozenset(tag.name for tag in found[2])
-
-
-def _fallbacks() -> tuple[RecordedFallback, ...]:
-    """Read off an operator of our own, which has no kernel, so that its table shows nothing else."""
-    library = bindings()._dispatch_library("FRAGMENT", RECORD, "")
-    library.define("untouched() -> ()", "")
-    try:
-        return read_fallbacks(bindings()._dispatch_dump_table(f"{RECORD}::untouched"))
-    finally:
-        library.reset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from dispatchlab.live.own_names import LEAKS, is_own
+from dispatchlab.live.own_names import FALLBACKS, is_own
 from dispatchlab.live.torch import bindings
 
 
@@ -22,10 +22,13 @@ def dumps() -> dict[str, str]:
 
 
 def fallback_rows() -> str:
-    """The rows that the backend fallbacks fill, as a table prints them."""
-    library = bindings()._dispatch_library("FRAGMENT", LEAKS, "")
+    """The rows that the backend fallbacks fill, as a table prints them.
+
+    Read off an operator of our own, which has no kernel, so that its table shows nothing else.
+    """
+    library = bindings()._dispatch_library("FRAGMENT", FALLBACKS, "")
     library.define("untouched() -> ()", "")
     try:
-        return str(bindings()._dispatch_dump_table(f"{LEAKS}::untouched"))
+        return str(bindings()._dispatch_dump_table(f"{FALLBACKS}::untouched"))
     finally:
         library.reset()

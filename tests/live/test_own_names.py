@@ -8,7 +8,7 @@ import pytest
 
 from dispatchlab.live.installed import operator_names
 from dispatchlab.live.local_engine import LocalEngine
-from dispatchlab.live.own_names import LEAKS, MEMORY, ORDERS, RECORD, WORLD, is_own, sandbox_prefix
+from dispatchlab.live.own_names import FALLBACKS, MEMORY, ORDERS, WORLD, is_own, sandbox_prefix
 from dispatchlab.live.record_registry import record_registry
 from dispatchlab.live.registered import dumps
 from tests.engine_words import define
@@ -18,7 +18,7 @@ torch: Any = pytest.importorskip("torch", reason="asks the installed PyTorch, an
 
 def test_sandboxes_and_probes_are_the_labs_own_and_namespaces_that_begin_alike_are_not() -> None:
     own = [f"{sandbox_prefix(number)}{namespace}::foo" for number in (1, 23) for namespace in ("test", "aten", "a_b")]
-    own += [f"{probe}::untouched" for probe in (LEAKS, MEMORY, ORDERS, RECORD, WORLD)]
+    own += [f"{probe}::untouched" for probe in (FALLBACKS, MEMORY, ORDERS, WORLD)]
     assert all(map(is_own, own))
     others = ["aten::add.Tensor", "dlab::foo", "dlabels::foo", "dlab1::foo", "dlabworlds::foo", "my_dlab1_x::foo"]
     assert not any(map(is_own, others))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from dispatchlab.call.layers import autograd, backward, batching
@@ -89,17 +89,23 @@ class Lab:
         self._libraries.append(library)
         return library
 
+    def _made_elsewhere(self) -> Container[str]:
+        """The operators whose defs and backend kernels somebody else registers."""
+        return ()
+
     def _define(self) -> None:
         library = self._library("FRAGMENT")
         for schema in SCHEMAS:
-            library.define(schema)
+            if schema.partition("(")[0] not in self._made_elsewhere():
+                library.define(schema)
 
     def _backends(self) -> None:
         for key in ("CPU", "CUDA", "Meta"):
             library = self._library("IMPL", key)
             library.impl("empty.memory_format", EMPTY_KERNELS[key])
             for name, kernel in (META_KERNELS if key == "Meta" else BACKEND_KERNELS).items():
-                library.impl(name, kernel)
+                if name not in self._made_elsewhere():
+                    library.impl(name, kernel)
         self._library("IMPL", "CompositeImplicitAutograd").impl("matmul", self._matmul)
 
     def _factories(self) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import ExitStack
 from functools import cache
 from importlib.resources import files
 from types import ModuleType, TracebackType
 from typing import Self
 
-from dispatchlab.call.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS
 from dispatchlab.call.layers.lab import Lab
-from dispatchlab.call.layers.schemas import IN_PLACE, SCHEMAS
+from dispatchlab.call.layers.schemas import IN_PLACE
 from dispatchlab.call.layers.views import in_place_kernel
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.codegen.kernels import by_name
@@ -102,19 +102,10 @@ class StructuredLayers(Lab):
             for module in _modules():
                 undo.enter_context(module.register(self.dispatcher, self._kernels))
             self._generated = undo.pop_all()
-        library = self._library("FRAGMENT")
-        for schema in SCHEMAS:
-            if schema.partition("(")[0] not in _structured_names():
-                library.define(schema)
+        super()._define()
 
-    def _backends(self) -> None:
-        for key in ("CPU", "CUDA", "Meta"):
-            library = self._library("IMPL", key)
-            library.impl("empty.memory_format", EMPTY_KERNELS[key])
-            for name, kernel in (META_KERNELS if key == "Meta" else BACKEND_KERNELS).items():
-                if name not in _structured_names():
-                    library.impl(name, kernel)
-        self._library("IMPL", "CompositeImplicitAutograd").impl("matmul", self._matmul)
+    def _made_elsewhere(self) -> Container[str]:
+        return _structured_names()
 
     def _views(self) -> None:
         super()._views()
