@@ -6,13 +6,14 @@ A device is a label: a `cuda` tensor keeps an ordinary array. A `meta` tensor ha
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from dispatchlab.call.handlers import python_bits
 from dispatchlab.call.key_state import is_inference_mode
 from dispatchlab.call.strides import contiguous_strides
-from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
+from dispatchlab.call.tensor_keys import compute_dispatch_key, tensor_key_set
 from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
@@ -77,14 +78,18 @@ class Tensor:
         self._data: Array | None = None if on_meta else data if data.dtype == kind.numpy else data.astype(kind.numpy)
         base = DispatchKeySet.of(compute_dispatch_key(where.type, layout, kind)) if key_set is None else key_set
         self.key_bits = tensor_key_set(base, inference=is_inference_mode()).bits
-        if type(self) is not Tensor and getattr(type(self), "__torch_dispatch__", None) is not None:
-            self.key_bits |= PYTHON_KEYS.bits
+        if type(self) is not Tensor:
+            self.key_bits |= python_bits(type(self))
+        self.start_history(VersionCounter(), requires_grad=requires_grad)
+
+    def start_history(self, version_counter: VersionCounter, *, requires_grad: bool) -> None:
+        """Make this a leaf: no gradient yet, no view of anything, nothing that stands for something else."""
         self.grad: Tensor | None = None
         self.grad_accumulator: ref[AccumulateGrad] | None = None
         self.grad_fn: Node | None = None
         self.output_nr = 0
         self.base: Tensor | None = None
-        self.version_counter = VersionCounter()
+        self.version_counter = version_counter
         self.requires_grad = requires_grad
         self.wrapped_strides: tuple[int, ...] | None = None
         self.is_wrapped_number = False
@@ -159,6 +164,25 @@ class Tensor:
         size = f", size={self.shape}" if self._data is None else ""
         grad = f", grad_fn={self.grad_fn}" if self.grad_fn else ", requires_grad=True" if self.requires_grad else ""
         return f"tensor({values}{size}{device}{dtype}{layout}{grad})"
+
+
+T = TypeVar("T", bound=Tensor)
+
+
+def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
+    """Another tensor of the same memory, keys, version and history; what arrives at it and its views are its own.
+
+    Args:
+        tensor: what is copied.
+        kind: the class of the copy; what its slots hold besides is copied when it is the same class.
+    """
+    made = object.__new__(kind)
+    more = getattr(kind, "__slots__", ()) if kind is type(tensor) and kind is not Tensor else ()
+    for name in (*Tensor.__slots__, *more):
+        if name != "__weakref__" and hasattr(tensor, name):
+            setattr(made, name, getattr(tensor, name))
+    made.grad_accumulator = made.live_views = None
+    return made
 
 
 Nested: TypeAlias = "float | complex | Sequence[Nested]"

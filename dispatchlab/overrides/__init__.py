@@ -1,7 +1,7 @@
 """Overrides from Python: `__torch_function__` in front of the dispatcher, `__torch_dispatch__` behind it.
 
 - `torch_function_dispatch`: makes a function overridable (`decorator`); `Functions`: all of a lab's (`functions`);
-- `DisableTorchFunction`, `disabled`: switch handlers off, for a while or for a class (`switch`, `collect`);
+- `DisableTorchFunction`, `disabled`: switch handlers off, for a while or for a class (`switch`, `call.handlers`);
 - `as_subclass`, `make_wrapper_subclass`: tensors of other classes (`subclass`);
 - `PythonDispatch`: has a dispatcher ask `__torch_dispatch__` (`python_key`); `no_dispatch`: not for a while;
 - `DispatchMode`, `modes`: handlers of every call in a block (`modes`);
@@ -13,7 +13,8 @@
 
 from __future__ import annotations
 
-from dispatchlab.overrides.collect import collected, disabled
+from dispatchlab.call.handlers import disabled
+from dispatchlab.overrides.collect import collected
 from dispatchlab.overrides.decorator import torch_function_dispatch
 from dispatchlab.overrides.defaults import normalize, without_defaults
 from dispatchlab.overrides.errors import (

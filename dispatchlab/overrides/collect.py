@@ -9,22 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dispatchlab.call.handlers import disabled
+
 # Note [Where a new argument goes]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A new type goes before the first one that it is a subclass of, and that is a scan with `issubclass`. When all types
 # so far are of the metaclass `type`, a superclass of the new type is in its `__mro__`; a set of the types seen tells
 # at once that none is, and the scan is left out. A list of 10,000 arguments costs one look into the set for each.
-
-
-def disabled(*args: object, **kwargs: object) -> object:
-    """The value of `__torch_function__` or `__torch_dispatch__` in a class that wants none, as None is."""
-    return NotImplemented
-
-
-def has_handler(kind: type, protocol: str) -> bool:
-    """Whether a class has a handler of that name that is not switched off."""
-    handler = getattr(kind, protocol, None)
-    return handler is not None and handler is not disabled
 
 
 def collected(arguments: Iterable[object], protocol: str) -> list[Any]:

@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from dispatchlab.call.handlers import disabled
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.overrides.asking import ask, told_of
-from dispatchlab.overrides.collect import disabled
 from dispatchlab.overrides.errors import NoImplementationError, name_of, name_of_function
 from dispatchlab.overrides.signatures import verify_matching_signatures
 from dispatchlab.overrides.subclass import of_subclass

@@ -12,6 +12,7 @@ import keyword
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dispatchlab.call.handlers import has_handler
 from dispatchlab.call.layers.lab import Lab
 from dispatchlab.call.layers.schemas import NAMESPACE
 from dispatchlab.call.operators import Operator
@@ -21,7 +22,6 @@ from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import ListType
 from dispatchlab.overrides.asking import PROTOCOL
-from dispatchlab.overrides.collect import has_handler
 from dispatchlab.overrides.decorator import torch_function_dispatch
 from dispatchlab.overrides.subclass import as_subclass
 

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from dispatchlab.call.handlers import DISPATCH, has_handler
 from dispatchlab.call.key_state import ForceDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.signature import NotReturnableError
@@ -17,11 +18,10 @@ from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.call.wrapped_numbers import unwrapped_number
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.overrides.collect import collected, has_handler
+from dispatchlab.overrides.collect import collected
 from dispatchlab.overrides.defaults import without_defaults
 from dispatchlab.overrides.errors import HandlerError, NoImplementationError, name_of, passing
 from dispatchlab.overrides.modes import innermost_set_aside, modes
-from dispatchlab.overrides.subclass import DISPATCH
 
 K = TypeVar("K", bound=type)
 _BELOW = DispatchKeySet.full_after(DispatchKey.Python)

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from dispatchlab.call.handlers import DISPATCH
 from dispatchlab.call.key_state import IncludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.overrides.errors import OverrideError, name_of
-from dispatchlab.overrides.subclass import DISPATCH
 
 
 class _Thread(threading.local):

@@ -5,30 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from dispatchlab.call.handlers import python_bits
 from dispatchlab.call.key_state import is_inference_mode
-from dispatchlab.call.tensor import Tensor, VersionCounter
+from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.overrides.collect import has_handler
 from dispatchlab.overrides.switch import DisableTorchFunction
 
 T = TypeVar("T", bound=Tensor)
-DISPATCH = "__torch_dispatch__"
-
-
-def python_bits(kind: type) -> int:
-    """The keys that a tensor carries because its class has a `__torch_dispatch__`."""
-    return PYTHON_KEYS.bits if has_handler(kind, DISPATCH) else 0
 
 
 def as_subclass(tensor: Tensor, kind: type[T]) -> T:
     """The same memory, version and history as a tensor of another class."""
-    made = object.__new__(kind)
-    for name in Tensor.__slots__:
-        if name != "__weakref__":
-            setattr(made, name, getattr(tensor, name))
+    made = shallow_copy(tensor, kind)
     made.key_bits = tensor.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
-    made.grad_accumulator = made.live_views = None
     return made
 
 
@@ -45,13 +35,9 @@ def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = 
     key = compute_dispatch_key(like.device.type, like.layout, like.dtype)
     bits = tensor_key_set(DispatchKeySet.of(key), inference=is_inference_mode()).bits
     made.key_bits = bits | python_bits(kind)
-    made.grad = made.grad_fn = made.grad_accumulator = made.base = made._data = None
-    made.live_views = made.view_history = None
+    made._data = None
+    made.start_history(VersionCounter(), requires_grad=requires_grad)
     made.wrapped_strides = like.strides
-    made.is_wrapped_number = False
-    made.output_nr = 0
-    made.version_counter = VersionCounter()
-    made.requires_grad = requires_grad
     return made
 
 

@@ -47,6 +47,7 @@ def test_a_tensor_carries_the_python_keys_when_its_class_has_a_handler() -> None
     assert not x.key_bits & PYTHON_KEYS.bits
     assert not as_subclass(x, plain).key_bits & PYTHON_KEYS.bits
     assert not as_subclass(x, off).key_bits & PYTHON_KEYS.bits
+    assert not off(np.ones(2)).key_bits & PYTHON_KEYS.bits
     for made in (kind(x), as_subclass(x, kind), as_subclass(as_subclass(x, kind), kind)):
         assert made.key_bits == x.key_bits | PYTHON_KEYS.bits
     is_a = type("IsA", (Tensor,), {"__slots__": (), "__torch_dispatch__": classmethod(lambda *given: None)})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from dispatchlab.call.layers.derivatives import Calls
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor import Array, Tensor, VersionCounter
+from dispatchlab.call.tensor import Array, Tensor
 from dispatchlab.call.tensor_keys import tensor_key_set
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
@@ -55,12 +55,8 @@ class BatchedTensor(Tensor):
         self.shape = (*value.shape[:bdim], *value.shape[bdim + 1 :])
         self.dtype, self.device, self.layout = value.dtype, value.device, value.layout
         self.key_bits = _BATCHED
-        self.requires_grad = value.requires_grad
-        self.grad = self.grad_fn = self.grad_accumulator = self.base = self._data = self.wrapped_strides = None
-        self.live_views = self.view_history = None
-        self.output_nr = 0
-        self.is_wrapped_number = False
-        self.version_counter: VersionCounter = value.version_counter
+        self._data = None
+        self.start_history(value.version_counter, requires_grad=value.requires_grad)
 
     @property
     def data(self) -> Array:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from weakref import ref
 
 from dispatchlab.call.key_state import AutoDispatchBelowADInplaceOrView
-from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor import Tensor, shallow_copy
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.errors import DispatchLabError
 
@@ -151,12 +151,8 @@ def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
 
 def _detached(tensor: Tensor) -> Tensor:
     """The same memory and version counter, without history; made without a call."""
-    other = object.__new__(type(tensor))
-    for name in (*Tensor.__slots__, *(type(tensor).__slots__ if type(tensor) is not Tensor else ())):
-        if name != "__weakref__" and hasattr(tensor, name):
-            setattr(other, name, getattr(tensor, name))
-    other.grad = other.grad_accumulator = other.view_history = other.live_views = None
-    other.grad_fn = None
+    other = shallow_copy(tensor, type(tensor))
+    other.grad = other.grad_fn = other.view_history = None
     other.requires_grad = False
     return other
 
