@@ -87,3 +87,18 @@ def many(count: int) -> str:
     keys = [*backends, *(f"Sparse{backend}" for backend in backends)][:count]
     impls = "".join(f"  - impl: foo\n    dispatch: {key}\n    debug: fn_{key}\n" for key in keys)
     return f"claim: Many kernels.\nregistrations:\n{impls}"
+
+
+STAYS = """\
+claim: A composite kernel that comes first stays on the autograd slots.
+keys: [AutogradCPU]
+registrations:
+  - def: foo(Tensor x) -> Tensor
+    debug: def_foo
+  - impl: foo
+    dispatch: CompositeImplicitAutograd
+    debug: fn_implicit
+  - impl: foo
+    dispatch: CompositeExplicitAutograd
+    debug: fn_explicit
+"""

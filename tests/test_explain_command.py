@@ -11,23 +11,11 @@ from click.testing import CliRunner
 
 from dispatchlab.cli import main
 from dispatchlab.registry.write import save_registry
+from tests.scenario_texts import STAYS
 
 GOLDENS = Path(__file__).parent / "data" / "walkthrough"
 NO_DEVICES = "torch-2.13 is of a build for the CPU alone (2.13.0+cpu): it has no kernels for other devices\n"
 BARE = "strict starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them\n"
-SCENARIO = """\
-claim: A composite kernel that comes first stays on the autograd slots.
-keys: [AutogradCPU]
-registrations:
-  - def: foo(Tensor x) -> Tensor
-    debug: def_foo
-  - impl: foo
-    dispatch: CompositeImplicitAutograd
-    debug: fn_implicit
-  - impl: foo
-    dispatch: CompositeExplicitAutograd
-    debug: fn_explicit
-"""
 
 
 def explain(*arguments: str) -> tuple[int, str, str]:
@@ -81,7 +69,7 @@ def test_rich_says_what_text_says() -> None:
 
 def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
-    path.write_text(SCENARIO)
+    path.write_text(STAYS)
     told = {}
     for semantics in ("strict", "torch-2.13"):
         code, stdout, stderr = explain(

@@ -23,6 +23,7 @@ from dispatchlab.commands.registry_sources import recorded_from
 from dispatchlab.live.record_registry import package_roots, record_operators, without_root
 from dispatchlab.model.explanation import OperatorView
 from dispatchlab.model.keys import RUNTIME_KEYS
+from tests.scenario_texts import STAYS
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 C: Any = importlib.import_module("torch._C")
@@ -229,24 +230,9 @@ def test_the_last_hop_is_handed_the_set_that_pytorchs_own_kernels_redispatch_wit
     assert calls == 12
 
 
-STALE = """\
-claim: A composite kernel that comes first stays on the autograd slots.
-keys: [AutogradCPU]
-registrations:
-  - def: foo(Tensor x) -> Tensor
-    debug: def_foo
-  - impl: foo
-    dispatch: CompositeImplicitAutograd
-    debug: fn_implicit
-  - impl: foo
-    dispatch: CompositeExplicitAutograd
-    debug: fn_explicit
-"""
-
-
 def test_a_scenario_is_explained_on_the_running_pytorch_as_on_its_model(tmp_path: Path) -> None:
     path = tmp_path / "stale.yaml"
-    path.write_text(STALE)
+    path.write_text(STAYS)
     told = [
         explain(found.view, describe_arguments(schema_of(found.view), ["cpu requires_grad"]), thread_keys())
         for engine, semantics in (("torch", None), ("lab", "torch-2.13"))
