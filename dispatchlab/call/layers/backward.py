@@ -47,11 +47,14 @@ def backward(
         AutogradError: there is nothing to differentiate, or what was saved is gone or was modified.
     """
     if not tensor.requires_grad:
-        message = "the tensor does not require gradients and was computed from none that does"
+        message = (
+            "the tensor does not require gradients and was computed from none that does: make one with "
+            "requires_grad=True, and compute outside of no_grad()"
+        )
         raise AutogradError(AutogradErrorKind.NO_GRADIENT, message)
     edge = edge_of(tensor)
     if edge is None:
-        message = "the tensor is a view that was made under no_grad(), and has no history"
+        message = "the tensor is a view that was made under no_grad(), and has no history: make it outside of no_grad()"
         raise AutogradError(AutogradErrorKind.NO_GRADIENT, message)
     root, output = edge
     first = _first_gradient(calls, tensor, gradient)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dispatchlab.call.layers.parts import check_written, like, refused, shape_of, stand_in
+from dispatchlab.call.layers.parts import check_overlap, like, refused, shape_of, stand_in
 from dispatchlab.call.strides import is_dense
 from dispatchlab.call.tensor import Array, Tensor
 from dispatchlab.call.values import Device, DeviceType, DType, Layout, MemoryFormat
@@ -63,7 +63,7 @@ def new_empty_strided(
 
 
 def _check_copied(self: Tensor, src: Tensor) -> None:
-    check_written("copy_", self, src)
+    check_overlap("copy_", self, src)
     if shape_of("copy_", self.shape, src.shape) != self.shape:
         raise refused(f"copy_ cannot write the shape {list(src.shape)} into {list(self.shape)}")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dispatchlab.call.layers.copying import COPYING, META_COPYING
-from dispatchlab.call.layers.parts import as_dtype, check_written, like, refused, shape_of, stand_in
+from dispatchlab.call.layers.parts import as_dtype, check_overlap, like, refused, shape_of, stand_in
 from dispatchlab.call.tensor import Array, Generator, Tensor
 from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DType, Layout, MemoryFormat, result_dtype
 
@@ -78,7 +78,7 @@ def _binary_in_place(name: str) -> Callable[..., Tensor]:
 
 
 def _check_in_place(name: str, self: Tensor, other: Tensor) -> None:
-    check_written(f"{name}_", self, other)
+    check_overlap(f"{name}_", self, other)
     if shape_of(name, self.shape, other.shape) != self.shape:
         raise refused(f"{name}_ cannot write a result of shape {list(other.shape)} into {list(self.shape)}")
     dtype = _binary_dtype(self, other, 1)
@@ -218,7 +218,7 @@ def _empty(device: str) -> Callable[..., Tensor]:
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """`normal_`."""
-    check_written("normal_", self)
+    check_overlap("normal_", self)
     source = _random if generator is None else generator
     self.data[...] = source.random.normal(mean, std, self.shape)
     return self
@@ -226,7 +226,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Gen
 
 def meta_normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """`normal_` on Meta."""
-    check_written("normal_", self)
+    check_overlap("normal_", self)
     return self
 
 

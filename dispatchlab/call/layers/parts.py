@@ -47,7 +47,7 @@ def stand_in(shape: tuple[int, ...], dtype: DType) -> Array:
     return np.broadcast_to(np.zeros((), dtype.numpy), shape)
 
 
-def check_written(name: str, written: Tensor, read: Tensor | None = None) -> None:
+def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> None:
     """Refuse to write where one place in memory is several elements, or what is read is a part of it.
 
     Raises:
