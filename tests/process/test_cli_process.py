@@ -15,7 +15,7 @@ from tests.scenario_texts import FIVE, TWICE, many
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "dispatchlab")
 
 

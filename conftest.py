@@ -1,0 +1,109 @@
+"""How pytest runs here: the tiers of the tests, the processes that share a run, and the lines about what did not run.
+
+Tests lie in tiers, and the directory is the tier. `pytest` runs the quick one; a slow tier runs when its directory is
+named on the command line, or with `--all-tiers`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent
+SLOW_TIERS = ("tests/deep", "tests/process")
+
+_NOT_RUN = pytest.StashKey[Counter[str]]()
+_SKIPPED = pytest.StashKey[Counter[str]]()
+
+# A shell that starts pytest in the background has it ignore Ctrl-C, and so would the processes that tests start and
+# interrupt: an ignored signal is inherited, a handled one is not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that runs every tier."""
+    parser.addoption("--all-tiers", action="store_true", help=f"run the slow tiers too: {', '.join(SLOW_TIERS)}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Spread a run of whole directories over the cores. `-n` decides otherwise, and so does `-p no:xdist`.
+
+    A run of files or of single tests stays in this process, where a debugger and `-s` work. So does a run that
+    accepts: expecttest rewrites test files, and two processes must not rewrite the same one. A worker of xdist comes
+    here too, and starts no workers of its own.
+    """
+    options = config.option
+    if hasattr(config, "workerinput") or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    if getattr(options, "numprocesses", 0) is not None or options.tx or os.environ.get("EXPECTTEST_ACCEPT"):
+        return
+    if all(path.is_dir() for path in _named(config)):
+        options.numprocesses = "auto"
+        if options.dist == "no":
+            options.dist = "worksteal"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the slow tiers that nobody asked for."""
+    if config.getoption("--all-tiers"):
+        return
+    left_out = [tier for tier in SLOW_TIERS if not any(path.is_relative_to(ROOT / tier) for path in _named(config))]
+    tiers = {item: next((tier for tier in left_out if item.path.is_relative_to(ROOT / tier)), None) for item in items}
+    config.stash[_NOT_RUN] = Counter(tier for tier in tiers.values() if tier is not None)
+    config.hook.pytest_deselected(items=[item for item in items if tiers[item] is not None])
+    items[:] = [item for item in items if tiers[item] is None]
+
+
+class _Skips:
+    """Counts the modules that are skipped when they are collected, by reason; workers of xdist do not report them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.found = config.stash.setdefault(_SKIPPED, Counter())
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self.found[reason.removeprefix("Skipped: ")] += 1
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count skipped modules."""
+    config.pluginmanager.register(_Skips(config), "skipped-modules")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what a worker of xdist has counted to the process that prints the summary."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        not_run, skipped = session.config.stash.get(_NOT_RUN, None), session.config.stash[_SKIPPED]
+        output["not run"], output["skipped"] = dict(not_run or {}), dict(skipped)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker has counted: each has collected everything, so one is enough."""
+    output = getattr(node, "workeroutput", {})
+    if "not run" in output:
+        node.config.stash[_NOT_RUN] = Counter(output["not run"])
+        node.config.stash[_SKIPPED] = Counter(output["skipped"])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say on one line each which modules were skipped, and which tests of slow tiers did not run."""
+    for reason, modules in sorted(config.stash[_SKIPPED].items()):
+        terminalreporter.write_line(f"skipped {modules} modules: {reason}", yellow=True)
+    if not_run := config.stash.get(_NOT_RUN, None):
+        parts = " and ".join(f"{count} tests of {tier}" for tier, count in sorted(not_run.items()))
+        terminalreporter.write_line(f"not run: {parts}; `pytest --all-tiers` runs everything", yellow=True)
+
+
+def _named(config: pytest.Config) -> list[Path]:
+    """The files and directories that the command line names, or else those of the configuration."""
+    return [(config.invocation_params.dir / arg.partition("::")[0]).resolve() for arg in config.args]
