@@ -13,7 +13,7 @@ from typing import Any
 
 from dispatchlab import Dispatcher, DispatchKey, DispatchKeySet, Library, fallthrough, operator, tensor
 from dispatchlab.call import AutoDispatchBelowAutograd, Tensor
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 
 CALLS, REPEATS = 50_000, 7
 

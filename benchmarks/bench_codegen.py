@@ -7,9 +7,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from dispatchlab.codegen.generate import generated_files
-from dispatchlab.codegen.read import read_native_functions
-from dispatchlab.codegen.tags import read_tags
+from dispatchlab.codegen.emit.generate import generated_files
+from dispatchlab.codegen.read.native_functions import read_native_functions, read_tags
 
 
 def native_folder() -> Path:

@@ -7,12 +7,12 @@ import time
 from benchmarks.workloads import FOO, KERNEL, sixteen
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.key_bits import KEY_BIT
-from dispatchlab.engine.plain_precedence import plain_torch_2_13
+from dispatchlab.engine.introspection import fallbacks_in, operator_in
 from dispatchlab.engine.precedence import TORCH_2_13, computed_table
-from dispatchlab.engine.view import fallbacks_in, operator_in
+from dispatchlab.engine.reference_precedence import plain_torch_2_13
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Impl
+from dispatchlab.model.slot_set import KEY_BIT
 
 
 class Engine:

@@ -7,7 +7,7 @@ import sys
 import time
 
 from benchmarks.workloads import FOO, many_operators, sixteen, upstreams_five
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, KernelForm, Registration
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
-from dispatchlab.model.signature import cpp_signature
 
 _INFERRED = parse_inferred("(Tensor _0) -> Tensor _0")
 KERNEL = Kernel(KernelForm.UNBOXED, _INFERRED, cpp_signature(_INFERRED))

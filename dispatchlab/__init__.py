@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dispatchlab.call.trace import trace
     from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, Listener, OverrideWarning
     from dispatchlab.engine.handle import RegistrationHandle
-    from dispatchlab.engine.kernel_function import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
-    from dispatchlab.engine.lab import LabEngine
+    from dispatchlab.engine.kernel import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
+    from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.engine.library import Library
     from dispatchlab.errors import CallError, DispatchLabError, ErrorKind, ParseError, RegistrationError
     from dispatchlab.model.key_set import DispatchKeySet
@@ -40,37 +40,37 @@ if TYPE_CHECKING:
     from dispatchlab.scenario.load import load_scenario
 
 _HOME = {
-    "Operator": "call.operators",
-    "operator": "call.operators",
-    "ops": "call.operators",
-    "Tensor": "call.tensor",
-    "tensor": "call.tensor",
-    "trace": "call.trace",
-    "Dispatcher": "engine.dispatcher",
-    "InvariantError": "engine.dispatcher",
-    "Listener": "engine.dispatcher",
-    "OverrideWarning": "engine.dispatcher",
-    "RegistrationHandle": "engine.handle",
-    "boxed": "engine.kernel_function",
-    "dispatch": "engine.kernel_function",
-    "dispatch_autograd": "engine.kernel_function",
-    "fallthrough": "engine.kernel_function",
-    "unboxed": "engine.kernel_function",
-    "LabEngine": "engine.lab",
-    "Library": "engine.library",
-    "CallError": "errors",
-    "DispatchLabError": "errors",
-    "ErrorKind": "errors",
-    "ParseError": "errors",
-    "RegistrationError": "errors",
-    "DispatchKeySet": "model.key_set",
-    "DispatchKey": "model.keys",
-    "OperatorName": "model.names",
-    "FunctionSchema": "model.schema",
-    "parse_name": "model.schema_parser",
-    "parse_schema": "model.schema_parser",
-    "parse_schema_or_name": "model.schema_parser",
-    "load_scenario": "scenario.load",
+    "Operator": ".call.operators",
+    "operator": ".call.operators",
+    "ops": ".call.operators",
+    "Tensor": ".call.tensor",
+    "tensor": ".call.tensor",
+    "trace": ".call.trace",
+    "Dispatcher": ".engine.dispatcher",
+    "InvariantError": ".engine.dispatcher",
+    "Listener": ".engine.dispatcher",
+    "OverrideWarning": ".engine.dispatcher",
+    "RegistrationHandle": ".engine.handle",
+    "boxed": ".engine.kernel",
+    "dispatch": ".engine.kernel",
+    "dispatch_autograd": ".engine.kernel",
+    "fallthrough": ".engine.kernel",
+    "unboxed": ".engine.kernel",
+    "LabEngine": ".engine.lab_engine",
+    "Library": ".engine.library",
+    "CallError": ".errors",
+    "DispatchLabError": ".errors",
+    "ErrorKind": ".errors",
+    "ParseError": ".errors",
+    "RegistrationError": ".errors",
+    "DispatchKeySet": ".model.key_set",
+    "DispatchKey": ".model.keys",
+    "OperatorName": ".model.names",
+    "FunctionSchema": ".model.schema",
+    "parse_name": ".model.schema_parser",
+    "parse_schema": ".model.schema_parser",
+    "parse_schema_or_name": ".model.schema_parser",
+    "load_scenario": ".scenario.load",
 }
 
 __all__ = [

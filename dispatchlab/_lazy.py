@@ -11,13 +11,13 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object
 
     Args:
         package: the package's `__name__`.
-        homes: each public name -> the module inside the package that defines it.
+        homes: each public name -> the module that defines it, relative to the package: `.module`.
     """
 
     def get(name: str) -> object:
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home}"), name)
+        return getattr(import_module(home, package), name)
 
     return get

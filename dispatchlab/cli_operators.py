@@ -68,7 +68,7 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
       dispatchlab dump 'test::*' --from scenario.yaml --key CPU --key AutogradCPU --format text
       dispatchlab dump aten::add.Tensor --engine torch --import my_package
     """
-    from dispatchlab.commands.dumping import dump_anything
+    from dispatchlab.commands.dump import dump_anything
 
     exit_with(dump_anything(options, color=color))
 
@@ -158,7 +158,7 @@ def permute(
       dispatchlab permute scenario.yaml --replay found.replay
       dispatchlab permute scenario.yaml --graph states.svg
     """
-    from dispatchlab.commands.exploring import Asked
+    from dispatchlab.analysis.run_scenario import Asked
     from dispatchlab.commands.permute import PermuteRequest
     from dispatchlab.commands.permute import permute as run
 

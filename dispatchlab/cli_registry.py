@@ -142,7 +142,7 @@ def diff(**options: Any) -> None:
       dispatchlab diff torch-2.13 live --import my_package
       dispatchlab diff before.dlreg after.dlreg --no-places --exit-code
     """
-    from dispatchlab.commands.registry_diff import RegistryDiffRequest, diff_registries
+    from dispatchlab.commands.diff import RegistryDiffRequest, diff_registries
 
     exit_with(diff_registries(RegistryDiffRequest(**options)))
 

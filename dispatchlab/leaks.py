@@ -114,7 +114,7 @@ def leaks_text(leaks: Sequence[Leak]) -> str:
 def _torch_moment() -> Moment | None:
     if "torch" not in sys.modules:
         return None
-    from dispatchlab.live.registered import dumps, fallback_rows, is_imported
+    from dispatchlab.live.introspection.registry_reader import dumps, fallback_rows, is_imported
 
     if not is_imported():
         return None
@@ -131,8 +131,8 @@ def _dispatchers() -> list[Dispatcher]:
 
 
 def _lab_moment(dispatcher: Dispatcher) -> Moment:
-    from dispatchlab.engine.view import fallbacks_in
-    from dispatchlab.model.slots import keys_of
+    from dispatchlab.engine.introspection import fallbacks_in
+    from dispatchlab.model.slot_set import keys_of
 
     fallbacks = fallbacks_in(dict(dispatcher._cells))
     by_slot = fallbacks.by_slot
@@ -143,9 +143,8 @@ def _lab_moment(dispatcher: Dispatcher) -> Moment:
 
 def _difference(operator: str, old: str, new: str) -> list[str]:
     """What differs between two dumps, in the words of a comparison of registries where they can be read."""
-    from dispatchlab.registry.compare import compare
-    from dispatchlab.registry.compare_text import diff_text
-    from dispatchlab.registry.dump_text import read_dump
+    from dispatchlab.model.dump_format import read_dump
+    from dispatchlab.registry.compare import compare, diff_text
     from dispatchlab.registry.model import registry_of
 
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dispatchlab.leaks import Watch
     from dispatchlab.model.snapshot import Snapshot
     from dispatchlab.render.report import Report
-    from dispatchlab.scenario.value import Scenario
+    from dispatchlab.scenario.scenario import Scenario
 
 _SCENARIOS = "dispatchlab_scenarios"
 _EXPECT = "dispatchlab_expect"
@@ -202,8 +202,8 @@ def _examined(name: str, path: Path, *, allow_import: bool) -> tuple[Scenario, R
     import warnings
     from dataclasses import replace
 
-    from dispatchlab.commands.exploring import report_of
-    from dispatchlab.engine.lab import LabEngine
+    from dispatchlab.analysis.run_scenario import report_of
+    from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.explore.explore import explore
     from dispatchlab.scenario.load import load_scenario
 
@@ -216,7 +216,7 @@ def _examined(name: str, path: Path, *, allow_import: bool) -> tuple[Scenario, R
 
 
 def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
-    from dispatchlab.explore.session import SandboxSession
+    from dispatchlab.explore.run_sequence import SandboxSession
 
     with engine.sandbox() as sandbox:
         session = SandboxSession(sandbox, scenario.registrations, scenario.operators)

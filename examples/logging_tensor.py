@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatchlab import Operator, Tensor, tensor
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 from dispatchlab.overrides import PythonDispatch, disabled, make_wrapper_subclass
 
 

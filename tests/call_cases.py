@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dispatchlab import Tensor, tensor
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 
 ArrayOrArrays = Any
 

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from dispatchlab.engine.cells import Cell
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
+from dispatchlab.engine.state import Cell
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -26,7 +27,6 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.signature import cpp_signature, is_symint_schema
 
 K = DispatchKey
 FOO = OperatorName("test", "foo")

@@ -13,9 +13,8 @@ from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.errors import RegistryFileError
 from dispatchlab.registry.file import RegistryFile
-from dispatchlab.registry.layout import HEAD, MAGIC, VERSION, sealed
+from dispatchlab.registry.file_format import HEAD, MAGIC, VERSION, RegistryFileError, sealed
 from dispatchlab.registry.model import (
     KernelFlags,
     RecordedFallback,

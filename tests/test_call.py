@@ -40,8 +40,8 @@ from dispatchlab.call import (
     included,
     is_inference_mode,
 )
-from dispatchlab.call.fallthrough import masks
-from dispatchlab.call.key_state import open_guards
+from dispatchlab.call.dispatch_table import masks
+from dispatchlab.call.local_key_set import open_guards
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, functionality_bit
 from dispatchlab.model.keys import RUNTIME_KEYS
 

@@ -21,10 +21,10 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import Generator, InferenceMode
-from dispatchlab.call.key_state import DEFAULT_EXCLUDED
-from dispatchlab.call.layers import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad, recording
-from dispatchlab.call.layers.schemas import IN_PLACE, SCHEMAS, VIEWS
-from dispatchlab.call.observe import CallKind, Step, observers
+from dispatchlab.call.call_observer import CallKind, Step, observers
+from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED
+from dispatchlab.layers import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad, recording
+from dispatchlab.layers.schemas import IN_PLACE, SCHEMAS, VIEWS
 from dispatchlab.model.schema_parser import parse_schema
 from tests.call_cases import CASES, Case, flat, run, tensors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dispatchlab import Dispatcher, DispatchKey, Library, fallthrough, operator
 from dispatchlab.call import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard, excluded, included
-from dispatchlab.call.key_state import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, open_guards
+from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, open_guards
 from tests.call_threads import THREADS, X, churn, in_threads
 
 ROUNDS = 400

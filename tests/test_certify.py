@@ -7,28 +7,26 @@ from dataclasses import replace
 
 import pytest
 
+from dispatchlab.analysis.certificate import Cause, Certification, Certified, Pattern, pattern_of
+from dispatchlab.analysis.neighbourhoods import Explored, Neighbourhood, explore_neighbourhood, plan_of
+from dispatchlab.analysis.sources import NoSuchOperatorError
 from dispatchlab.commands.certify import CertifyRequest, certification_of, certify
-from dispatchlab.commands.certify_neighbourhood import Explored, Neighbourhood, explore_neighbourhood
-from dispatchlab.commands.certify_plan import plan_of
-from dispatchlab.commands.registry_choice import NoSuchOperatorError
 from dispatchlab.engine.footprint import Footprint
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.precedence import PR35061
 from dispatchlab.engine.semantics import STRICT, Semantics
-from dispatchlab.engine.space import LabSpace
+from dispatchlab.explore.compare_sequences import tell
 from dispatchlab.explore.explore import explore
-from dispatchlab.explore.graph import explore_graph
+from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.result import Verdict
-from dispatchlab.explore.session import on_sandboxes
-from dispatchlab.explore.telling import tell
+from dispatchlab.explore.run_sequence import on_sandboxes
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Impl, Kernel, Registration
-from dispatchlab.model.slots import slots_of
+from dispatchlab.model.slot_set import slots_of
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.certify import Cause, Certification, Certified, Pattern, pattern_of
 from dispatchlab.registry.model import (
     RecordedFallback,
     RecordedKernel,
@@ -37,7 +35,7 @@ from dispatchlab.registry.model import (
     registry_of,
 )
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
-from dispatchlab.render.registry_certify import certification_json, certification_text
+from dispatchlab.render.certify import certification_json, certification_text
 
 K = DispatchKey
 CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 from expecttest import assert_expected_inline
 
+from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.cli import main
-from dispatchlab.commands.conforming import conform, sentence
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.protocol import EngineCrashed
-from dispatchlab.model.words import format_word
+from dispatchlab.model.sequence import format_word
 from dispatchlab.scenario import Scenario, UnwritableError, parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS, many
 
@@ -320,7 +320,7 @@ def test_an_engine_and_its_model_that_part_are_told_with_the_word() -> None:
 def test_a_missing_torch_is_told_with_the_way_to_install_it(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatchlab.live.torch.find_spec", lambda name: None)
+    monkeypatch.setattr("dispatchlab.live.bridge.torch.find_spec", lambda name: None)
     result = CliRunner().invoke(main, [*command, "--engine", "torch"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "pip install 'dispatchlab[torch]'" in result.stderr
@@ -382,7 +382,7 @@ def test_a_counterexample_that_cannot_be_written_is_told_after_the_report(monkey
     def unwritable(scenario: Scenario) -> str:
         raise UnwritableError(scenario, "a kernel has no reference")
 
-    monkeypatch.setattr("dispatchlab.commands.reproduce.scenario_text", unwritable)
+    monkeypatch.setattr("dispatchlab.analysis.reproduce.scenario_text", unwritable)
     result = permute("twice.yaml", "--save", "x.py")
     assert (result.exit_code, "as expected: yes" in result.stdout) == (2, True)
     assert result.stderr.startswith("x.py was not written: the scenario ")

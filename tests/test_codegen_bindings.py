@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from dispatchlab.call import tensor
-from dispatchlab.codegen.bindings import PythonFunction, PythonSignature
-from dispatchlab.codegen.generate import NoSuchGroupError
+from dispatchlab.codegen.emit.generate import NoSuchGroupError
 from dispatchlab.codegen.kernels.lab import StructuredLab, lab_functions
-from dispatchlab.codegen.python_functions import PythonFunctions
+from dispatchlab.codegen.runtime.python_bindings import PythonFunction, PythonFunctions, PythonSignature
 from dispatchlab.codegen.walk import walk
 from dispatchlab.errors import ParseError
 

@@ -14,9 +14,8 @@ import pytest
 from dispatchlab import Dispatcher, LabEngine, Library, fallthrough, load_scenario
 from dispatchlab.call import AutoDispatchBelowAutograd, operator, tensor
 from dispatchlab.codegen import FunctionGroup, NativeFunctions, NativeYamlError, load_native_functions
-from dispatchlab.codegen.generate import NoSuchGroupError, generated_files
-from dispatchlab.codegen.plan import Form, plan_of
-from dispatchlab.codegen.write import UnwrittenError, differing, write_files
+from dispatchlab.codegen.emit.generate import NoSuchGroupError, UnwrittenError, differing, generated_files, write_files
+from dispatchlab.codegen.emit.structured_plan import Form, plan_of
 from dispatchlab.commands.codegen import CodegenRequest, codegen
 from dispatchlab.errors import CallError, ErrorKind, RegistrationError
 from dispatchlab.explore.explore import explore

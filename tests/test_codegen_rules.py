@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.codegen import NativeYamlError, Rule, YamlProblem, load_native_functions, read_native_functions
-from dispatchlab.codegen.tags import TAGS, read_tags
+from dispatchlab.codegen.read.native_functions import TAGS, read_tags
 from dispatchlab.model.registration import Place
 
 BAD = Path(__file__).parent / "data" / "codegen" / "bad"

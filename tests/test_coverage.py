@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
+from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.commands.coverage import CoverageRequest, coverage_report, show_coverage
-from dispatchlab.commands.registry_bench import bench
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey, UnknownKeyError
 from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.coverage import NoSlotError, Way
 from dispatchlab.registry.what_if import CoverageReport, WhatIfError, parse_what_if
-from dispatchlab.render.registry_coverage import coverage_json, coverage_text
+from dispatchlab.render.coverage import coverage_json, coverage_text
 
 K = DispatchKey
 RECORDED = open_bundled()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.front_2020 import Import, dispatch, dispatch_autograd, schema
-from dispatchlab.engine.kernel_function import boxed, fallthrough, unboxed
+from dispatchlab.engine.import_api_2020 import Import, dispatch, dispatch_autograd, schema
+from dispatchlab.engine.kernel import boxed, fallthrough, unboxed
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Kernel, KernelForm, Registration

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from dispatchlab.engine.cells import FALLBACKS
 from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
 from dispatchlab.engine.fallbacks import Fallbacks
+from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
 from dispatchlab.engine.kernel import KernelEntry, Reason
-from dispatchlab.engine.key_bits import KEY_BIT
 from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.precedence import TORCH_2_13, computed_table
-from dispatchlab.engine.view import fallbacks_in
+from dispatchlab.engine.state import FALLBACKS
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.registration import Def
 from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.slot_set import KEY_BIT
 from tests.engine_words import BAR, BOXED, FOO, TYPED, K, define, impl, typed
 
 CPU, UNDEFINED = KEY_BIT[K.CPU], KEY_BIT[K.Undefined]

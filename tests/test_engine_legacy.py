@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
-from dispatchlab.engine.kernel_function import boxed
-from dispatchlab.engine.legacy import DEBUG, Options, RegisterOperators
+from dispatchlab.engine.kernel import boxed
+from dispatchlab.engine.register_operators import DEBUG, Options, RegisterOperators
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.model.schema import FunctionSchema

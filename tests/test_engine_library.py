@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
-from dispatchlab.engine.kernel_function import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
+from dispatchlab.engine.kernel import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
 from dispatchlab.model.schema_parser import parse_schema

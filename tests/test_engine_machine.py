@@ -10,11 +10,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.key_bits import KEY_BIT
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, NameOnly, Registration
+from dispatchlab.model.slot_set import KEY_BIT
 from tests.engine_words import BAR, BOXED, FALLTHROUGH, FOO, TYPED, K, define, typed
 
 KEYS = (None, K.CPU, K.QuantizedCPU, K.NestedTensorCPU, K.AutogradCPU, K.Autograd, K.CompositeExplicitAutograd, K.Dense)

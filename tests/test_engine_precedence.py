@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from dispatchlab.engine import precedence
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import KernelEntry, Reason
-from dispatchlab.engine.key_bits import CATCH_ALL_BIT, KEY_BIT
-from dispatchlab.engine.plain_precedence import plain_shape
 from dispatchlab.engine.precedence import Precedence, Slots, computed_table
+from dispatchlab.engine.reference_precedence import plain_shape
 from dispatchlab.engine.semantics import STRICT, TORCH_2_13
 from dispatchlab.model.keys import ALIAS_KEYS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
-from dispatchlab.model.slots import ALL_SLOTS, REFRESH_NEEDED
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, REFRESH_NEEDED
 from tests.engine_words import BOXED, FALLTHROUGH
 
 PLACES = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.lab import LabEngine
-from dispatchlab.engine.space import LabState
+from dispatchlab.engine.lab_engine import LabEngine, LabState
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName

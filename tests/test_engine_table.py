@@ -8,7 +8,7 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.model.keys import BACKENDS, RUNTIME_KEYS, DispatchKey, parse_key
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.slots import ALIAS_SLOTS, keys_of
+from dispatchlab.model.slot_set import ALIAS_SLOTS, keys_of
 from tests.engine_words import BAR, FALLTHROUGH, FOO, K, fallback, impl, refused, rows, slots, state
 
 CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.engine import plan
+from dispatchlab.engine import lowering as plan
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle, release_all
 from dispatchlab.engine.library import Library

@@ -28,13 +28,13 @@ from dispatchlab.call import (
     InferenceMode,
     Layout,
 )
-from dispatchlab.call.argument_words import ArgumentWordError, describe_arguments, keys_of_words
+from dispatchlab.call.argument_spec import ArgumentWordError, describe_arguments, keys_of_words
 from dispatchlab.call.explain import NotCallableError, explain, schema_of, thread_keys
 from dispatchlab.call.explanation import CallExplanation
-from dispatchlab.call.layers import Lab
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, UNDEFINED_TENSOR_KEYS
-from dispatchlab.call.values import DeviceType
+from dispatchlab.call.tensor_options import DeviceType
 from dispatchlab.errors import ErrorKind
+from dispatchlab.layers import Lab
 from dispatchlab.model.schema_parser import parse_schema
 from tests.call_cases import CASES, run, tensors
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
-from dispatchlab.registry.write import save_registry
+from dispatchlab.registry.file import save_registry
 from tests.scenario_texts import STAYS
 
 GOLDENS = Path(__file__).parent / "data" / "walkthrough"
@@ -96,7 +96,7 @@ def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path:
 
 
 def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
-    from dispatchlab.commands.registry_sources import recorded_from
+    from dispatchlab.analysis.sources import recorded_from
 
     path = tmp_path / "some.dlreg"
     recorded = recorded_from("torch-2.13")

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.explore.concluding import conclude, crashed
-from dispatchlab.explore.protocol import EngineCrashed, Refusal
+from dispatchlab.explore.conclude import conclude, crashed
+from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.explore.session import Look, Session, Sessions
+from dispatchlab.explore.run_sequence import Look, Session, Sessions
+from dispatchlab.model.snapshot import Refusal
 
 
 class Moody:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.explore.explore import explore
-from dispatchlab.explore.factor import parts_of
 from dispatchlab.explore.limits import Progress
+from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
-from dispatchlab.model.words import format_word
+from dispatchlab.model.sequence import format_word
 from tests.toy_engines import Exclusion, Planted, toy
 from tests.toy_town import Town, house
 

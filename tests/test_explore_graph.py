@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.explore.graph import explore_graph
+from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Progress, Watch, count_edges, count_orders
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.model.words import format_word
+from dispatchlab.model.sequence import format_word
 from tests.brute_force import Failure, brute_force
 from tests.toy_engines import Exclusion, Planted, ToySpace, random_toy, toy
 

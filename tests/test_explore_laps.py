@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from dispatchlab.explore.covering_walk import explore_laps
 from dispatchlab.explore.explore import explore
-from dispatchlab.explore.graph import explore_graph
-from dispatchlab.explore.laps import explore_laps
+from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Watch
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
-from dispatchlab.explore.session import on_sandboxes
-from dispatchlab.model.words import format_word
+from dispatchlab.explore.run_sequence import on_sandboxes
+from dispatchlab.model.sequence import format_word
 from tests.toy_engines import FOO, Exclusion, Planted, ToyEngine, ToySandbox, ToySpace, random_toy, toy
 
 

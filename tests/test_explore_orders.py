@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dispatchlab.explore.explore import explore
-from dispatchlab.explore.graph import explore_graph
+from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
-from dispatchlab.model.words import format_word
+from dispatchlab.model.sequence import format_word
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToySpace, random_toy, toy
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.explore.explore import explore
+from dispatchlab.explore.random_walk import words_needed
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.explore.sample import words_needed
-from dispatchlab.model.words import format_word
+from dispatchlab.model.sequence import format_word
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToyEngine, toy
 
 ENGINES = [ForkableToyEngine, ToyEngine]

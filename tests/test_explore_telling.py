@@ -5,18 +5,16 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.explore.determinism import full_word
+from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.conclude import full_word
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import exact_text, short_text
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import Refusal
-from dispatchlab.explore.result import Counterexample, Expectation, Flaw, Verdict
-from dispatchlab.explore.session import WordError, on_sandboxes, replay
+from dispatchlab.explore.result import Counterexample, Expectation, Flaw, Verdict, judge
+from dispatchlab.explore.run_sequence import WordError, on_sandboxes, replay
 from dispatchlab.explore.shrink import shrink
-from dispatchlab.explore.telling import tell
-from dispatchlab.explore.verdicts import judge
-from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToyEngine, ToySpace, toy
 
 

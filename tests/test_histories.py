@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.engine.builtin_fallbacks import TORCH_2_13_FALLBACKS
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
+from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
 from dispatchlab.engine.semantics import STRICT, TORCH_2_13, Semantics
-from dispatchlab.engine.torch_fallbacks import TORCH_2_13_FALLBACKS
-from dispatchlab.engine.view import fallbacks_in
+from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, KernelForm, Registration
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.signature import cpp_signature
 
 NAME = OperatorName("ns", "foo")
 SCHEMA = parse_schema("ns::foo(Tensor x) -> Tensor")

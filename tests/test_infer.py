@@ -10,7 +10,7 @@ from typing import Annotated, Any, List, Optional, Tuple, Union  # noqa: UP035 -
 import pytest
 
 from dispatchlab.errors import ErrorKind, RegistrationError
-from dispatchlab.model.infer import infer_schema
+from dispatchlab.model.infer_schema import infer_schema
 
 
 class Tensor:

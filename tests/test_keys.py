@@ -22,7 +22,7 @@ from dispatchlab.model.keys import (
     UnknownKeyError,
     parse_key,
 )
-from dispatchlab.model.slots import (
+from dispatchlab.model.slot_set import (
     ALIAS_SLOTS,
     BACKEND_SLOTS,
     BACKENDS_OF_AUTOGRAD,

@@ -11,12 +11,10 @@ import pytest
 
 from dispatchlab.commands.lint import LintRequest, lint_source, run_lint
 from dispatchlab.lint.baseline import BaselineError, load_baseline
-from dispatchlab.lint.finding import LintReport
-from dispatchlab.lint.rule import Rule
+from dispatchlab.lint.rule import LintReport, Rule
 from dispatchlab.lint.rules import RULES, UnknownRuleError, selected
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.render.registry_lint import lint_text
-from dispatchlab.render.sarif import sarif
+from dispatchlab.render.lint import lint_text, sarif
 
 ROOT = Path(__file__).parent.parent
 SCENARIOS = ROOT / "scenarios" / "lint"

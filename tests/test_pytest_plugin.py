@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 # A run in this process forgets what it imported, and the C parts of PyYAML cannot be imported again.
-import dispatchlab.commands.exploring
-import dispatchlab.engine.lab  # noqa: F401
+import dispatchlab.analysis.run_scenario
+import dispatchlab.engine.lab_engine  # noqa: F401
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS
 
 pytest_plugins = ["pytester"]

@@ -9,14 +9,20 @@ from pathlib import Path
 import pytest
 from expecttest import assert_expected_inline
 
-from dispatchlab.commands.registry_diff import RegistryDiffRequest, diff_registries
-from dispatchlab.commands.registry_dump import RegistryDumpRequest, dump_registry
-from dispatchlab.commands.registry_sources import ImportOfRecordError, is_registry_source, recorded_from
-from dispatchlab.commands.sources import AmbiguousOperatorError, TableRowError, UnknownOperatorError
+from dispatchlab.analysis.sources import (
+    AmbiguousOperatorError,
+    ImportOfRecordError,
+    TableRowError,
+    UnknownOperatorError,
+    is_registry_source,
+    recorded_from,
+)
+from dispatchlab.commands.diff import RegistryDiffRequest, diff_registries
+from dispatchlab.commands.dump import RegistryDumpRequest, dump_registry
 from dispatchlab.model.keys import UnknownKeyError
 from dispatchlab.registry.bundled import UnknownRegistryError
+from dispatchlab.registry.file import save_registry
 from dispatchlab.registry.model import registry_of
-from dispatchlab.registry.write import save_registry
 from tests.registry_cases import BAR, FOO, SMALL
 
 OPERATORS = (Path(__file__).parent / "data" / "torch-2.13-operators.txt").read_text()

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatchlab.model.dump_format import DumpError, dump_text, read_dump, read_fallbacks, rows_of
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.dump_text import DumpError, dump_text, read_dump, read_fallbacks, rows_of
 from dispatchlab.registry.model import RecordedFallback, RecordedKernel, RecordedOperator
 from tests.registry_cases import BAR, DANGLING, FOO
 

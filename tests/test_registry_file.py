@@ -16,11 +16,16 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.registry.bundled import UnknownRegistryError, bundled_names, open_bundled, open_named
-from dispatchlab.registry.errors import RegistryFileError, RegistryTooLargeError
-from dispatchlab.registry.file import RegistryFile, is_registry_file, load_registry, open_registry
-from dispatchlab.registry.layout import HEAD, MAX_DIRECTORY, sealed
+from dispatchlab.registry.file import (
+    RegistryFile,
+    is_registry_file,
+    load_registry,
+    open_registry,
+    registry_bytes,
+    save_registry,
+)
+from dispatchlab.registry.file_format import HEAD, MAX_DIRECTORY, RegistryFileError, RegistryTooLargeError, sealed
 from dispatchlab.registry.model import KernelFlags, RecordedFallback, RecordedKernel, RecordedOperator, registry_of
-from dispatchlab.registry.write import registry_bytes, save_registry
 from tests.registry_cases import (
     BAR,
     DANGLING,

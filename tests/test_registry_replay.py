@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.commands.registry_bench import Bench, bench, for_registry, registry_on
+from dispatchlab.analysis.replay_on_lab import Bench, bench, for_registry, registry_on
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.dump_format import dump_text
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Def, Fallback, Impl, KernelForm
 from dispatchlab.model.schema_difference import DifferenceKind, schema_difference
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.dump_text import dump_text
 from dispatchlab.registry.model import Registry
 from dispatchlab.registry.replay import inferred_of, operator_registrations, registrations_of, replay, schema_of
 from tests.registry_cases import BAR, DANGLING, FOO, SMALL, part

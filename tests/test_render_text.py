@@ -10,10 +10,9 @@ from dispatchlab.explore.result import Conflict, Counterexample, Expectation, Ex
 from dispatchlab.model.keys import BACKENDS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.render.key_families import families
-from dispatchlab.render.numbers import digits, readable, seconds
-from dispatchlab.render.printable import printable
+from dispatchlab.render.formatting import digits, printable, readable, seconds
 from dispatchlab.render.report import Report, summary
+from dispatchlab.render.rich_view import families
 from dispatchlab.render.text import conflict_text, golden_text, operator_text, report_text
 
 FOO = OperatorName("test", "foo")

@@ -17,19 +17,19 @@ from expecttest import assert_expected_inline
 from rich.cells import cell_len
 from rich.console import Console
 
-from dispatchlab.commands.lattice import NotDrawnError, lattice
+from dispatchlab.analysis.state_graph import NotDrawnError, lattice
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.result import Counterexample, Flaw, Verdict
+from dispatchlab.model.dump_format import view_of
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, KernelForm
-from dispatchlab.render.from_text import view_of
-from dispatchlab.render.graph import Edge, Lattice, Mark, Node, dot, svg
 from dispatchlab.render.json_view import dump_json, report_json
 from dispatchlab.render.progress import BarDisplay, LineDisplay, progress_text
 from dispatchlab.render.rich_view import console, print_operator, print_report
+from dispatchlab.render.state_graph import Edge, Lattice, Mark, Node, dot, svg
 from dispatchlab.scenario import parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS, many
 from tests.test_render_text import PROVED, VIOLATED

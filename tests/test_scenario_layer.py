@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.engine.lab import LabEngine
-from dispatchlab.explore.apart import TOGETHER, explore_apart, groups_of
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
+from dispatchlab.explore.partition_by_operator import TOGETHER, explore_apart, groups_of
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.model.registration import Block, LayerCall, LayerFunction, describe
 from dispatchlab.scenario import ScenarioError, parse_scenario

@@ -220,7 +220,7 @@ def test_loading_1200_registrations_parses_each_schema_once() -> None:
 
 def test_the_pure_python_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     fast = parse_scenario(EVERYTHING)
-    monkeypatch.setattr("dispatchlab.scenario.tree._LOADER", yaml.SafeLoader)
+    monkeypatch.setattr("dispatchlab.yaml_tree._LOADER", yaml.SafeLoader)
     slow = parse_scenario(EVERYTHING)
     assert fast == slow
     assert [each.place for each in fast.registrations] == [each.place for each in slow.registrations]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatchlab.model.words import Word
+from dispatchlab.model.sequence import Word
 from dispatchlab.scenario import (
     Replay,
     Scenario,

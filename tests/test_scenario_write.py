@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatchlab.explore.result import Expectation
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -32,9 +33,8 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.signature import cpp_signature, is_symint_schema
 from dispatchlab.scenario import Scenario, UnwritableError, json_schema, parse_scenario, scenario_text
-from dispatchlab.scenario.value import SEMANTICS, operators_named_by
+from dispatchlab.scenario.scenario import SEMANTICS, operators_named_by
 from dispatchlab.scenario.write import scalar_text
 
 SCHEMAS = tuple(

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind
 from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Expectation, Exploration
-from dispatchlab.explore.verdicts import judge
-from dispatchlab.model.words import format_word
+from dispatchlab.explore.result import Expectation, Exploration, judge
+from dispatchlab.model.sequence import format_word
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.value import Scenario
+from dispatchlab.scenario.scenario import Scenario
 
 ROOT = Path(__file__).parent.parent / "scenarios"
 

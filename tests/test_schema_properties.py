@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
+from dispatchlab.model.schema import AliasInfo, Argument, Default, DefaultValue, FunctionSchema
 from dispatchlab.model.schema_difference import fake_difference, schema_difference
-from dispatchlab.model.schema_parser import parse_schema, parse_schema_or_name
-from dispatchlab.model.schema_tokens import KEYWORDS
-from dispatchlab.model.schema_type_parser import KNOWN_CLASSES, SIMPLE_TYPES
+from dispatchlab.model.schema_parser import KEYWORDS, KNOWN_CLASSES, SIMPLE_TYPES, parse_schema, parse_schema_or_name
 from dispatchlab.model.schema_types import (
     ClassType,
     DictType,
@@ -26,8 +25,6 @@ from dispatchlab.model.schema_types import (
     optional_of,
     union_of,
 )
-from dispatchlab.model.schema_values import Default, DefaultValue
-from dispatchlab.model.signature import cpp_signature, is_symint_schema
 
 SIMPLE = sorted({str(type_) for type_ in SIMPLE_TYPES.values()} - {"NoneType"})
 FAKE = sorted({str(fake_of(SimpleType(name))) for name in SIMPLE})

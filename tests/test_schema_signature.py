@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
-from dispatchlab.model.signature import cpp_signature, is_symint_schema
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,11 @@ from dispatchlab import (
     trace,
 )
 from dispatchlab.call import AutoDispatchBelowAutograd, ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
-from dispatchlab.call.layers import Lab
-from dispatchlab.call.observe import observers
-from dispatchlab.call.traced import TracedCall, TracedGuard, TracedStep
+from dispatchlab.call.call_observer import observers
+from dispatchlab.call.trace import TracedCall, TracedGuard, TracedStep
 from dispatchlab.cli import main
-from dispatchlab.render.trace_json import trace_json
-from dispatchlab.render.trace_text import trace_text
+from dispatchlab.layers import Lab
+from dispatchlab.render.trace import trace_json, trace_text
 from tests.call_cases import CASES, run, tensors
 
 PROGRAMS = Path(__file__).parent / "data" / "walkthrough"
@@ -276,7 +275,7 @@ def traced(tmp_path: Path, program: str, *options: str) -> tuple[int, str, str]:
 
 ONE_CALL = """
 from dispatchlab import tensor
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 lab = Lab()
 lab.sin(tensor([1.0]))
 """

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.errors import ParseError
-from dispatchlab.model.words import Word, format_word, parse_word
+from dispatchlab.model.sequence import Word, format_word, parse_word
 
 
 @given(st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias
 
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import EngineCrashed, Refusal, StateSpace
+from dispatchlab.explore.protocol import EngineCrashed, StateSpace
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Claim, Registration
-from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 FOO = OperatorName("test", "foo")
 

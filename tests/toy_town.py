@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dispatchlab.explore.protocol import Cell, Refusal
+from dispatchlab.explore.protocol import Cell
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Impl, Registration
-from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 from tests.toy_engines import State, ToySandbox, ToySpace
 
 TownState: TypeAlias = tuple[tuple[State, ...], bool]

@@ -11,7 +11,7 @@ all of it for one operator. `layers` holds autograd, batching, tracing and facto
 
 from __future__ import annotations
 
-from dispatchlab.call.key_state import (
+from dispatchlab.call.local_key_set import (
     AutoDispatchBelowADInplaceOrView,
     AutoDispatchBelowAutograd,
     ExcludeDispatchKeyGuard,
@@ -24,7 +24,7 @@ from dispatchlab.call.key_state import (
 )
 from dispatchlab.call.operators import Operator, Operators, operator, ops
 from dispatchlab.call.tensor import Generator, Tensor, tensor
-from dispatchlab.call.values import Device, DType, Layout, MemoryFormat
+from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
 
 __all__ = [
     "AutoDispatchBelowADInplaceOrView",

@@ -11,18 +11,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dispatchlab.call.argument_words import Described
+from dispatchlab.call.argument_spec import Described
+from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.explanation import CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
-from dispatchlab.call.fallthrough import masks
-from dispatchlab.call.key_state import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
+from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.errors import DispatchLabError, ErrorKind
-from dispatchlab.model.explanation import OperatorView, TableRow
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
 from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.operator_view import OperatorView, TableRow
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.slots import keys_of, slots_of, slots_of_key
+from dispatchlab.model.slot_set import keys_of, slots_of, slots_of_key
 
 _TEXT = re.compile(r"(fallthrough )?(.*) \[([^\[\]]*)\]", re.DOTALL)
 _MATH = "math kernel"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.model.explanation import Beaten
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.operator_view import Beaten
 
 EMPTY = DispatchKeySet()
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from dispatchlab.call.conventions import returns_of, run_on_stack
-from dispatchlab.call.generate import General, compiled
-from dispatchlab.call.key_state import thread
-from dispatchlab.call.observe import CallKind, Step, observers
-from dispatchlab.call.signature import MISSING, CallSignature
-from dispatchlab.call.table import CallTable
+from dispatchlab.call.call_observer import CallKind, Step, observers
+from dispatchlab.call.call_signature import MISSING, CallSignature
+from dispatchlab.call.calling_conventions import returns_of, run_on_stack
+from dispatchlab.call.compiled_call import General, compiled
+from dispatchlab.call.dispatch_table import CallTable
+from dispatchlab.call.local_key_set import thread
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.view import operator_in
+from dispatchlab.engine.introspection import operator_in
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from dispatchlab.call.handlers import python_bits
-from dispatchlab.call.key_state import is_inference_mode
+from dispatchlab.call.local_key_set import is_inference_mode
 from dispatchlab.call.strides import contiguous_strides
 from dispatchlab.call.tensor_keys import compute_dispatch_key, tensor_key_set
-from dispatchlab.call.values import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
+from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
+from dispatchlab.call.torch_overrides import python_bits
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -22,8 +22,8 @@ from dispatchlab.model.keys import DispatchKey
 if TYPE_CHECKING:
     from weakref import ref
 
-    from dispatchlab.call.layers.tape import AccumulateGrad, Node
-    from dispatchlab.call.layers.view_history import ViewHistory
+    from dispatchlab.layers.autograd_graph import AccumulateGrad, Node
+    from dispatchlab.layers.view_history import ViewHistory
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from dispatchlab.call.values import DeviceType, DType, Layout
+from dispatchlab.call.tensor_options import DeviceType, DType, Layout
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
 from dispatchlab.model.keys import AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DispatchKey
 

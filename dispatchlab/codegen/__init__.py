@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-from dispatchlab.codegen.groups import FunctionGroup
-from dispatchlab.codegen.native_function import NativeFunction
-from dispatchlab.codegen.problems import NativeYamlError, Rule, YamlProblem
-from dispatchlab.codegen.read import NativeFunctions, load_native_functions, read_native_functions
-from dispatchlab.codegen.view_groups import ViewGroup
+from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
+from dispatchlab.codegen.read.native_function import NativeFunction
+from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions, read_native_functions
+from dispatchlab.codegen.read.problems import NativeYamlError, Rule, YamlProblem
 
 __all__ = [
     "FunctionGroup",

@@ -16,13 +16,13 @@ from typing import TypeAlias
 import numpy as np
 
 from dispatchlab.call.tensor import Tensor, tensor
-from dispatchlab.codegen.generate import NoSuchGroupError
-from dispatchlab.codegen.groups import FunctionGroup
+from dispatchlab.codegen.emit.generate import NoSuchGroupError
+from dispatchlab.codegen.emit.structured_plan import Form, plan_of
 from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.kernels.lab import StructuredLayers, lab_functions
-from dispatchlab.codegen.native_function import NativeFunction
-from dispatchlab.codegen.plan import Form, plan_of
-from dispatchlab.codegen.python_functions import PythonFunctions, signature_text
+from dispatchlab.codegen.read.groups import FunctionGroup
+from dispatchlab.codegen.read.native_function import NativeFunction
+from dispatchlab.codegen.runtime.python_bindings import PythonFunctions, signature_text
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import Argument
@@ -151,9 +151,9 @@ def _sample(argument: Argument) -> object:
 
 
 _KINDS = (
-    ("python_functions.py", "function", "Python binding", "torch/csrc/autograd/generated/python_torch_functions_*.cpp"),
+    ("python_bindings.py", "function", "Python binding", "torch/csrc/autograd/generated/python_torch_functions_*.cpp"),
     (
-        "python_functions.py",
+        "python_bindings.py",
         "bound_method",
         "Python binding",
         "torch/csrc/autograd/generated/python_variable_methods.cpp",

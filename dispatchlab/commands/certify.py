@@ -13,18 +13,16 @@ from multiprocessing import get_context
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from dispatchlab.commands.certify_neighbourhood import Explored, Neighbourhood, explore_neighbourhood
-from dispatchlab.commands.certify_operator import certify_operator
-from dispatchlab.commands.certify_plan import Plan, plan_of
+from dispatchlab.analysis.certificate import Certificate, Certification, Pattern, pattern_of
+from dispatchlab.analysis.certify_operator import certify_operator
+from dispatchlab.analysis.neighbourhoods import Explored, Neighbourhood, Plan, explore_neighbourhood, plan_of
+from dispatchlab.analysis.replay_on_lab import for_registry
+from dispatchlab.analysis.sources import chosen, recorded_from
 from dispatchlab.commands.output import Format, chosen_format, note, out
-from dispatchlab.commands.registry_bench import for_registry
-from dispatchlab.commands.registry_choice import chosen
-from dispatchlab.commands.registry_sources import recorded_from
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.limits import Progress
 from dispatchlab.registry.bundled import DEFAULT
-from dispatchlab.registry.certify import Certificate, Certification, Pattern, pattern_of
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.registry.replay import fallback_registration
 from dispatchlab.render.progress import BarDisplay, Display, LineDisplay, NoDisplay
@@ -86,15 +84,15 @@ def certify(request: CertifyRequest) -> int:
         display.finish(request.registry)
     match chosen_format(request.format):
         case "json":
-            from dispatchlab.render.registry_certify import certification_json
+            from dispatchlab.render.certify import certification_json
 
             out(certification_json(certification))
         case "text":
-            from dispatchlab.render.registry_certify import certification_text
+            from dispatchlab.render.certify import certification_text
 
             out(certification_text(certification))
         case "rich":
-            from dispatchlab.render.registry_certify import print_certification
+            from dispatchlab.render.certify import print_certification
             from dispatchlab.render.rich_view import console
 
             terminal = console(sys.stdout, color=request.color)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dispatchlab.codegen.generate import INDEX, generated_files
-from dispatchlab.codegen.read import load_native_functions
-from dispatchlab.codegen.source_words import mark
-from dispatchlab.codegen.write import differing, generated_before, write_files
+from dispatchlab.codegen.emit.generate import INDEX, differing, generated_before, generated_files, write_files
+from dispatchlab.codegen.emit.python_source import mark
+from dispatchlab.codegen.read.native_functions import load_native_functions
 from dispatchlab.commands.output import note, out
 
 

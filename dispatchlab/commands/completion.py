@@ -67,12 +67,12 @@ def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterabl
 
             return [key.name for key in RUNTIME_KEYS]
         case "semantics":
-            from dispatchlab.scenario.value import SEMANTICS
+            from dispatchlab.scenario.scenario import SEMANTICS
 
             return SEMANTICS
         case "source":
             from dispatchlab.registry.bundled import bundled_names
-            from dispatchlab.registry.layout import SUFFIX
+            from dispatchlab.registry.file_format import SUFFIX
 
             return [*bundled_names(), "live", *_files(incomplete, (*_SCENARIOS, SUFFIX))]
         case _:
@@ -81,7 +81,7 @@ def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterabl
 
 def _operators(source: object) -> list[str]:
     """The operators of a scenario or a registry; none if it cannot be read, for a completion has nowhere to say so."""
-    from dispatchlab.commands.sources import operators_in
+    from dispatchlab.analysis.sources import operators_in
     from dispatchlab.errors import DispatchLabError
     from dispatchlab.registry.bundled import DEFAULT, open_named
     from dispatchlab.scenario.load import load_scenario

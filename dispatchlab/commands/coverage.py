@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dispatchlab.analysis.replay_on_lab import bench, for_registry
+from dispatchlab.analysis.sources import chosen, recorded_from
 from dispatchlab.commands.output import Format, chosen_format, out
-from dispatchlab.commands.registry_bench import bench, for_registry
-from dispatchlab.commands.registry_choice import chosen
-from dispatchlab.commands.registry_sources import recorded_from
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.kernel import Reason
 from dispatchlab.engine.semantics import Semantics
@@ -55,15 +54,15 @@ def show_coverage(request: CoverageRequest) -> int:
     report = coverage_report(recorded, key, request)
     match chosen_format(request.format):
         case "json":
-            from dispatchlab.render.registry_coverage import coverage_json
+            from dispatchlab.render.coverage import coverage_json
 
             out(coverage_json(report))
         case "text":
-            from dispatchlab.render.registry_coverage import coverage_text
+            from dispatchlab.render.coverage import coverage_text
 
             out(coverage_text(report))
         case "rich":
-            from dispatchlab.render.registry_coverage import print_coverage
+            from dispatchlab.render.coverage import print_coverage
             from dispatchlab.render.rich_view import console
 
             terminal = console(sys.stdout, color=request.color)

@@ -1,29 +1,243 @@
-"""`dispatchlab dump`: what a dispatcher knows of an operator after a word."""
+"""`dispatchlab dump`: an operator of a scenario, a registry or the installed PyTorch; listings and counts.
+
+As JSON, one object on one line; a field is never renamed or dropped within a version:
+
+    version           1
+    source, torch     where the registry comes from, and the PyTorch that it is of
+    operators         [{name, schema, dangling, kernels: [{key, debug, inferred, flags, active}]}]; the kernels at
+                      the keys that were asked for, all of them when none were
+    counts            [{key, operators, inactive, fallthrough, fallback}], with --counts in place of `operators`
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dispatchlab.commands.engines import EngineName, SemanticsOfTorchError, engine_for
+from dispatchlab.analysis.engines import EngineName, SemanticsOfTorchError, engine_for
+from dispatchlab.analysis.sources import (
+    AmbiguousOperatorError,
+    UnknownOperatorError,
+    find_operators,
+    operators_in,
+    recorded_from,
+    table_rows,
+)
 from dispatchlab.commands.output import Format, chosen_format, note, out
-from dispatchlab.commands.sources import find_operators, operators_in, table_rows
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.protocol import Sandbox
-from dispatchlab.explore.session import SandboxSession, run
-from dispatchlab.model.explanation import OperatorView
+from dispatchlab.explore.run_sequence import SandboxSession, run
+from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import describe
+from dispatchlab.model.sequence import Word, format_word, parse_word
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.model.words import Word, format_word, parse_word
+from dispatchlab.registry.bundled import DEFAULT
+from dispatchlab.registry.find import find, find_names, is_glob, key_counts
+from dispatchlab.registry.model import name_of
 from dispatchlab.render.text import operator_text
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.value import Scenario
+from dispatchlab.scenario.scenario import Scenario
 
-_INSTALLED = "dispatchlab.live.installed"
+if TYPE_CHECKING:
+    from dispatchlab.registry.find import KeyCount
+    from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
+
+
+_VERSION = 1
+
+
+def list_registry(request: RegistryDumpRequest, recorded: Recorded) -> int:
+    """List the operators that are asked for, or count their kernels.
+
+    Returns:
+        The exit code, 0; that nothing was found is told.
+
+    Raises:
+        UnknownKeyError: a key is none.
+        UnknownOperatorError: no operator has this name, or matches this glob.
+    """
+    asked, keys = request.operator or "*", tuple(map(parse_key, request.keys))
+    if asked != "*" and not find_names(recorded.names, asked):
+        raise UnknownOperatorError(asked, tuple(recorded.names), request.source)
+    found = list(find(recorded, asked, keys=keys, dangling=request.dangling, overridden=request.overridden))
+    if request.counts:
+        counts = [count for count in key_counts(recorded, found) if not keys or count.key in keys]
+        out(_counts_json(request, recorded, counts) if _is_json(request) else "".join(_count_lines(counts)))
+        return 0
+    if _is_json(request):
+        out(_operators_json(request, recorded, found, keys))
+    else:
+        out("".join(_line(operator, keys, overridden=request.overridden) for operator in found))
+    if not found:
+        note(f"no operator of {request.source} is like that")
+    return 0
+
+
+def _is_json(request: RegistryDumpRequest) -> bool:
+    return chosen_format(request.format) == "json"
+
+
+def _line(operator: RecordedOperator, keys: Sequence[DispatchKey], *, overridden: bool) -> str:
+    kernels = [kernel for kernel in operator.kernels if not keys or kernel.key in keys]
+    if overridden:
+        told = "; ".join(_overrides(kernels))
+    else:
+        told = "; ".join(f"{kernel.key}: {kernel.debug}" for kernel in kernels if keys and kernel.active)
+    return f"{operator.name}  {told}\n" if told else f"{operator.name}\n"
+
+
+def _overrides(kernels: Sequence[RecordedKernel]) -> Iterator[str]:
+    """Each kernel that took the place of another, with both."""
+    for newer, older in pairwise(kernels):
+        if not older.active:
+            yield f"{newer.key}: {newer.debug or '(no debug text)'} over {older.debug or '(no debug text)'}"
+
+
+def _count_lines(counts: Sequence[KeyCount]) -> Iterator[str]:
+    width = max((len(str(count.key)) for count in counts), default=0)
+    for count in counts:
+        parts = [f"{count.operators:>5} operator{'' if count.operators == 1 else 's'}"]
+        parts += [f"{count.inactive} overridden"] * bool(count.inactive)
+        parts += [f"{count.fallthrough} fallthrough"] * bool(count.fallthrough)
+        parts += ["a backend fallback"] * count.fallback
+        yield f"{count.key!s:<{width}}  {', '.join(parts)}\n"
+
+
+def _operators_json(
+    request: RegistryDumpRequest, recorded: Recorded, found: Sequence[RecordedOperator], keys: Sequence[DispatchKey]
+) -> str:
+    operators = [
+        {
+            "name": str(operator.name),
+            "schema": operator.schema,
+            "dangling": operator.is_dangling,
+            "kernels": [
+                {
+                    "key": str(kernel.key),
+                    "debug": kernel.debug,
+                    "inferred": kernel.inferred,
+                    "flags": kernel.flags.split(),
+                    "active": kernel.active,
+                }
+                for kernel in operator.kernels
+                if not keys or kernel.key in keys
+            ],
+        }
+        for operator in found
+    ]
+    return _json(request, recorded, {"operators": operators})
+
+
+def _counts_json(request: RegistryDumpRequest, recorded: Recorded, counts: Sequence[KeyCount]) -> str:
+    rows = [
+        {
+            "key": str(count.key),
+            "operators": count.operators,
+            "inactive": count.inactive,
+            "fallthrough": count.fallthrough,
+            "fallback": count.fallback,
+        }
+        for count in counts
+    ]
+    return _json(request, recorded, {"counts": rows})
+
+
+def _json(request: RegistryDumpRequest, recorded: Recorded, value: dict[str, object]) -> str:
+    head: dict[str, object] = {"version": _VERSION, "source": request.source, "torch": recorded.torch}
+    return json.dumps(head | value, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryDumpRequest:
+    """What was asked for; each field is an option of the command.
+
+    Args:
+        operator: a name, a name without overload, or a glob; None for all, which needs one of the listings.
+        source: `live`, the name of a bundled registry, or a file.
+        listing: list the operators, a line each, instead of showing them.
+        dangling: list those without a def.
+        overridden: list those with a kernel that took the place of another, and both of these.
+        counts: show how many kernels each key has instead.
+        keys: the rows of the tables that are shown; in a listing, operators with a kernel of their own at one of them.
+    """
+
+    operator: str | None = None
+    source: str = DEFAULT
+    semantics: str | None = None
+    keys: tuple[str, ...] = ()
+    listing: bool = False
+    dangling: bool = False
+    overridden: bool = False
+    counts: bool = False
+    imports: tuple[str, ...] = ()
+    format: Format | None = None
+    color: bool = True
+
+
+def dump_registry(request: RegistryDumpRequest) -> int:
+    """Show operators of a registry, list them, or count.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        DispatchLabError: the source, the operator or a key cannot be used.
+    """
+    recorded = recorded_from(request.source, imports=request.imports)
+    if request.counts or request.listing or request.dangling or request.overridden or request.operator is None:
+        return list_registry(request, recorded)
+    rows = table_rows(request.keys)
+    names = _names(request.operator, recorded, request.source)
+    _show_registry(request, recorded, names, rows)
+    return 0
+
+
+def _names(asked: str, recorded: Recorded, source: str) -> tuple[str, ...]:
+    names = find_names(recorded.names, asked)
+    if not names:
+        raise UnknownOperatorError(asked, tuple(recorded.names), source)
+    if len(names) > 1 and not is_glob(asked):
+        raise AmbiguousOperatorError(asked, names)
+    return names
+
+
+def _show_registry(request: RegistryDumpRequest, recorded: Recorded, names: Sequence[str], rows: Sequence[str]) -> None:
+    from dispatchlab.analysis.replay_on_lab import bench
+
+    semantics = request.semantics or "strict"
+    replayed = bench(recorded, semantics=semantics, operators=names)
+    dispatcher = replayed.dispatcher
+    match chosen_format(request.format):
+        case "text":
+            from dispatchlab.render.text import only_rows
+
+            out("\n".join(f"{dispatcher.dump(name)}\n{only_rows(dispatcher.dump_table(name), rows)}" for name in names))
+        case "json":
+            from dispatchlab.render.json_view import dump_json
+
+            views = [(name, dispatcher.explain(name)) for name in names]
+            seen = [(dispatcher.snapshot(name_of(name)), view) for name, view in views if view is not None]
+            out(dump_json(seen, scenario=request.source, engine="lab", semantics=semantics, word=(), keys=rows))
+        case "rich":
+            from dispatchlab.render.rich_view import console, print_operator
+
+            terminal = console(sys.stdout, color=request.color)
+            with terminal.capture() as captured:
+                for name in names:
+                    view = dispatcher.explain(name)
+                    assert view is not None
+                    print_operator(terminal, view, keys=rows)
+            out(captured.get())
+
+
+_INSTALLED = "dispatchlab.live.introspection.queries"
 
 
 class NoSourceError(DispatchLabError):
@@ -96,7 +310,7 @@ def dump(request: DumpRequest) -> int:
     for snapshot, _ in seen:
         if not snapshot.exists:
             note(f"nothing is registered for {snapshot.operator} after {format_word(word)}")
-    _show(request, seen, semantics, keys, word, refused)
+    _show_dispatcher(request, seen, semantics, keys, word, refused)
     return 0
 
 
@@ -106,8 +320,8 @@ def _dump_installed(request: DumpRequest, keys: tuple[str, ...]) -> int:
         raise NoSourceError
     if request.after is not None:
         raise WordWithoutSourceError(request.after)
-    from dispatchlab.live.engine import LiveEngine
-    from dispatchlab.render.from_text import view_of
+    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.model.dump_format import view_of
 
     if request.semantics is not None:
         raise SemanticsOfTorchError(request.semantics)
@@ -117,11 +331,11 @@ def _dump_installed(request: DumpRequest, keys: tuple[str, ...]) -> int:
         names = find_operators(request.operator, known, namespace="", source=source)
         found = engine.ask(f"{_INSTALLED}:look_at", names)
         seen = [(snapshot, view_of(snapshot, violations)) for snapshot, violations in found]
-        _show(request, seen, engine.semantics, keys)
+        _show_dispatcher(request, seen, engine.semantics, keys)
     return 0
 
 
-def _show(
+def _show_dispatcher(
     request: DumpRequest,
     seen: Sequence[tuple[Snapshot, OperatorView]],
     semantics: str,
@@ -185,7 +399,64 @@ def _view(sandbox: Sandbox, name: OperatorName) -> OperatorView:
     view = sandbox.explain(name) if isinstance(sandbox, Explains) else None
     if view is not None:
         return view
-    from dispatchlab.render.from_text import view_of
+    from dispatchlab.model.dump_format import view_of
 
     snapshot: Snapshot = sandbox.snapshot(name)
     return view_of(snapshot, sandbox.violations(name))
+
+
+_LISTINGS = ("listing", "dangling", "overridden", "counts")
+
+
+class DumpOptionsError(DispatchLabError):
+    """Options of one kind of source were given with another."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def dump_anything(options: Mapping[str, Any], *, color: bool) -> int:
+    """Show what `options`, those of the command line by name, ask for.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        DispatchLabError: the options do not go together, or the source cannot be used.
+    """
+    from dispatchlab.analysis.sources import LIVE, is_registry_source
+
+    rest = dict(options)
+    listings = {name: rest.pop(name) for name in _LISTINGS}
+    source, live = rest["source"], rest["engine"] == "torch"
+    if rest["operator"] is None and not any(listings.values()):
+        raise DumpOptionsError("which operator? name one, or a glob such as 'aten::add*'; --list lists what there is")
+    if live and source is None and any(listings.values()):
+        source = LIVE
+    elif (live and source is None) or (source is not None and not is_registry_source(source)):
+        return _dump_dispatcher(rest, listings, color=color)
+    elif live:
+        raise DumpOptionsError(f"--engine torch does not run what {source} has recorded: leave one of the two out")
+    if rest["after"] is not None:
+        raise DumpOptionsError(f"--after {rest['after']} numbers the registrations of a scenario: name it with --from")
+
+    for name in ("after", "engine", "allow_import"):
+        del rest[name]
+    if source is None:
+        del rest["source"]
+    else:
+        rest["source"] = source
+    return dump_registry(RegistryDumpRequest(**rest, **listings, color=color))
+
+
+def _dump_dispatcher(options: dict[str, Any], listings: Mapping[str, bool], *, color: bool) -> int:
+
+    asked = [name for name, on in listings.items() if on]
+    if asked:
+        option = "--list" if asked[0] == "listing" else f"--{asked[0]}"
+        raise DumpOptionsError(f"{option} is for registries, and {options['source']} is a scenario: name an operator")
+    return dump(DumpRequest(**options, color=color))

@@ -14,7 +14,7 @@ from dispatchlab.commands.output import Format, chosen_format, out
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
-    from dispatchlab.live.import_orders import Imported, ImportRun
+    from dispatchlab.live.recording.import_orders import Imported, ImportRun
 
 EVERY = 5
 """Up to this many packages are imported in every order."""
@@ -108,12 +108,12 @@ def orders_of(packages: Sequence[str], *, samples: int, seed: int) -> Iterator[t
 
 
 def _run(order: tuple[str, ...]) -> ImportRun:
-    from dispatchlab.live.engine import LiveEngine
-    from dispatchlab.live.process import WorkerCrashed
+    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.live.worker.process import WorkerCrashed
 
     with LiveEngine() as engine:
         try:
-            run: ImportRun = engine.ask("dispatchlab.live.import_orders:run_order", order)
+            run: ImportRun = engine.ask("dispatchlab.live.recording.import_orders:run_order", order)
         except WorkerCrashed as crash:
             raise WorkerCrashed(f"importing {', '.join(order)}: {crash.text}", crash.word) from None
     return run

@@ -9,21 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dispatchlab._collector import collector_paused
+from dispatchlab._gc_pause import collector_paused
+from dispatchlab.analysis.certificate import OrderReason, pattern_of
+from dispatchlab.analysis.replay_on_lab import for_registry
+from dispatchlab.analysis.sources import LIVE, chosen, recorded_from
+from dispatchlab.analysis.stale_slots import may_leave_behind
 from dispatchlab.commands.certify import certification_of
 from dispatchlab.commands.coverage import Fill
-from dispatchlab.commands.left_behind import may_leave_behind
 from dispatchlab.commands.output import note, out, save
-from dispatchlab.commands.registry_bench import for_registry
-from dispatchlab.commands.registry_choice import chosen
-from dispatchlab.commands.registry_sources import LIVE, recorded_from
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.lint.baseline import baseline_text, load_baseline
-from dispatchlab.lint.finding import LintReport
-from dispatchlab.lint.rule import Subject
+from dispatchlab.lint.rule import LintReport, Subject
 from dispatchlab.lint.rules import rule_named, selected
 from dispatchlab.lint.run import lint
-from dispatchlab.registry.certify import OrderReason, pattern_of
 from dispatchlab.registry.model import Recorded, RecordedOperator
 
 LintFormat: TypeAlias = Literal["rich", "text", "json", "sarif"]
@@ -146,19 +144,19 @@ class _Order:
 def _show(reports: Sequence[LintReport], request: LintRequest) -> None:
     match request.format or ("rich" if sys.stdout.isatty() else "text"):
         case "json":
-            from dispatchlab.render.registry_lint import lint_json
+            from dispatchlab.render.lint import lint_json
 
             out(lint_json(reports))
         case "sarif":
-            from dispatchlab.render.sarif import sarif
+            from dispatchlab.render.lint import sarif
 
             out(sarif(reports))
         case "text":
-            from dispatchlab.render.registry_lint import lint_text
+            from dispatchlab.render.lint import lint_text
 
             out("\n".join(lint_text(report) for report in reports))
         case "rich":
-            from dispatchlab.render.registry_lint import print_lint
+            from dispatchlab.render.lint import print_lint
             from dispatchlab.render.rich_view import console
 
             terminal = console(sys.stdout, color=request.color)

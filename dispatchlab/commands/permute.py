@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dispatchlab.commands.engines import kept_engines
-from dispatchlab.commands.exploring import Asked, Outcome, examine
+from dispatchlab.analysis.engines import kept_engines
+from dispatchlab.analysis.parallel import WorkerDied, in_parallel
+from dispatchlab.analysis.run_scenario import Asked, Outcome, examine
+from dispatchlab.analysis.sources import scenario_files
 from dispatchlab.commands.output import Format, OutputClosed, chosen_format, note, out, save
-from dispatchlab.commands.parallel import WorkerDied, in_parallel
-from dispatchlab.commands.sources import scenario_files
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.render.progress import BarDisplay, Display, LineDisplay, NoDisplay

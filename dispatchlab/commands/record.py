@@ -10,7 +10,37 @@ from dispatchlab.commands.output import note, save
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
-    from dispatchlab.live.record_package import PackageRecord
+    from dispatchlab.live.recording.record_package import PackageRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryRecordRequest:
+    """What was asked for; each field is an option of the command."""
+
+    file: str
+    imports: tuple[str, ...] = ()
+
+
+def record_all(request: RegistryRecordRequest) -> int:
+    """Record, write, and tell what was written.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        DispatchLabError: PyTorch or a module cannot be imported, or the file cannot be written.
+    """
+    from dispatchlab.live.introspection.registry_reader import record_registry
+    from dispatchlab.registry.file import save_registry
+
+    registry = record_registry(request.imports)
+    size = save_registry(registry, request.file)
+    note(
+        f"{request.file}: {len(registry):,} operators, {registry.kernel_count:,} kernels and {len(registry.fallbacks)} "
+        f"fallbacks of PyTorch {registry.torch} in {size:,} bytes"
+    )
+    return 0
+
 
 _FEW = 3
 
@@ -41,15 +71,13 @@ def record(request: RecordRequest) -> int:
         DispatchLabError: PyTorch or a package cannot be imported, or what was registered cannot be written down.
     """
     if request.everything:
-        from dispatchlab.commands.registry_record import RegistryRecordRequest, record_all
-
         return record_all(RegistryRecordRequest(file=request.file, imports=request.packages))
     if not request.packages:
         raise NothingToRecordError
-    from dispatchlab.live.engine import LiveEngine
+    from dispatchlab.live.worker.engine import LiveEngine
 
     with LiveEngine() as engine:
-        found: PackageRecord = engine.ask("dispatchlab.live.record_package:record_packages", request.packages)
+        found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", request.packages)
     trouble = save(Path(request.file), found.text)
     if trouble is not None:
         note(trouble)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dispatchlab.commands.output import out
-from dispatchlab.scenario.editor_schema import json_schema
+from dispatchlab.scenario.load import json_schema
 
 
 def print_schema() -> None:

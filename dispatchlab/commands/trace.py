@@ -7,9 +7,9 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import TextIO
 
+from dispatchlab.analysis.run_program import program_at, run_program
 from dispatchlab.call.trace import Trace, trace
 from dispatchlab.commands.output import Format, OutputClosed, abandon_stdout, chosen_format, out
-from dispatchlab.commands.run_program import program_at, run_program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +67,16 @@ class _Lines:
 def _show(request: TraceRequest, seen: Trace) -> None:
     match chosen_format(request.format):
         case "text":
-            from dispatchlab.render.trace_text import trace_text
+            from dispatchlab.render.trace import trace_text
 
             out(trace_text(seen.threads, sets=True))
         case "json":
-            from dispatchlab.render.trace_json import trace_json
+            from dispatchlab.render.trace import trace_json
 
             out(trace_json(seen.threads))
         case "rich":
+            from dispatchlab.render.rich_trees import print_trace
             from dispatchlab.render.rich_view import console
-            from dispatchlab.render.trace_rich import print_trace
 
             terminal = console(sys.stdout, color=request.color)
             with terminal.capture() as captured:

@@ -14,21 +14,21 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dispatchlab.engine import plan, view
-from dispatchlab.engine.cells import FALLBACKS, Cell, Transaction
-from dispatchlab.engine.dump import dump, dump_table, slots_text
+from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.kernel_function import call_site
+from dispatchlab.engine.initial_state import preloaded
+from dispatchlab.engine.introspection import dump, dump_table, slots_text
+from dispatchlab.engine.kernel import call_site
 from dispatchlab.engine.listeners import Listener as Listener  # part of what a dispatcher offers
 from dispatchlab.engine.listeners import Listeners, Named
+from dispatchlab.engine.lowering import Plan, plan_of
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.plan import Plan, plan_of
-from dispatchlab.engine.preloaded import preloaded
 from dispatchlab.engine.primitives import RegisterImpl, place_name
 from dispatchlab.engine.semantics import Semantics, semantics_named
+from dispatchlab.engine.state import FALLBACKS, Cell, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, did_you_mean
-from dispatchlab.model.explanation import OperatorView
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import Registration, describe
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name
@@ -126,7 +126,7 @@ class Dispatcher:
             known = dict(self._cells)
             token = self._listeners.add(listener)
             try:
-                for entry in view.operators_in(known):
+                for entry in introspection.operators_in(known):
                     now = self.operator(entry.name)
                     if entry.stored is not None and now is not None and now.stored is entry.stored:
                         listener.on_operator_registered(entry.name, entry.stored.schema)
@@ -176,7 +176,7 @@ class Dispatcher:
         come: list[Named] = []
         self._changing = True
         try:
-            plan.register(self.semantics, transaction, made)
+            lowering.register(self.semantics, transaction, made)
             overridden = self._overridden(made, transaction)
             come = self._schemas(transaction, come=True)
             self._commit(transaction)
@@ -208,7 +208,7 @@ class Dispatcher:
         transaction = Transaction(self._cells, set())
         self._changing = True
         try:
-            plan.release(self.semantics, transaction, made)
+            lowering.release(self.semantics, transaction, made)
             return self._schemas(transaction, come=False)
         finally:
             self._changing = False
@@ -217,7 +217,7 @@ class Dispatcher:
         transaction = Transaction(self._cells, set())
         self._changing = True
         try:
-            plan.release(self.semantics, transaction, made)
+            lowering.release(self.semantics, transaction, made)
             self._commit(transaction)
         finally:
             self._changing = False
@@ -271,15 +271,15 @@ class Dispatcher:
 
     def operator(self, name: OperatorName | str) -> OperatorEntry | None:
         """The entry of an operator; None when nothing is registered for it."""
-        return view.operator_in(self._cells, name)
+        return introspection.operator_in(self._cells, name)
 
     def operators(self) -> tuple[OperatorName, ...]:
         """Every operator that something is registered for, by name."""
-        return tuple(entry.name for entry in view.operators_in(dict(self._cells)))
+        return tuple(entry.name for entry in introspection.operators_in(dict(self._cells)))
 
     def namespaces(self) -> tuple[str, ...]:
         """The namespaces that DEF libraries claim."""
-        return view.namespaces_in(dict(self._cells))
+        return introspection.namespaces_in(dict(self._cells))
 
     def find_op(self, name: OperatorName | str) -> OperatorName | None:
         """The operator of that name, with or without a schema."""
@@ -322,7 +322,7 @@ class Dispatcher:
 
     def dangling_impls(self) -> tuple[OperatorName, ...]:
         """The operators that have no schema, by name."""
-        return tuple(entry.name for entry in view.operators_in(dict(self._cells)) if entry.stored is None)
+        return tuple(entry.name for entry in introspection.operators_in(dict(self._cells)) if entry.stored is None)
 
     def dump(self, name: OperatorName | str) -> str:
         """What was registered for an operator, as upstream prints it; empty when there is no such operator."""
@@ -332,8 +332,8 @@ class Dispatcher:
     def dump_table(self, name: OperatorName | str) -> str:
         """The computed table of an operator, as upstream prints it."""
         cells = self._cells
-        entry = view.operator_in(cells, name)
-        return "" if entry is None else dump_table(entry, view.fallbacks_in(cells), self.semantics)
+        entry = introspection.operator_in(cells, name)
+        return "" if entry is None else dump_table(entry, introspection.fallbacks_in(cells), self.semantics)
 
     def dump_slots(self, name: OperatorName | str) -> str:
         """What calls of an operator really use, in the form of `dump_table`."""
@@ -342,16 +342,16 @@ class Dispatcher:
 
     def snapshot(self, operator: OperatorName) -> Snapshot:
         """What can be seen of one operator."""
-        return view.snapshot(self._cells, operator, self.semantics)
+        return introspection.snapshot(self._cells, operator, self.semantics)
 
     def explain(self, name: OperatorName | str) -> OperatorView | None:
         """An operator with the reason of each row of its table and what lost to it."""
         parsed = parse_name(name) if isinstance(name, str) else name
-        return view.operator_view(self._cells, parsed, self.semantics)
+        return introspection.operator_view(self._cells, parsed, self.semantics)
 
     def violations(self, operator: OperatorName) -> tuple[Violation, ...]:
         """The invariants that do not hold for an operator; none for one that does not exist."""
-        return view.violations_in(self._cells, operator, self.semantics)
+        return introspection.violations_in(self._cells, operator, self.semantics)
 
     def check_invariants(self, name: OperatorName | str | None = None) -> None:
         """Check one operator, or all of them.

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import Cell, KernelEntry
-from dispatchlab.engine.plain_precedence import RELEVANT
 from dispatchlab.engine.precedence import Kernels, Precedence, Slots
+from dispatchlab.engine.reference_precedence import RELEVANT
 from dispatchlab.engine.semantics import Semantics
 
 # Note [Footprints of a refresh]

@@ -10,14 +10,13 @@ from collections.abc import Hashable
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import AMBIGUOUS, Cell, Reason
-from dispatchlab.engine.key_bits import CATCH_ALL_BIT, KEY_BIT
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.plain_precedence import plain_shape
 from dispatchlab.engine.precedence import Slots
+from dispatchlab.engine.reference_precedence import plain_shape
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Kernel
-from dispatchlab.model.slots import UNDEFINED_SLOT, each_slot, keys_of
+from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, UNDEFINED_SLOT, each_slot, keys_of
 from dispatchlab.model.snapshot import Violation
 
 _UNDEFINED = KEY_BIT[DispatchKey.Undefined]

@@ -1,11 +1,150 @@
-"""A kernel that is registered, and a kernel that sits in a slot for a reason."""
+"""Kernels: Python functions as kernel functions, registered kernels, and kernels in a slot for a reason.
+
+The wrappers of PR #35061 and of torch/library.h: a plain function is a kernel without a schema of its own that takes
+the arguments, as it is to `torch.library`; `boxed` takes them on a stack; `unboxed` has the schema that its annotations
+say; `dispatch` ties a kernel to a key.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TypeAlias, TypeVar
 
-from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.registration import Kernel, Place
+from dispatchlab.errors import ErrorKind, RegistrationError, did_you_mean
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
+from dispatchlab.model.infer_schema import infer_schema, takes_key_set
+from dispatchlab.model.keys import BACKENDS, DispatchKey, UnknownKeyError, parse_key
+from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm, Place
+
+PythonFunction: TypeAlias = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFunction:
+    """A kernel, the key that it is meant for, and where it says that it comes from.
+
+    Args:
+        kernel: the kernel.
+        key: its key; None when the registration says which, or none.
+        debug_text: what dumps print; empty to let the registration say.
+    """
+
+    kernel: Kernel
+    key: DispatchKey | None = None
+    debug_text: str = ""
+
+    def debug(self, text: str) -> KernelFunction:
+        """The same kernel with a debug text."""
+        return replace(self, debug_text=text)
+
+
+KernelLike: TypeAlias = KernelFunction | PythonFunction
+
+fallthrough = KernelFunction(Kernel(KernelForm.FALLTHROUGH))
+"""A kernel that calls skip: they go on to the next key of their set."""
+
+
+def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunction:
+    """A kernel that works on any operator's arguments; it has no schema of its own.
+
+    Args:
+        function: called with the operator and a stack; it pops the arguments and pushes the returns.
+        with_keyset: the key set of the call comes in between.
+    """
+    return KernelFunction(Kernel(KernelForm.BOXED, function=function, takes_stack=True, with_keyset=with_keyset))
+
+
+def unboxed(function: PythonFunction) -> KernelFunction:
+    """A kernel with the schema that the function's annotations say; a first `DispatchKeySet` is no part of it.
+
+    Raises:
+        RegistrationError: of kind `cannot_infer_schema`, naming the parameter without a usable annotation.
+    """
+    inferred = infer_schema(function)
+    signature, symint = cpp_signature(inferred), is_symint_schema(inferred)
+    with_keyset = takes_key_set(function)
+    return KernelFunction(Kernel(KernelForm.UNBOXED, inferred, signature, symint, function, with_keyset=with_keyset))
+
+
+def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
+    """A kernel for one key; a device type such as `cuda` means the key of its backend.
+
+    Raises:
+        RegistrationError: of kind `unknown_key`.
+    """
+    return replace(kernel_function(function), key=key_or_device(key))
+
+
+def dispatch_autograd(function: KernelLike) -> KernelFunction:
+    """A kernel for the autograd keys of all backends."""
+    return dispatch(DispatchKey.Autograd, function)
+
+
+def kernel_function(function: object, *, with_keyset: bool = False) -> KernelFunction:
+    """What can be registered as a kernel, as one: a `KernelLike`.
+
+    Args:
+        function: it.
+        with_keyset: a plain function takes the key set of the call first; a wrapped one knows that of itself.
+
+    Raises:
+        RegistrationError: it cannot be called.
+    """
+    if isinstance(function, KernelFunction):
+        return function
+    if not callable(function):
+        message = f"a kernel is a function, and this is {function!r}: pass something that can be called, or fallthrough"
+        raise RegistrationError(ErrorKind.OTHER, message, {"kernel": type(function).__name__})
+    return KernelFunction(Kernel(KernelForm.BOXED, function=function, with_keyset=with_keyset))
+
+
+def key_named(text: DispatchKey | str) -> DispatchKey | None:
+    """A key by its name; empty text means "no key".
+
+    Raises:
+        RegistrationError: of kind `unknown_key`, with the nearest name.
+    """
+    if isinstance(text, DispatchKey):
+        return text
+    if not text:
+        return None
+    try:
+        return parse_key(text)
+    except UnknownKeyError as error:
+        raise RegistrationError(ErrorKind.UNKNOWN_KEY, str(error), {"key": text}) from None
+
+
+def key_or_device(text: DispatchKey | str) -> DispatchKey | None:
+    """A key by its name or by the device type of its backend, such as `cuda`."""
+    devices = {name.lower(): DispatchKey[name] for name in BACKENDS}
+    return devices[text] if isinstance(text, str) and text in devices else key_named(text)
+
+
+E = TypeVar("E", AliasKind, BlockKind)
+
+
+def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> E:
+    """One of a closed set of words, or a refusal of `kind` that lists them."""
+    for one in choices:
+        if one == text:
+            return one
+    known = [str(one) for one in choices]
+    message = f"{text!r} is no {what}: expected one of {', '.join(known)}{did_you_mean(text, known)}"
+    raise RegistrationError(kind, message, {"text": text})
+
+
+def call_site() -> Place:
+    """Where the caller of this package stands: the innermost frame outside of it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 class Reason(Enum):

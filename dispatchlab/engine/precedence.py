@@ -14,13 +14,14 @@ from typing import TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import AMBIGUOUS, Cell, KernelEntry, Reason
-from dispatchlab.engine.key_bits import CATCH_ALL_BIT, KEY_BIT
-from dispatchlab.engine.plain_precedence import Plain, plain_pr35061, plain_torch_2_13
+from dispatchlab.engine.reference_precedence import Plain, plain_pr35061, plain_torch_2_13
 from dispatchlab.model.keys import DispatchKey as Key
-from dispatchlab.model.slots import (
+from dispatchlab.model.slot_set import (
     ALIAS_SLOTS,
     ALL_SLOTS,
     BACKENDS_OF_AUTOGRAD,
+    CATCH_ALL_BIT,
+    KEY_BIT,
     NESTED_TENSOR_SLOTS,
     UNDEFINED_SLOT,
     slots_of,

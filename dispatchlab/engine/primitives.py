@@ -12,18 +12,17 @@ from functools import lru_cache
 from typing import Protocol
 
 from dispatchlab.engine import refusals
-from dispatchlab.engine.cells import FALLBACKS, LibraryCell, Transaction
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import KernelEntry
-from dispatchlab.engine.key_bits import CATCH_ALL_BIT, DUMP_ORDER, KEY_BIT, KEY_OF_BIT
 from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.precedence import Slots
 from dispatchlab.engine.semantics import Semantics, SignatureLife
+from dispatchlab.engine.state import FALLBACKS, LibraryCell, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema_difference import schema_difference
-from dispatchlab.model.slots import ALL_SLOTS
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, DUMP_ORDER, KEY_BIT, KEY_OF_BIT
 
 # Note [Traces of a refusal]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~

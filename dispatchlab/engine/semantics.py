@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dispatchlab.engine import precedence
-from dispatchlab.engine.key_bits import KEY_BIT
+from dispatchlab.engine.builtin_fallbacks import TORCH_2_13_FALLBACKS
 from dispatchlab.engine.precedence import Precedence
-from dispatchlab.engine.torch_fallbacks import TORCH_2_13_FALLBACKS
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.registration import Fallback
-from dispatchlab.model.slots import ALL_SLOTS, REFRESH_NEEDED, REFRESH_UPSTREAM
+from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, REFRESH_NEEDED, REFRESH_UPSTREAM
 
 
 class SignatureLife(Enum):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
-from dispatchlab.explore.protocol import Refusal
-from dispatchlab.model.snapshot import TABLES, Snapshot, Violation
+from dispatchlab.model.snapshot import TABLES, Refusal, Snapshot, Violation
 
 
 def difference(

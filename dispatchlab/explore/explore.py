@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from dispatchlab.explore.determinism import check_determinism
-from dispatchlab.explore.factor import explore_forkable
-from dispatchlab.explore.laps import DEFAULT_LAPS, explore_laps
+from dispatchlab.explore.all_orders import explore_orders
+from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.conclude import check_determinism
+from dispatchlab.explore.covering_walk import DEFAULT_LAPS, explore_laps
 from dispatchlab.explore.limits import Progress, Watch, count_orders
-from dispatchlab.explore.orders import explore_orders
+from dispatchlab.explore.partition import explore_forkable
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
+from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, explore_sample
 from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.explore.sample import DEFAULT_SAMPLES, explore_sample
-from dispatchlab.explore.session import Sessions, StateSession, on_sandboxes, on_states, run
-from dispatchlab.explore.telling import tell
+from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.words import Word
+from dispatchlab.model.sequence import Word
 
 WalkName: TypeAlias = Literal["graph", "orders", "sample"]
 

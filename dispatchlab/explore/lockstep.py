@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from dispatchlab.explore.covering_walk import explore_laps
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
-from dispatchlab.explore.laps import explore_laps
 from dispatchlab.explore.limits import Progress, Watch, count_edges
-from dispatchlab.explore.protocol import Engine, Refusal
+from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Exploration, Verdict
-from dispatchlab.explore.session import Look, SandboxSession, Session, Sessions
+from dispatchlab.explore.run_sequence import Look, SandboxSession, Session, Sessions
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.snapshot import Snapshot, Violation
-from dispatchlab.model.words import Word, format_word
+from dispatchlab.model.sequence import Word, format_word
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 # Note [Two engines as one session]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -13,9 +13,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.refusal import Refusal as Refusal  # part of the protocol, for those who import it from here
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 
 class EngineCrashed(DispatchLabError):

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
-from dispatchlab.explore.ledger import Ledger, Pair
+from dispatchlab.explore.compare_sequences import tell
 from dispatchlab.explore.limits import later_masks
+from dispatchlab.explore.observation_table import Ledger, Pair
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Flaw
-from dispatchlab.explore.session import Sessions, WordError, run
-from dispatchlab.explore.telling import tell
-from dispatchlab.model.words import Word
+from dispatchlab.explore.run_sequence import Sessions, WordError, run
+from dispatchlab.model.sequence import Word
 
 STEPS: Final = 200_000
 _SHORT: Final = 64  # words that need no tricks, both together

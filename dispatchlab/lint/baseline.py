@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.lint.finding import Finding
+from dispatchlab.lint.rule import Finding
 
 VERSION = 1
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dispatchlab.lint.rule import Found, Rule, Subject, example, kernel_at
 from dispatchlab.model.keys import BACKENDS, DispatchKey
-from dispatchlab.model.slots import BACKENDS_OF_AUTOGRAD, keys_of
+from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of
 from dispatchlab.registry.coverage import Way
 from dispatchlab.registry.model import RecordedOperator
 

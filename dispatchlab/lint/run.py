@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dispatchlab.lint.finding import Finding, LintReport
-from dispatchlab.lint.rule import Rule, Subject
+from dispatchlab.lint.rule import Finding, LintReport, Rule, Subject
 from dispatchlab.registry.model import Recorded, RecordedOperator
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dispatchlab.analysis.certificate import Cause, OrderReason, overrides_of
 from dispatchlab.lint.rule import Found, Rule, Subject, example, owner
-from dispatchlab.registry.certify import Cause, OrderReason, overrides_of
 from dispatchlab.registry.model import RecordedOperator
 
 _KEYS_SHOWN = 4

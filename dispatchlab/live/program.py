@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatchlab.live.expressible import NotExpressibleError
+from dispatchlab.live.bridge.registration_calls import NotExpressibleError
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.words import Word, format_word
+from dispatchlab.model.sequence import Word, format_word
 
 _PROGRAM = '''\
 """The same registrations in two orders, and what a call gives after each; found by dispatchlab."""

@@ -1,4 +1,11 @@
-"""Read schema text: `parse_schema`, `parse_name`, `parse_schema_or_name`, and `parse_inferred` for nameless schemas.
+"""Parse schema text: `parse_schema`, `parse_name`, `parse_schema_or_name`, and `parse_inferred` for nameless schemas.
+
+Comments, blanks and escaped line ends are skipped; a line end counts only outside of brackets. What is no token at all
+comes as one character, which no rule of the grammar wants. Source: torch/csrc/jit/frontend/lexer.h.
+
+Source: torch/csrc/jit/frontend/schema_type_parser.cpp.
+
+Source: `parseDefaultValue` in torch/csrc/jit/frontend/function_schema_parser.cpp, c10/core/Device.cpp.
 
 What PyTorch 2.13 accepts is accepted and gives an equal meaning, what it refuses is refused with a `ParseError` at the
 place. Types are read here, defaults in schema_defaults.py, tokens in schema_tokens.py.
@@ -7,15 +14,532 @@ Source: torch/csrc/jit/frontend/function_schema_parser.cpp, torch/csrc/jit/front
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 
-from dispatchlab.errors import ErrorKind, ParseError
+from dispatchlab.errors import ErrorKind, ParseError, nearest
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
-from dispatchlab.model.schema_defaults import DefaultReader
-from dispatchlab.model.schema_tokens import END, is_name, is_number
-from dispatchlab.model.schema_type_parser import KNOWN_CLASSES, TypeReader
-from dispatchlab.model.schema_types import ListType, OptionalType, Type
+from dispatchlab.model.schema import AliasInfo, Argument, Constant, Default, FunctionSchema
+from dispatchlab.model.schema_types import (
+    ClassType,
+    DictType,
+    ListType,
+    OptionalType,
+    SimpleType,
+    TupleType,
+    Type,
+    TypeVariable,
+    WrapperType,
+    fake_of,
+    kind_of,
+    optional_of,
+    union_of,
+)
+
+END = ""
+LINE_END = "\n"
+KEYWORDS = frozenset(
+    (
+        *("def", "if", "else", "elif", "while", "return", "is", "True", "False", "None", "and", "or", "not", "global"),
+        *("for", "in", "raise", "assert", "break", "continue", "del", "pass", "class", "import", "with", "as"),
+        *("Ellipsis", "NoneType"),
+    )
+)
+
+_TOKEN = re.compile(
+    r"""
+    (?: [ \t\r\f\v] | \#(?!\ type:)[^\n]* | \\\n )*+
+    ( [A-Za-z_][A-Za-z0-9_]*
+    | 0[xX](?: [0-9a-fA-F]+ \.? [0-9a-fA-F]* | \.[0-9a-fA-F]+ ) (?: [pP][+-]?[0-9]+ )? j?
+    | (?: [0-9]+ \.? [0-9]* | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? j?
+    | "{3} (?: [^\\] | \\. )*? "{3} | '{3} (?: [^\\] | \\. )*? '{3}
+    | "(?!"") (?: [^"\\\n] | \\. )* " | '(?!'') (?: [^'\\\n] | \\. )* '
+    | -> | \.\.\. | \Z | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_NUMBER_START = frozenset("0123456789")
+_SINGLE = frozenset("+-*/%@()[]:,={}><.?!&^|~")
+
+
+def tokens_of(text: str) -> list[str]:
+    """The tokens, then several `END`s, so that a reader may always look two ahead."""
+    found = _TOKEN.findall(text)
+    if LINE_END in found:
+        found = [token for token, _ in _joined_lines(text)]
+    return [*found, END, END, END]
+
+
+def place_of(text: str, index: int) -> tuple[int, int]:
+    """Offset and width of the token at `index` of `tokens_of(text)`; the end has width 1."""
+    placed = list(_joined_lines(text))
+    token, at = placed[index] if index < len(placed) else (END, len(text.rstrip()))
+    return (at, len(token)) if token else (len(text.rstrip()), 1)
+
+
+def is_name(token: str) -> bool:
+    """Whether the token can name an operator, an argument or a type."""
+    return token[:1] in _NAME_START and token not in KEYWORDS
+
+
+def is_number(token: str) -> bool:
+    """Whether the token is a number, without a sign."""
+    return token[:1] in _NUMBER_START or (token[:1] == "." and token[1:2] in _NUMBER_START)
+
+
+def is_string(token: str) -> bool:
+    """Whether the token is a string, with its quotes."""
+    return token[:1] in ("'", '"') and len(token) > 1
+
+
+def described(token: str) -> str:
+    """What an error says was found."""
+    if token == END:
+        return "the end of the text"
+    if token == LINE_END:
+        return "a line end"
+    if token in KEYWORDS:
+        return f"the keyword '{token}'"
+    if is_string(token):
+        return token
+    if token in ("'", '"'):
+        return f"a string that does not end, {token}"
+    if len(token) == 1 and token not in _SINGLE and not (token.isascii() and (token.isalnum() or token == "_")):
+        return f"a character that schemas do not use, {token!r}"
+    return f"'{token}'"
+
+
+def _joined_lines(text: str) -> list[tuple[str, int]]:
+    # Line ends vanish inside of brackets, at the start and in front of the last END; elsewhere several are one.
+    kept: list[tuple[str, int]] = []
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        token = match[1]
+        if token == LINE_END:
+            if depth or not kept or kept[-1][0] == LINE_END:
+                continue
+        elif token in ("(", "[", "{"):
+            depth += 1
+        elif token in (")", "]", "}"):
+            depth -= 1
+        elif token == END and kept and kept[-1][0] == LINE_END:
+            kept.pop()
+        kept.append((token, match.start(1)))
+    return kept
+
+
+KNOWN_CLASSES = frozenset(
+    (
+        *("_nnapi.Compilation", "aten.OpaqueObject", "backendutils.BackendDebugInfo", "c10d.ProcessGroup"),
+        *("c10d.ReduceOp", "c10d.SymmetricMemory", "c10d.Work", "dist_rpc.WorkerInfo", "mkldnn.ConvOpContext"),
+        *("profiler._RecordFunction", "profiling.InstructionStats", "profiling.SourceRef", "profiling.SourceStats"),
+        *("profiling._ScriptProfile", "quantized.Conv2dPackedParamsBase", "quantized.Conv3dPackedParamsBase"),
+        *("quantized.EmbeddingPackedParamsBase", "quantized.LinearPackedParamsBase", "rnn.CellParamsBase"),
+        "sparse.LinearPackedParamsBase",
+    )
+)
+
+SIMPLE_TYPES = {
+    name: SimpleType(name)
+    for name in (
+        *("Tensor", "Generator", "ScalarType", "Layout", "MemoryFormat", "Storage", "QScheme", "Quantizer", "Device"),
+        *("Stream", "Scalar", "str", "float", "complex", "int", "SymInt", "bool", "SymBool", "NoneType", "Capsule"),
+        *("Any", "AnyClassType", "AnyEnumType"),
+    )
+} | {"ConstQuantizerPtr": SimpleType("int"), "DeviceIndex": SimpleType("int"), "None": SimpleType("NoneType")}
+
+_WRAPPERS = frozenset(("Future", "Await", "RRef"))
+_COMPOUND = _WRAPPERS | {"Dict", "Union", "__torch__"}
+_KEY_KINDS = frozenset(("Any", "int", "bool", "float", "complex", "str", "Tensor", "Device"))
+_CPP_NAMES = {"double": "'float', which is a double in C++,", "int64_t": "'int' or 'SymInt'"}
+
+
+class TokenReader:
+    """A place in the tokens of a text, and errors that point at it."""
+
+    __slots__ = ("at", "classes", "fresh", "text", "tokens", "typevars")
+
+    def __init__(self, text: str, *, typevars: bool, custom_classes: Collection[str]) -> None:
+        self.text, self.tokens, self.at, self.fresh = text, tokens_of(text), 0, 0
+        self.typevars = typevars or text.startswith(("aten::", "prim::"))
+        self.classes = custom_classes
+
+    def error(
+        self, wanted: str, *, at: int | None = None, found: str | None = None, kind: ErrorKind = ErrorKind.OTHER
+    ) -> ParseError:
+        index = self.at if at is None else at
+        place, width = place_of(self.text, index)
+        if at is not None and found is not None and at < self.at:
+            last, length = place_of(self.text, self.at - 1)
+            width = last + length - place
+        found = described(self.tokens[index]) if found is None else found
+        return ParseError(self.text, place, wanted=wanted, found=found, width=width, kind=kind)
+
+    def expect(self, token: str) -> None:
+        if self.tokens[self.at] != token:
+            raise self.error(f"'{token}'")
+        self.at += 1
+
+    def name(self, wanted: str) -> str:
+        token = self.tokens[self.at]
+        if not is_name(token):
+            raise self.error(wanted)
+        self.at += 1
+        return token
+
+
+class TypeReader(TokenReader):
+    """Reads one type at a time."""
+
+    __slots__ = ()
+
+    def type(self) -> tuple[Type, AliasInfo | None]:
+        tokens = self.tokens
+        alias = None
+        type_: Type
+        simple = SIMPLE_TYPES.get(tokens[self.at])
+        if simple is not None and tokens[self.at + 1] != ".":
+            type_ = simple
+            self.at += 1
+            alias = self.alias()
+        else:
+            type_, alias = self.other_type()
+        while True:
+            token = tokens[self.at]
+            if token == "[" and tokens[self.at + 1] == "]":
+                self.at += 2
+                type_, alias = ListType(type_), self.container_alias(alias)
+            elif token == "?":
+                try:
+                    type_ = optional_of(type_)
+                except ValueError as error:
+                    raise self.error("another type", at=self.at - 1, found=f"'{type_}?': {error}") from None
+                self.at += 1
+            else:
+                return type_, alias
+
+    def other_type(self) -> tuple[Type, AliasInfo | None]:
+        word = self.tokens[self.at]
+        if word == "(":
+            return TupleType(tuple(self.fake_types())), None
+        if word == "Tensor":
+            self.at += 1
+            return SIMPLE_TYPES[word], None
+        if word not in _COMPOUND:
+            return self.word_type(), self.alias()
+        self.at += 1
+        if word in _WRAPPERS:
+            self.expect("(")
+            wrapped = WrapperType(word, self.fake_type())
+            self.expect(")")
+            return wrapped, None
+        if word == "Dict":
+            return self.dict_type(), self.alias()
+        if word == "Union":
+            return self.union_type(), self.alias()
+        return self.class_type(), None
+
+    def fake_type(self) -> Type:
+        # Inside of tuples, dicts, futures and unions upstream keeps the type that calls see, and no alias.
+        return fake_of(self.type()[0])
+
+    def fake_types(self) -> list[Type]:
+        self.expect("(")
+        found: list[Type] = []
+        if self.tokens[self.at] != ")":
+            found.append(self.fake_type())
+            while self.tokens[self.at] == ",":
+                self.at += 1
+                found.append(self.fake_type())
+        if self.tokens[self.at] != ")":
+            raise self.error("',' or ')'")
+        self.at += 1
+        return found
+
+    def word_type(self) -> Type:
+        start = self.at
+        word = self.tokens[start]
+        if word not in SIMPLE_TYPES and not is_name(word):
+            raise self.error("a type")
+        self.at += 1
+        while self.tokens[self.at] == "." and is_name(self.tokens[self.at + 1]):
+            word += "." + self.tokens[self.at + 1]
+            self.at += 2
+        if self.typevars and "a" <= word[0] <= "z":
+            return TypeVariable(word)
+        near = nearest(word, (*SIMPLE_TYPES, *_COMPOUND))
+        wanted = f"a type (did you mean {near[0]}?)" if near else "a type, such as Tensor, SymInt, int or Scalar,"
+        raise self.error(_CPP_NAMES.get(word, wanted), at=start, found=f"'{word}'")
+
+    def dict_type(self) -> Type:
+        self.expect("(")
+        start = self.at
+        key = self.fake_type()
+        if kind_of(key) not in _KEY_KINDS:
+            wanted = "a key that is an int, bool, float, complex, str, Tensor, Device or Any"
+            raise self.error(wanted, at=start, found=f"'{key}'")
+        self.expect(",")
+        value = self.fake_type()
+        self.expect(")")
+        return DictType(key, value)
+
+    def union_type(self) -> Type:
+        start = self.at - 1
+        if self.tokens[self.at + 1] == ")":
+            self.at += 1
+            raise self.error("a type")
+        members = self.fake_types()
+        try:
+            return union_of(members)
+        except ValueError as error:
+            raise self.error("another type", at=start, found=f"'Union': {error}") from None
+
+    def class_type(self) -> Type:
+        for word in ("torch", "classes"):
+            self.expect(".")
+            self.expect(word)
+        self.expect(".")
+        start = self.at
+        name = self.name("a namespace")
+        self.expect(".")
+        name += "." + self.name("the name of a class")
+        if name not in self.classes:
+            near = nearest(name, self.classes)
+            wanted = "a custom class that is known" + (f" (did you mean {near[0]}?)" if near else "")
+            raise self.error(wanted, at=start, found=f"'{name}'")
+        return ClassType(name)
+
+    def container_alias(self, inner: AliasInfo | None) -> AliasInfo | None:
+        outer = self.alias()
+        if inner is None:
+            return outer
+        if outer is None:
+            return AliasInfo(frozenset(), frozenset(), inner.is_write, (inner,))
+        return AliasInfo(outer.before, outer.after, outer.is_write, (inner,))
+
+    def alias(self) -> AliasInfo | None:
+        token = self.tokens[self.at]
+        if token == "!":
+            self.at += 1
+            self.fresh += 1
+            return AliasInfo(frozenset((f"${self.fresh - 1}",)), frozenset(), is_write=True)
+        if token != "(":
+            return None
+        self.at += 1
+        before = after = self.alias_sets()
+        is_write = self.tokens[self.at] == "!"
+        if is_write:
+            self.at += 1
+        if self.tokens[self.at] == "->":
+            self.at += 1
+            after = self.alias_sets()
+        if self.tokens[self.at] != ")":
+            raise self.error("')' after the alias annotation")
+        self.at += 1
+        return AliasInfo(before, after, is_write)
+
+    def alias_sets(self) -> frozenset[str]:
+        found: set[str] = set()
+        while True:
+            if self.tokens[self.at] == "*":
+                self.at += 1
+                found.add("*")
+            elif "*" not in found:  # NB: after a `*`, upstream reads no more names
+                found.add(self.name("an alias set, such as 'a' or '*'"))
+            if self.tokens[self.at] != "|":
+                return frozenset(found)
+            self.at += 1
+
+
+# Note [Numbers as upstream reads them]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A number is lexed whole and then given to `stod` or `stoll`, which stop at the first character that they cannot use:
+# `int x=0x10` is 0, `Scalar x=1E3` is 1 (only a small `e` makes a float), `int[1.5]` has size 1. For a complex argument
+# the last character is dropped, for it should be a `j`: `complex x=12` is 1j. We follow, for a schema that means one
+# thing here and another in PyTorch would be worse. Numbers that do not fit are refused, subnormal ones among them.
+
+NAMED_CONSTANTS = {"float": 6, "complex": 9, "long": 4, "strided": 0, "Mean": 1, "contiguous_format": 0}
+DTYPES = {
+    **{"uint8": 0, "int8": 1, "short": 2, "int16": 2, "int": 3, "int32": 3, "long": 4, "int64": 4, "half": 5},
+    **{"float16": 5, "float": 6, "float32": 6, "double": 7, "float64": 7, "chalf": 8, "complex32": 8, "complex": 9},
+    **{"cfloat": 9, "complex64": 9, "cdouble": 10, "complex128": 10, "bool": 11, "qint8": 12, "quint8": 13},
+    **{"qint32": 14, "bfloat16": 15, "quint4x2": 16, "quint2x4": 17, "bits1x8": 18, "bits2x4": 19, "bits4x2": 20},
+    **{"bits8": 21, "bits16": 22, "float8_e5m2": 23, "float8_e4m3fn": 24, "float8_e5m2fnuz": 25},
+    **{"float8_e4m3fnuz": 26, "uint16": 27, "uint32": 28, "uint64": 29, "bit": 30, "uint1": 30, "uint2": 31},
+    **{"uint3": 32, "uint4": 33, "uint5": 34, "uint6": 35, "uint7": 36, "int1": 37, "int2": 38, "int3": 39},
+    **{"int4": 40, "int5": 41, "int6": 42, "int7": 43, "float8_e8m0fnu": 44, "float4_e2m1fn_x2": 45},
+}
+LARGEST_REPEAT = 2**16
+_DEVICES = (
+    *("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy"),
+    *("vulkan", "mps", "meta", "hpu", "mtia", "privateuseone"),
+)
+
+_NONE_ONLY = frozenset(("Tensor", "Generator", "Quantizer"))
+_CONSTANTS = frozenset(("str", "Optional", "Scalar", "int", "bool", "float", "complex"))
+_SCALAR_TYPES = (SimpleType("ScalarType"), OptionalType(SimpleType("ScalarType")))
+_SCALAR_TYPE_NAMES = NAMED_CONSTANTS | DTYPES
+_ELEMENTS: dict[str, type] = {"int": int, "float": float, "bool": bool, "complex": complex}
+_WORDS: dict[str, Constant] = {"True": True, "False": False, "None": None}
+_FLOAT = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEX_FLOAT = re.compile(r"-?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?")
+_INT = re.compile(r"-?[0-9]+")
+_DEVICE = re.compile(r"([a-z]+)(?::(0|[1-9][0-9]*))?")
+_ESCAPE = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPES = {
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "\n": "\n",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "v": "\v",
+    "t": "\t",
+}
+
+
+class DefaultReader(TokenReader):
+    """Reads what stands after the `=`."""
+
+    __slots__ = ()
+
+    def default(self, type_: Type) -> Default:
+        fake = fake_of(type_)
+        kind = kind_of(fake)
+        if kind in _CONSTANTS:
+            return Default(self.constant(kind, _names_for(type_)))
+        if kind in _NONE_ONLY:
+            if self.tokens[self.at] != "None":
+                raise self.error(f"None, the only default of a {kind},")
+            self.at += 1
+            return Default(None)
+        if kind == "Device":
+            return Default(self.device())
+        if isinstance(type_, ListType):
+            return Default(self.list(kind_of(fake_of(type_.element)), type_.size, _names_for(type_.element)))
+        raise self.error(f"no default, for {type_} cannot have one,")
+
+    def list(self, kind: str, size: int | None, names: Mapping[str, int]) -> tuple[Constant, ...]:
+        start = self.at
+        token = self.tokens[start]
+        if is_name(token):
+            raise self.error("a list in brackets")
+        if size is not None and token != "[":
+            if size > LARGEST_REPEAT:
+                raise self.error(f"a list, for a constant is repeated at most {LARGEST_REPEAT} times,")
+            found = [self.constant(kind, names)] * size
+        else:
+            self.expect("[")
+            found = [] if self.tokens[self.at] == "]" else [self.constant(kind, names)]
+            while found and self.tokens[self.at] == ",":
+                self.at += 1
+                found.append(self.constant(kind, names))
+            if self.tokens[self.at] != "]":
+                raise self.error("',' or ']'")
+            self.at += 1
+        wanted = _ELEMENTS.get(kind)
+        if wanted is None:
+            raise self.error("no default, for only lists of int, float, bool and complex have one,", at=start)
+        for value in found:
+            if type(value) is not wanted:
+                raise self.error(f"a list of {kind} values", at=start, found=f"{value!r} in it")
+        return tuple(found)
+
+    def constant(self, kind: str, names: Mapping[str, int]) -> Constant:
+        token = self.tokens[self.at]
+        if token in _WORDS:
+            self.at += 1
+            return _WORDS[token]
+        if is_string(token):
+            return self.string()
+        if is_name(token):
+            if token not in names:
+                near = nearest(token, (*_WORDS, *names))
+                raise self.error(f"a default value{f' (did you mean {near[0]}?)' if near else ''}")
+            self.at += 1
+            return names[token]
+        sign = ""
+        if token == "-":
+            self.at += 1
+            sign, token = "-", self.tokens[self.at]
+        if not is_number(token):
+            raise self.error("a number" if sign else "a default value")
+        value = _number(sign + token, kind)
+        if value is None:
+            raise self.error(f"a number that fits {'a float' if kind == 'float' else f'the type {kind}'}")
+        self.at += 1
+        return value
+
+    def string(self) -> str:
+        token = self.tokens[self.at]
+        quotes = 3 if token[:3] in ("'''", '"""') and len(token) > 3 else 1
+        text = token[quotes:-quotes]
+        for escape in _ESCAPE.finditer(text):
+            if escape[1] not in _ESCAPES and not (len(escape[1]) == 3 and escape[1] < "400"):
+                wanted = "a string whose escapes are \\\\ \\' \\\" \\a \\b \\f \\n \\t \\v or three octal digits"
+                raise self.error(wanted, found=f"the escape {escape[0]}")
+        self.at += 1
+        if "\\" not in text:
+            return text
+        raw = _ESCAPE.sub(lambda e: _ESCAPES.get(e[1]) or chr(int(e[1], 8) + (0xDC00 if e[1] >= "200" else 0)), text)
+        return raw.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+    def device(self) -> str:
+        token = self.tokens[self.at]
+        if not is_string(token):
+            raise self.error("a device in quotes")
+        start = self.at
+        text = self.string()
+        match = _DEVICE.fullmatch(text)
+        if match is None or match[1] not in _DEVICES or int(match[2] or 0) >= 2**31:
+            near = nearest(text.partition(":")[0], _DEVICES)
+            raise self.error(
+                f"a device, such as 'cpu' or 'cuda:1'{f' (did you mean {near[0]}?)' if near else ''}",
+                at=start,
+                found=described(token),
+            )
+        if match[2] is None:
+            return text
+        index = (int(match[2]) + 128) % 256 - 128  # NB: upstream keeps the index in 8 bits
+        return match[1] if index == -1 else f"{match[1]}:{index}"
+
+
+def _names_for(type_: Type) -> Mapping[str, int]:
+    return _SCALAR_TYPE_NAMES if type_ in _SCALAR_TYPES else NAMED_CONSTANTS
+
+
+def _number(text: str, kind: str) -> Constant:
+    # See Note [Numbers as upstream reads them]; None when it does not fit.
+    if kind == "complex" or "j" in text:
+        imaginary = _float(text[:-1])
+        return None if imaginary is None else complex(0.0, imaginary)
+    if kind == "float" or "." in text or "e" in text:
+        return _float(text)
+    match = _INT.match(text)
+    return int(match[0]) if match is not None and -(2**63) <= int(match[0]) < 2**63 else None
+
+
+def _float(text: str) -> float | None:
+    match = _HEX_FLOAT.match(text)
+    try:
+        if match is not None:
+            value = float.fromhex(match[0])
+        else:
+            match = _FLOAT.match(text)
+            if match is None:
+                return None
+            value = float(match[0])
+    except OverflowError:
+        return None
+    digits = re.split("[eEpP]", match[0])[0] if "x" not in match[0].lower() else match[0].lower().split("p")[0][2:]
+    is_zero = not any(c in "123456789abcdefABCDEF" for c in digits)
+    if value in (float("inf"), float("-inf")) or (abs(value) < 2.2250738585072014e-308 and not is_zero):
+        return None
+    return value
+
 
 LARGEST_SIZE = 2**31 - 1
 

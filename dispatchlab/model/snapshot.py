@@ -1,10 +1,32 @@
-"""What can be seen of one operator at one moment, on any engine."""
+"""Snapshots: what can be observed of one operator at one moment, on any engine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.names import OperatorName
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refusal that two orders can be compared by.
+
+    Args:
+        kind: why.
+        facts: what the decision was made from, sorted by name.
+        message: the engine's sentence.
+    """
+
+    kind: ErrorKind
+    facts: tuple[tuple[str, str], ...]
+    message: str
+
+    @classmethod
+    def of(cls, error: RegistrationError) -> Refusal:
+        """The refusal that an error tells of."""
+        return cls(error.kind, tuple(sorted(error.facts.items())), error.message)
+
 
 TABLES = ("table", "slots that calls use")
 """The titles of the sections that hold a row for each runtime key."""

@@ -13,9 +13,7 @@
 
 from __future__ import annotations
 
-from dispatchlab.call.handlers import disabled
-from dispatchlab.overrides.collect import collected
-from dispatchlab.overrides.decorator import torch_function_dispatch
+from dispatchlab.call.torch_overrides import disabled
 from dispatchlab.overrides.defaults import normalize, without_defaults
 from dispatchlab.overrides.errors import (
     HandlerError,
@@ -25,11 +23,11 @@ from dispatchlab.overrides.errors import (
     SignatureMismatchError,
 )
 from dispatchlab.overrides.functions import Functions
-from dispatchlab.overrides.interpreter import Interpreter, interpreter_of
-from dispatchlab.overrides.modes import DispatchMode, modes
-from dispatchlab.overrides.python_key import PythonDispatch, no_dispatch
+from dispatchlab.overrides.handlers import collected
+from dispatchlab.overrides.modes import DisableTorchFunction, DispatchMode, is_torch_function_enabled, modes
+from dispatchlab.overrides.overridable import torch_function_dispatch
+from dispatchlab.overrides.python_key import Interpreter, PythonDispatch, interpreter_of, no_dispatch
 from dispatchlab.overrides.subclass import as_subclass, make_wrapper_subclass
-from dispatchlab.overrides.switch import DisableTorchFunction, is_torch_function_enabled
 
 __all__ = [
     "DisableTorchFunction",

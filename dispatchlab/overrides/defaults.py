@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from dispatchlab.call.signature import MISSING, CallSignature
+from dispatchlab.call.call_signature import MISSING, CallSignature
 from dispatchlab.model.schema import FunctionSchema
 
 

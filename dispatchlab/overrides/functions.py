@@ -12,17 +12,17 @@ import keyword
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dispatchlab.call.handlers import has_handler
-from dispatchlab.call.layers.lab import Lab
-from dispatchlab.call.layers.schemas import NAMESPACE
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, tensor
+from dispatchlab.call.torch_overrides import has_handler
 from dispatchlab.call.wrapped_numbers import NUMBERS
 from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.layers.lab import Lab
+from dispatchlab.layers.schemas import NAMESPACE
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import ListType
-from dispatchlab.overrides.asking import PROTOCOL
-from dispatchlab.overrides.decorator import torch_function_dispatch
+from dispatchlab.overrides.handlers import PROTOCOL
+from dispatchlab.overrides.overridable import torch_function_dispatch
 from dispatchlab.overrides.subclass import as_subclass
 
 Function = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Modes: handlers that see every call in their scope, whatever its arguments; the innermost is asked first."""
+"""Modes: handlers that see every call in their scope; and the switch that turns `__torch_function__` off."""
 
 from __future__ import annotations
 
@@ -8,11 +8,41 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from dispatchlab.call.handlers import DISPATCH
-from dispatchlab.call.key_state import IncludeDispatchKeyGuard
+from dispatchlab.call.local_key_set import IncludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.call.torch_overrides import DISPATCH
 from dispatchlab.overrides.errors import OverrideError, name_of
+
+
+class _DisabledThread(threading.local):
+    off: int = 0
+
+
+_disabled = _DisabledThread()
+
+off: list[None] = []
+"""One item for each block that is open in any thread: while it is empty, nobody has to look at the thread."""
+
+
+def is_torch_function_enabled() -> bool:
+    """Whether handlers are asked in this thread now."""
+    return not _disabled.off
+
+
+class DisableTorchFunction:
+    """Inside of it, public functions go straight to their implementations; it may be entered again inside."""
+
+    def __enter__(self) -> Self:
+        off.append(None)
+        _disabled.off += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _disabled.off -= 1
+        off.pop()
 
 
 class _Thread(threading.local):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dispatchlab.call.handlers import python_bits
-from dispatchlab.call.key_state import is_inference_mode
+from dispatchlab.call.local_key_set import is_inference_mode
 from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
+from dispatchlab.call.torch_overrides import python_bits
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.overrides.switch import DisableTorchFunction
+from dispatchlab.overrides.modes import DisableTorchFunction
 
 T = TypeVar("T", bound=Tensor)
 

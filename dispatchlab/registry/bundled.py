@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.registry.file import RegistryFile, open_registry
-from dispatchlab.registry.layout import SUFFIX
+from dispatchlab.registry.file_format import SUFFIX
 
 _DATA = Path(__file__).parent / "data"
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import chain, groupby
 from typing import TypeVar
 
-from dispatchlab._collector import collector_paused
+from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, KernelForm, Registration

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.model.explanation import OperatorView, TableRow
 from dispatchlab.model.keys import DispatchKey, parse_key
+from dispatchlab.model.operator_view import OperatorView, TableRow
 from dispatchlab.registry.coverage import Coverage, Way
 from dispatchlab.registry.find import find_names, is_glob
 

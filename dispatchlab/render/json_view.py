@@ -43,10 +43,10 @@ import json
 from collections.abc import Collection, Sequence
 
 from dispatchlab.explore.result import Counterexample
-from dispatchlab.model.explanation import OperatorView
+from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.model.sequence import Word, format_word
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.model.words import Word, format_word
-from dispatchlab.render.numbers import digits
+from dispatchlab.render.formatting import digits
 from dispatchlab.render.report import Report
 from dispatchlab.render.text import only_rows
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from dispatchlab.explore.limits import Progress
-from dispatchlab.render.printable import printable
+from dispatchlab.render.formatting import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

@@ -1,4 +1,4 @@
-"""Reports and operators for people who look before they read. Shows what render/text.py says, with rich.
+"""Reports and operators for a terminal, with rich. Shows what render/text.py shows.
 
 Texts of a user go through `plain`: a claim cannot colour the terminal or move its cursor, and `[red]` is just text.
 """
@@ -16,13 +16,49 @@ from rich.table import Table
 from rich.text import Text
 
 from dispatchlab.explore.result import Counterexample, Verdict
-from dispatchlab.model.explanation import Beaten, OperatorView, TableRow
-from dispatchlab.model.words import Word
-from dispatchlab.render.key_families import families
-from dispatchlab.render.numbers import seconds
-from dispatchlab.render.printable import printable
+from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS
+from dispatchlab.model.operator_view import Beaten, OperatorView, TableRow
+from dispatchlab.model.sequence import Word
+from dispatchlab.render.formatting import printable, seconds
 from dispatchlab.render.report import Report
 from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, reasons, step_text
+
+_FAMILIES = tuple(
+    tuple(str(key) for key in RUNTIME_KEYS if key.functionality is functionality)
+    for functionality in PER_BACKEND_FUNCTIONALITIES
+)
+_FAMILY_OF = {key: family for family in _FAMILIES for key in family}
+
+
+def families(keys: Sequence[str]) -> list[str]:
+    """Keys in few words, a line each: `SparseCPU ... SparseMeta`, `CPU ... Meta but CUDA`, `FPGA Vulkan Metal`.
+
+    Args:
+        keys: names of runtime keys, in the order of a table.
+    """
+    return list(_lines(keys))
+
+
+def _lines(keys: Sequence[str]) -> Iterator[str]:
+    named = frozenset(keys)
+    done: set[str] = set()
+    single: list[str] = []
+    for key in keys:
+        if key in done:
+            continue
+        family = _FAMILY_OF.get(key, ())
+        missing = [other for other in family if other not in named]
+        if 2 * len(missing) >= len(family):
+            single.append(key)
+            continue
+        if single:
+            yield " ".join(single)
+            single = []
+        done.update(family)
+        yield f"{family[0]} ... {family[-1]}" + (f" but {' '.join(missing)}" if missing else "")
+    if single:
+        yield " ".join(single)
+
 
 _STYLES = {
     Verdict.PROVED: "green",

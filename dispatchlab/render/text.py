@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.model.sequence import Step, Word, format_word
 from dispatchlab.model.snapshot import TABLES, Snapshot
-from dispatchlab.model.words import Step, Word, format_word
-from dispatchlab.render.numbers import readable, seconds
+from dispatchlab.render.formatting import readable, seconds
 from dispatchlab.render.report import Report
 
 FLAWS = {

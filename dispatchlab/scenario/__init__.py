@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING
 from dispatchlab._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dispatchlab.scenario.editor_schema import json_schema
-    from dispatchlab.scenario.load import load_scenario, parse_scenario
-    from dispatchlab.scenario.problems import Problem, ScenarioError
-    from dispatchlab.scenario.replay import (
+    from dispatchlab.scenario.load import json_schema, load_scenario, parse_scenario
+    from dispatchlab.scenario.replay_file import (
         Replay,
         StaleReplayError,
         load_replay,
@@ -31,27 +29,28 @@ if TYPE_CHECKING:
         resolve,
         staleness,
     )
-    from dispatchlab.scenario.value import Scenario, registration_names
+    from dispatchlab.scenario.scenario import Scenario, registration_names
     from dispatchlab.scenario.write import UnwritableError, scenario_text
+    from dispatchlab.yaml_tree import Problem, ScenarioError
 
 _HOME = {
-    "json_schema": "editor_schema",
-    "load_scenario": "load",
-    "parse_scenario": "load",
-    "Problem": "problems",
-    "ScenarioError": "problems",
-    "Replay": "replay",
-    "StaleReplayError": "replay",
-    "load_replay": "replay",
-    "make_replay": "replay",
-    "parse_replay": "replay",
-    "replay_text": "replay",
-    "resolve": "replay",
-    "staleness": "replay",
-    "Scenario": "value",
-    "registration_names": "value",
-    "UnwritableError": "write",
-    "scenario_text": "write",
+    "json_schema": ".load",
+    "load_scenario": ".load",
+    "parse_scenario": ".load",
+    "Problem": "..yaml_tree",
+    "ScenarioError": "..yaml_tree",
+    "Replay": ".replay_file",
+    "StaleReplayError": ".replay_file",
+    "load_replay": ".replay_file",
+    "make_replay": ".replay_file",
+    "parse_replay": ".replay_file",
+    "replay_text": ".replay_file",
+    "resolve": ".replay_file",
+    "staleness": ".replay_file",
+    "Scenario": ".scenario",
+    "registration_names": ".scenario",
+    "UnwritableError": ".write",
+    "scenario_text": ".write",
 }
 
 __all__ = [

@@ -1,6 +1,9 @@
-"""Scenario files -> `Scenario` values, or one error that tells everything that is wrong with the file.
+"""Load scenario files: a `Scenario`, or one error that reports everything that is wrong with the file.
 
 >>> scenario = load_scenario("scenarios/order/two_kernels.yaml")
+
+Editors complete and explain the fields with it. What it cannot say (that a schema parses, that a number is in range) is
+checked when the file is loaded.
 """
 
 from __future__ import annotations
@@ -10,22 +13,24 @@ from pathlib import Path, PurePath
 
 from dispatchlab.errors import nearest
 from dispatchlab.explore.result import Expectation
-from dispatchlab.scenario.problems import Problem, ScenarioError
-from dispatchlab.scenario.registrations import SOME_REGISTRATIONS, TOP_TABLES, Surroundings, read_all
-from dispatchlab.scenario.shapes import (
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.scenario.registrations import NESTED_TABLES, SOME_REGISTRATIONS, TOP_TABLES, Surroundings, read_all
+from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
+from dispatchlab.yaml_fields import (
     INDEX,
     NAMESPACE,
     OPERATOR,
     ROW,
     SENTENCE,
     Context,
+    Entry,
+    Field,
+    Table,
     Wrong,
     list_of,
     word,
 )
-from dispatchlab.scenario.tables import Entry, Field, Table
-from dispatchlab.scenario.tree import Listing, Node, Scalar, compose
-from dispatchlab.scenario.value import SEMANTICS, Scenario, operators_named_by
+from dispatchlab.yaml_tree import Listing, Node, Problem, Scalar, ScenarioError, compose
 
 MAX_BYTES = 16 * 2**20
 """Larger files are refused unread; a scenario of 10,000 registrations has one."""
@@ -182,3 +187,27 @@ def _check_order(node: Node, order: tuple[int, ...], count: int, context: Contex
             message = f"there is no registration {int(child.text)}"
             hint = "there is one, 0" if count == 1 else f"they are 0 to {count - 1}"
             context.report(Wrong(child, message, hint))
+
+
+def json_schema() -> dict[str, object]:
+    """The schema, draft 2020-12, as a value that `json.dumps` takes."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "dispatchlab scenario",
+        **_object(SCENARIO_TABLE),
+        "$defs": {
+            "key": {"enum": [key.name for key in DispatchKey]},
+            "registration": {"oneOf": [{"$ref": f"#/$defs/{table.head}"} for table in TOP_TABLES]},
+            "nested": {"oneOf": [{"$ref": f"#/$defs/{table.head}"} for table in NESTED_TABLES]},
+            **{table.head: {"title": table.title, **_object(table)} for table in TOP_TABLES},
+        },
+    }
+
+
+def _object(table: Table) -> dict[str, object]:
+    return {
+        "type": "object",
+        "properties": {field.name: {"description": field.doc, **field.shape.schema} for field in table.fields},
+        "required": [field.name for field in table.fields if field.required],
+        "additionalProperties": False,
+    }

@@ -1,14 +1,18 @@
-"""The registrations of a file: a table of fields for each kind, and the values that they make.
+"""The registrations of a scenario file: a table of fields for each kind, kernels, and library blocks.
 
 See Note [Names and debug texts that are left out].
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.model.infer import infer_schema
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
+from dispatchlab.model.infer_schema import infer_schema
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
     AliasKind,
@@ -20,14 +24,13 @@ from dispatchlab.model.registration import (
     Impl,
     Kernel,
     KernelForm,
+    LayerCall,
+    LayerFunction,
     NameOnly,
     Registration,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.scenario.kernels import FALLBACK, KERNEL
-from dispatchlab.scenario.layer import MADE_BY
-from dispatchlab.scenario.problems import quoted
-from dispatchlab.scenario.shapes import (
+from dispatchlab.yaml_fields import (
     DEFINITION,
     KEY,
     LIBRARY,
@@ -35,16 +38,165 @@ from dispatchlab.scenario.shapes import (
     OPERATOR,
     TEXT,
     Context,
+    Entry,
+    Field,
     Shape,
+    Table,
     Wrong,
+    anonymous_schema,
     did_you_mean,
     expected,
     list_of,
     scalar,
     word,
 )
-from dispatchlab.scenario.tables import Entry, Field, Table
-from dispatchlab.scenario.tree import Listing, Mapping, Node, Scalar
+from dispatchlab.yaml_tree import Listing, Mapping, Node, Scalar, quoted
+
+# Note [Calls of torch.library]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# `torch.library.register_fake` and its kin end in kernels and defs, which any engine can register, but on their way
+# they have rules of their own: a fake before its def is refused, and so is a Meta kernel beside a composite one. So
+# such a registration is a block of what it registers, for every engine, and says besides which call made it, for the
+# running PyTorch, which makes that call again. What `custom_op` gives can be registered on further; upstream takes
+# these back with the operator only, so they are parts of its block and no registrations of their own.
+
+CALL = Field(
+    "call",
+    word("a function of torch.library", {str(each): each for each in LayerFunction}),
+    "The function of torch.library that was called.",
+    required=True,
+)
+CALL_OPERATOR_FIELD = Field("operator", OPERATOR, "The operator that it is about.", required=True)
+ON = Field("on", list_of(TEXT, "a list of device types"), "Device types, or the class of a torch dispatch rule.")
+CALL_DEBUG = Field("debug", TEXT, "Where it was called.")
+
+PART_TABLE = Table("a part of a custom_op", (CALL, ON, CALL_DEBUG))
+
+
+def _parts(node: Node, context: Context) -> tuple[Entry, ...]:
+    if not isinstance(node, Listing):
+        raise expected("a list of parts", node)
+    return tuple(Entry.read(child, PART_TABLE, context) for child in node.items)
+
+
+PARTS = Field(
+    "parts",
+    Shape("a list of parts", _parts, {"type": "array", "items": {"type": "object"}}),
+    "What was registered on the operator that custom_op gives, in order.",
+)
+LAYER_TABLE = Table("a call of torch.library", (CALL, CALL_OPERATOR_FIELD, ON, PARTS))
+
+
+def _made_by(node: Node, context: Context) -> LayerCall:
+    if not isinstance(node, Mapping):
+        raise expected("a call of torch.library", node, "a mapping with `call` and `operator`")
+    entry = Entry.read(node, LAYER_TABLE, context)
+    if not entry.is_right:
+        return LayerCall(LayerFunction.DEFINE, OperatorName("", ""))
+    function, operator = entry[CALL], entry[CALL_OPERATOR_FIELD]
+    parts = tuple(
+        LayerCall(part[CALL], operator, part.get(ON, ()), debug=part.get(CALL_DEBUG, ""))
+        for part in entry.get(PARTS, ())
+    )
+    if parts and function is not LayerFunction.CUSTOM_OP:
+        raise Wrong(entry.node_of(PARTS), f"only custom_op has parts, and this is {function}")
+    return LayerCall(function, operator, entry.get(ON, ()), parts)
+
+
+MADE_BY = Field(
+    "made_by",
+    Shape(
+        "a call of torch.library",
+        _made_by,
+        {
+            "type": "object",
+            "properties": {
+                field.name: {"description": field.doc, **field.shape.schema} for field in LAYER_TABLE.fields
+            },
+            "required": ["call", "operator"],
+            "additionalProperties": False,
+        },
+    ),
+    "The call of torch.library that registers all this; the running PyTorch makes it, other engines register what is "
+    "inside.",
+)
+
+
+FORMS = {
+    "boxed": Kernel(KernelForm.BOXED),
+    "fallthrough": Kernel(KernelForm.FALLTHROUGH),
+    "unboxed": Kernel(KernelForm.UNBOXED),
+}
+"""The kernels that have a word of their own; `unboxed` is one whose schema nobody knows."""
+
+FALLBACK_FORMS = {word: kernel for word, kernel in FORMS.items() if word != "unboxed"}
+"""The same for fallbacks, which serve every schema and so are never unboxed."""
+
+_REFERENCE = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<function>[^\W\d]\w*(\.[^\W\d]\w*)*)")
+
+
+def _kernel(node: Node, context: Context) -> Kernel:
+    wanted = "boxed, fallthrough, an inferred schema such as (Tensor _0) -> Tensor _0, or package.module:function"
+    value = scalar(node, wanted)
+    if value.text in FORMS:
+        return FORMS[value.text]
+    if value.text.lstrip().startswith("("):
+        inferred = anonymous_schema(value, context)
+        symint = is_symint_schema(inferred)
+        return Kernel(KernelForm.UNBOXED, inferred=inferred, signature=cpp_signature(inferred), symint=symint)
+    return _function_kernel(value, context, wanted, FORMS)
+
+
+def _fallback(node: Node, context: Context) -> Kernel:
+    wanted = "fallthrough, boxed or package.module:function"
+    value = scalar(node, wanted)
+    if value.text in FALLBACK_FORMS:
+        return FALLBACK_FORMS[value.text]
+    if value.text.lstrip().startswith("("):
+        raise expected(wanted, node, "a fallback serves every operator, so its kernel has no schema of its own")
+    return _function_kernel(value, context, wanted, FALLBACK_FORMS)
+
+
+def _function_kernel(node: Scalar, context: Context, wanted: str, forms: Iterable[str]) -> Kernel:
+    match = _REFERENCE.fullmatch(node.text)
+    if match is None:
+        raise expected(wanted, node, did_you_mean(node.text, forms))
+    if node.text in context.functions:
+        return Kernel(KernelForm.BOXED, function=context.functions[node.text], reference=node.text)
+    if not context.allow_import:
+        message = f"{quoted(node.text)} imports {match['module']}, which runs its code"
+        raise Wrong(
+            node, message, "allow it with --allow-import (load_scenario(..., allow_import=True)) if you trust it"
+        )
+    function = _import(node, match["module"], match["function"])
+    return Kernel(KernelForm.BOXED, function=function, reference=node.text)
+
+
+def _import(node: Scalar, module: str, path: str) -> Callable[..., object]:
+    try:
+        value: object = import_module(module)
+    except (Exception, SystemExit) as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise Wrong(node, f"importing {module} failed with {told}") from None
+    column = node.column_of(len(module) + 1)
+    for name in path.split("."):
+        try:
+            value = getattr(value, name)
+        except Exception:
+            raise Wrong(node, f"{module} has no {path}", did_you_mean(name, dir(value)), column) from None
+    if not callable(value):
+        raise Wrong(node, f"expected a function but {node.text} is of type {type(value).__name__}", column=column)
+    return value
+
+
+_REFERENCE_SCHEMA = {"type": "string", "pattern": r"^[^\s():]+:[^\s():]+$"}
+KERNEL = Shape(
+    "a kernel",
+    _kernel,
+    {"anyOf": [{"enum": list(FORMS)}, {"type": "string", "pattern": r"^\s*\("}, _REFERENCE_SCHEMA]},
+)
+FALLBACK = Shape("a kernel", _fallback, {"anyOf": [{"enum": list(FALLBACK_FORMS)}, _REFERENCE_SCHEMA]})
+
 
 # Note [Names and debug texts that are left out]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.result import Expectation
+from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
     AliasKind,
@@ -24,12 +25,11 @@ from dispatchlab.model.registration import (
     Registration,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.signature import cpp_signature
 from dispatchlab.scenario.load import read_scenario
-from dispatchlab.scenario.problems import ScenarioError
 from dispatchlab.scenario.registrations import UNKNOWN
-from dispatchlab.scenario.shapes import Context
-from dispatchlab.scenario.value import Scenario, operators_named_by
+from dispatchlab.scenario.scenario import Scenario, operators_named_by
+from dispatchlab.yaml_fields import Context
+from dispatchlab.yaml_tree import ScenarioError
 
 Lines: TypeAlias = Iterator[str]
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from dispatchlab.analysis.certificate import Cause, Certified
+from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.commands.certify import certification_of
-from dispatchlab.commands.registry_bench import for_registry
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.certify import Cause, Certified
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 
 

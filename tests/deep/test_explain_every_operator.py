@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
-from dispatchlab.commands.registry_bench import bench
-from dispatchlab.commands.registry_sources import recorded_from
+from dispatchlab.analysis.replay_on_lab import bench
+from dispatchlab.analysis.sources import recorded_from
 from tests.live import test_explain_live as live
 
 

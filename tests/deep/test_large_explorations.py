@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.workloads import FOO, many_operators, sixteen, upstreams_five
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict
 

@@ -14,7 +14,7 @@ _LIMITED = """
 import random, resource
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 from tests.registry_cases import *
-from dispatchlab.registry.write import registry_bytes
+from dispatchlab.registry.file import registry_bytes
 """
 
 _DAMAGED = """
@@ -38,7 +38,7 @@ print(*counts)
 """
 
 _LARGEST = """
-from dispatchlab.registry.layout import MAX_DIRECTORY, MAX_BLOCK, MAX_KERNELS, MAX_OPERATORS, MAX_SOURCE
+from dispatchlab.registry.file_format import MAX_DIRECTORY, MAX_BLOCK, MAX_KERNELS, MAX_OPERATORS, MAX_SOURCE
 def fields(**changed):
     return {"torch": "", "imports": [], "operators": [], "kernels": 0, "per_block": 64, "sources": [""], "inferred": [],
             "tags": [], "fallbacks": [], "blocks": []} | changed

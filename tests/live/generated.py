@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.keys import ALIAS_KEYS, PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Block, BlockKind, Def, Fallback, Impl, Kernel, KernelForm
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
-from dispatchlab.model.signature import cpp_signature
 
 OPERATORS = (OperatorName("test", "foo"), OperatorName("test", "foo", "out"))
 _ONE = parse_inferred("(Tensor _0) -> Tensor _0")

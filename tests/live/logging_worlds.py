@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dispatchlab import tensor
-from dispatchlab.call.layers import Lab
-from dispatchlab.call.layers.schemas import SHORT_NAMES
-from dispatchlab.call.values import DType
+from dispatchlab.call.tensor_options import DType
+from dispatchlab.layers import Lab
+from dispatchlab.layers.schemas import SHORT_NAMES
 from examples.logging_tensor import LoggingTensor, logging
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
-from dispatchlab.commands.registry_bench import bench
-from dispatchlab.live.record_registry import package_roots, record_registry
-from dispatchlab.live.torch import bindings
+from dispatchlab.analysis.replay_on_lab import bench
+from dispatchlab.live.bridge.torch import bindings
+from dispatchlab.live.introspection.registry_reader import package_roots, record_registry
+from dispatchlab.model.dump_format import dump_text
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.compare import compare
-from dispatchlab.registry.compare_text import summary
-from dispatchlab.registry.dump_text import dump_text
-from dispatchlab.registry.file import RegistryFile
-from dispatchlab.registry.write import registry_bytes
+from dispatchlab.registry.compare import compare, summary
+from dispatchlab.registry.file import RegistryFile, registry_bytes
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatchlab.call.layers import Lab
-from dispatchlab.call.layers.derivatives import DERIVATIVES
+from dispatchlab.layers import Lab
+from dispatchlab.layers.derivatives import DERIVATIVES
 from dispatchlab.overrides import PythonDispatch
 from examples.logging_tensor import logging
 from tests.live.logging_worlds import Side, both, elements, our_side, their_side

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dispatchlab import CallError, Tensor, tensor
-from dispatchlab.call.layers import AutogradError, AutogradErrorKind, Lab
-from dispatchlab.call.layers.derivatives import DERIVATIVES
-from dispatchlab.call.layers.schemas import NOT_DIFFERENTIABLE
-from dispatchlab.call.values import DType
+from dispatchlab.call.tensor_options import DType
+from dispatchlab.layers import AutogradError, AutogradErrorKind, Lab
+from dispatchlab.layers.derivatives import DERIVATIVES
+from dispatchlab.layers.schemas import NOT_DIFFERENTIABLE
 from tests.call_cases import CASES, Case, flat, run, tensors
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.call import tensor
-from dispatchlab.codegen.bindings import PythonFunction
+from dispatchlab.codegen.runtime.python_bindings import PythonFunction
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 

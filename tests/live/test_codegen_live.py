@@ -13,23 +13,21 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.codegen.generate import generated_files
-from dispatchlab.codegen.groups import FunctionGroup
-from dispatchlab.codegen.native_function import NativeFunction
-from dispatchlab.codegen.plan import GroupPlan, plan_of
-from dispatchlab.codegen.read import NativeFunctions, load_native_functions
-from dispatchlab.codegen.scenario_source import scenario_of
-from dispatchlab.codegen.view_groups import ViewGroup
-from dispatchlab.codegen.write import write_files
+from dispatchlab.analysis.certificate import Certified
+from dispatchlab.codegen.emit.generate import generated_files, write_files
+from dispatchlab.codegen.emit.scenario_source import scenario_of
+from dispatchlab.codegen.emit.structured_plan import GroupPlan, plan_of
+from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
+from dispatchlab.codegen.read.native_function import NativeFunction
+from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
 from dispatchlab.commands.certify import certification_of
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Impl
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.registry.certify import Certified
 from dispatchlab.registry.model import RecordedKernel, RecordedOperator, registry_of
 
 WHY = "torchgen comes with PyTorch: pip install 'dispatchlab[torch]'"

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from dispatchlab.call.tensor import Array, Tensor
-from dispatchlab.call.values import DType
+from dispatchlab.call.tensor_options import DType
 from dispatchlab.codegen.kernels.lab import StructuredLab, lab_functions
-from dispatchlab.codegen.memory import strides_of
+from dispatchlab.codegen.runtime.memory import strides_of
 from dispatchlab.errors import CallError
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")

@@ -13,16 +13,16 @@ from typing import Any, cast
 import pytest
 
 from dispatchlab import Dispatcher, Library
-from dispatchlab.call.argument_words import describe_arguments
+from dispatchlab.analysis.engines import EngineName
+from dispatchlab.analysis.replay_on_lab import bench
+from dispatchlab.analysis.sources import recorded_from
+from dispatchlab.call.argument_spec import describe_arguments
 from dispatchlab.call.explain import explain, schema_of, thread_keys
 from dispatchlab.call.explanation import CallExplanation, Hop
-from dispatchlab.commands.engines import EngineName
-from dispatchlab.commands.explain_sources import Asked, found_for
-from dispatchlab.commands.registry_bench import bench
-from dispatchlab.commands.registry_sources import recorded_from
-from dispatchlab.live.record_registry import package_roots, record_operators, without_root
-from dispatchlab.model.explanation import OperatorView
+from dispatchlab.commands.explain import Asked, found_for
+from dispatchlab.live.introspection.registry_reader import package_roots, record_operators, without_root
 from dispatchlab.model.keys import RUNTIME_KEYS
+from dispatchlab.model.operator_view import OperatorView
 from tests.scenario_texts import STAYS
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dispatchlab import CallError, tensor
-from dispatchlab.call.layers import AutogradError, Lab, no_grad
-from dispatchlab.call.layers.schemas import SHORT_NAMES
+from dispatchlab.layers import AutogradError, Lab, no_grad
+from dispatchlab.layers.schemas import SHORT_NAMES
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 

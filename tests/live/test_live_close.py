@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.live.local_engine import LocalEngine
-from dispatchlab.live.sandbox import LiveHandle
+from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.sandbox import LiveHandle
 from dispatchlab.model.keys import DispatchKey as K
 from tests.engine_words import FOO, define, impl
 

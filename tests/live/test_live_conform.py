@@ -14,10 +14,10 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.lockstep import lockstep
 from dispatchlab.explore.result import Verdict
-from dispatchlab.live.local_engine import LocalEngine
+from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.model.registration import Registration
 from tests.live.generated import OPERATORS, registrations
 from tests.live.packages import ROOT, dispatchlab
@@ -57,7 +57,7 @@ def test_agreement_is_told_with_what_it_covers(tmp_path: Path) -> None:
 def test_a_difference_exits_with_1_and_has_the_shortest_word(tmp_path: Path) -> None:
     (tmp_path / "composites.yaml").write_text(COMPOSITES)
     (tmp_path / "sitecustomize.py").write_text(
-        "import dispatchlab.commands.conforming as c\n"
+        "import dispatchlab.analysis.conformance as c\n"
         "original = c.conform\n"
         "c.conform = lambda engine, model, *rest, **more: original(engine, 'strict', *rest, **more)\n"
     )

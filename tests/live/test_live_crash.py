@@ -19,11 +19,11 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.live.engine import LiveEngine
-from dispatchlab.live.expressible import NotExpressibleError
-from dispatchlab.live.framing import WorkerError
-from dispatchlab.live.local_engine import LocalEngine
-from dispatchlab.live.process import WorkerCrashed
+from dispatchlab.live.bridge.registration_calls import NotExpressibleError
+from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.live.worker.ipc import WorkerError
+from dispatchlab.live.worker.process import WorkerCrashed
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Block, BlockKind, Kernel, KernelForm, LayerCall, LayerFunction, NameOnly
 from tests.live.live_words import FOO, define, impl
@@ -124,7 +124,7 @@ def test_calling_an_operator_of_a_destroyed_library_kills_the_worker_only(tmp_pa
 
 _PARENT = """
 import sys
-from dispatchlab.live.engine import LiveEngine
+from dispatchlab.live.worker.engine import LiveEngine
 from tests.live.live_words import FOO, define, impl
 from dispatchlab.model.keys import DispatchKey as K
 engine = LiveEngine()

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.explore.protocol import Handle
-from dispatchlab.live.local_engine import LocalEngine
-from dispatchlab.live.sandbox import LiveSandbox
-from dispatchlab.live.worker import load_extension
-from dispatchlab.live.world import world
+from dispatchlab.live.introspection.builtin_fallbacks import world
+from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.sandbox import LiveSandbox
+from dispatchlab.live.worker.main import load_extension
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Registration

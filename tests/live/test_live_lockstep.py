@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.lockstep import lockstep
 from dispatchlab.explore.result import Verdict
-from dispatchlab.live.engine import LiveEngine
+from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration
 from tests.live.live_words import FOO, define, impl

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.live.engine import LiveEngine
-from dispatchlab.live.expressible import NotExpressibleError
+from dispatchlab.live.bridge.registration_calls import NotExpressibleError
 from dispatchlab.live.program import program_text
+from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Fallback, Registration
 from tests.live.live_words import FOO, define, impl

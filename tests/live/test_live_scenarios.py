@@ -10,16 +10,14 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.engine.lab import LabEngine
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.lockstep import lockstep
-from dispatchlab.explore.result import Expectation, Verdict
-from dispatchlab.explore.verdicts import judge
-from dispatchlab.live.expressible import NotExpressibleError
-from dispatchlab.live.local_engine import LocalEngine
-from dispatchlab.live.opening import NativeKernels
-from dispatchlab.live.worker import load_extension
-from dispatchlab.live.world import world
+from dispatchlab.explore.result import Expectation, Verdict, judge
+from dispatchlab.live.bridge.registration_calls import NativeKernels, NotExpressibleError
+from dispatchlab.live.introspection.builtin_fallbacks import world
+from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.worker.main import load_extension
 from dispatchlab.scenario import Scenario, load_scenario
 from tests.live.native import native_kernels
 

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.live.engine import LiveEngine
-from dispatchlab.live.local_engine import LocalEngine
-from dispatchlab.live.stale import STALE
+from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.observation import STALE
+from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.slots import ALIAS_SLOTS, NESTED_TENSOR_SLOTS, keys_of
+from dispatchlab.model.slot_set import ALIAS_SLOTS, NESTED_TENSOR_SLOTS, keys_of
 from tests.live.live_words import BY_REFERENCE, BY_VALUE, FALLTHROUGH, FOO, define, impl
 from tests.live.native import native_kernels
 

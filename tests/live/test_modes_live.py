@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dispatchlab import CallError, tensor
-from dispatchlab.call.layers import Lab
-from dispatchlab.call.layers.schemas import SHORT_NAMES
+from dispatchlab.layers import Lab
+from dispatchlab.layers.schemas import SHORT_NAMES
 from dispatchlab.overrides import DispatchMode, PythonDispatch
 from examples.logging_tensor import LoggingTensor
 from tests.live.logging_worlds import TheirTensor, elements

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dispatchlab import Tensor, tensor
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 from dispatchlab.overrides import Functions, as_subclass, torch_function_dispatch
 from tests.handler_orders import Side, compare_orders
 

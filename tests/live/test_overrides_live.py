@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 from dispatchlab.overrides import PythonDispatch
 from examples.logging_tensor import logging
 from tests.live.logging_worlds import Program, Side, both, elements, our_side, their_side

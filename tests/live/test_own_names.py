@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.live.installed import operator_names
-from dispatchlab.live.local_engine import LocalEngine
-from dispatchlab.live.own_names import FALLBACKS, MEMORY, ORDERS, WORLD, is_own, sandbox_prefix
-from dispatchlab.live.record_registry import record_registry
-from dispatchlab.live.registered import dumps
+from dispatchlab.live.bridge.reserved_namespaces import FALLBACKS, MEMORY, ORDERS, WORLD, is_own, sandbox_prefix
+from dispatchlab.live.introspection.queries import operator_names
+from dispatchlab.live.introspection.registry_reader import dumps, record_registry
+from dispatchlab.live.sandbox.local_engine import LocalEngine
 from tests.engine_words import define
 
 torch: Any = pytest.importorskip("torch", reason="asks the installed PyTorch, and there is none")

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from dispatchlab.model.registration import AliasKind, Block, Claim, Def, Fallback, Impl, LayerFunction
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.value import Scenario
+from dispatchlab.scenario.scenario import Scenario
 from tests.live.packages import HELPER, LAYERED, dispatchlab, line_of, package
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.live.record_registry import (
+from dispatchlab.live.introspection.registry_reader import (
     ImportFailedError,
     package_roots,
     record_registry,

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from dispatchlab.errors import ParseError
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.schema_defaults import DTYPES, NAMED_CONSTANTS
 from dispatchlab.model.schema_difference import fake_difference, schema_difference
-from dispatchlab.model.schema_parser import parse_inferred, parse_schema
-from dispatchlab.model.signature import cpp_signature, is_symint_schema
+from dispatchlab.model.schema_parser import DTYPES, NAMED_CONSTANTS, parse_inferred, parse_schema
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 C: Any = importlib.import_module("torch._C")

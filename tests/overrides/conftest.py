@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 from dispatchlab.overrides import PythonDispatch
 from tests.overrides.wrappers import state
 

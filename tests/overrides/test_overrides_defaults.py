@@ -15,8 +15,8 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import DType, Generator, Layout, MemoryFormat
-from dispatchlab.call.arguments import default_value, same_value
-from dispatchlab.call.values import CPU
+from dispatchlab.call.call_signature import default_value, same_value
+from dispatchlab.call.tensor_options import CPU
 from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, TupleType, Type
 from dispatchlab.overrides import (

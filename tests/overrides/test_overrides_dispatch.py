@@ -20,8 +20,8 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import AutoDispatchBelowAutograd, DType
-from dispatchlab.call.layers import Lab
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.layers import Lab
 from dispatchlab.overrides import (
     HandlerError,
     HandlerRecursionError,

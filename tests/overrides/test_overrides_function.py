@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dispatchlab import Tensor, tensor
-from dispatchlab.call.layers import Lab
-from dispatchlab.call.layers.schemas import SCHEMAS
+from dispatchlab.layers import Lab
+from dispatchlab.layers.schemas import SCHEMAS
 from dispatchlab.overrides import (
     DisableTorchFunction,
     Functions,

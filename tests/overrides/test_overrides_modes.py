@@ -11,7 +11,7 @@ from dispatchlab import (
     Operator,
     tensor,
 )
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 from dispatchlab.overrides import (
     DispatchMode,
     NoImplementationError,

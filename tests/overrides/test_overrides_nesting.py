@@ -16,7 +16,7 @@ from dispatchlab import (
     tensor,
     trace,
 )
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 from examples import logging_tensor
 from examples.logging_tensor import Logged, LoggingTensor, logging
 from tests.overrides.wrappers import Silent, unwrapped

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from dispatchlab.codegen.kernels import matrices, ordering, pointwise, reductions
+from dispatchlab.codegen.kernels import matrices, pointwise, reductions
 
 
 def by_name() -> SimpleNamespace:
     """All functions by name, as `register` of a generated module takes them."""
     found: dict[str, object] = {}
-    for module in (pointwise, reductions, matrices, ordering):
+    for module in (pointwise, reductions, matrices):
         found |= {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
     # NB: a device is a label, so what computes for CPU computes for CUDA
     found |= {"ufunc_add_CUDA": found["ufunc_add_CPU"]}

@@ -9,16 +9,16 @@ from importlib.resources import files
 from types import ModuleType, TracebackType
 from typing import Self
 
-from dispatchlab.call.layers.lab import Lab
-from dispatchlab.call.layers.schemas import IN_PLACE
-from dispatchlab.call.layers.views import in_place_kernel
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.codegen.kernels import by_name
-from dispatchlab.codegen.load import generated_modules
-from dispatchlab.codegen.read import NativeFunctions, read_native_functions
+from dispatchlab.codegen.read.native_functions import NativeFunctions, read_native_functions
+from dispatchlab.codegen.runtime.load import generated_modules
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.kernel_function import boxed, fallthrough
+from dispatchlab.engine.kernel import boxed, fallthrough
 from dispatchlab.engine.library import Library
+from dispatchlab.layers.lab import Lab
+from dispatchlab.layers.schemas import IN_PLACE
+from dispatchlab.layers.views import in_place_kernel
 
 FILE = "operators.yaml"
 _SKIPPED = ("BackendSelect", "ADInplaceOrView", "Autograd")

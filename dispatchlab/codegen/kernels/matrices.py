@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.values import DType
+from dispatchlab.call.tensor_options import DType
 from dispatchlab.codegen.kernels.pointwise import Array, Number, refused
-from dispatchlab.codegen.memory import Options, write
-from dispatchlab.codegen.tensor_iterator import MetaBase, check_overlap
+from dispatchlab.codegen.runtime.memory import Options, write
+from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
 
 
 def _checked_shape(first: Tensor, second: Tensor) -> tuple[int, int]:

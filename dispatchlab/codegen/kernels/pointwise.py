@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.values import DType, result_dtype
-from dispatchlab.codegen.tensor_iterator import TensorIteratorBase
+from dispatchlab.call.tensor_options import DType, result_dtype
+from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
 from dispatchlab.errors import CallError, ErrorKind
 
 Array: TypeAlias = np.ndarray[Any, Any]

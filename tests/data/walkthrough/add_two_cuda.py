@@ -1,7 +1,7 @@
 """Two CUDA tensors are added: autograd, then BackendSelect, which falls through, then CUDA."""
 
 from dispatchlab import tensor
-from dispatchlab.call.layers import Lab
+from dispatchlab.layers import Lab
 
 lab = Lab()
 x = tensor([1.0, 2.0], device="cuda")

@@ -1,0 +1,169 @@
+"""Certificates: for every operator of a registry, whether the order of its registrations matters, and who owns them.
+
+The proof runs on an engine, in analysis/neighbourhoods.py; here is what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.model import RecordedKernel, RecordedOperator
+
+
+class Certified(StrEnum):
+    """What is known of an operator."""
+
+    PROVED = "proved"
+    ORDER_MATTERS = "order matters"
+    NOT_DECIDED = "not decided"
+
+
+class Cause(StrEnum):
+    """Why the order matters."""
+
+    OVERRIDE = "override"  # two kernels at one key: the newest wins
+    STALE = "stale slots"  # a slot is not refreshed when it should be
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One registration, by its key and where it comes from; a def has no key."""
+
+    key: DispatchKey | None
+    debug: str
+
+    def __str__(self) -> str:
+        return f"{self.key or 'def'} ({self.debug or 'no debug text'})"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderReason:
+    """One way in which the order matters, shown by two words that were run.
+
+    Args:
+        cause: why.
+        keys: the place of an override, or the slots that can be stale.
+        winner: for an override, the kernel that the recorded order made active.
+        losers: the kernels that it replaced, newest first.
+        registrations: what the numbers of the words mean.
+        expected_word: one word.
+        actual_word: another word of the same registrations, which leads elsewhere.
+        in_force: whether it shows while everything that was recorded is in force; else only when some of it is not.
+    """
+
+    cause: Cause
+    keys: tuple[DispatchKey, ...]
+    registrations: tuple[Owner, ...]
+    expected_word: tuple[int, ...]
+    actual_word: tuple[int, ...]
+    winner: Owner | None = None
+    losers: tuple[Owner, ...] = ()
+    in_force: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What is known of one operator.
+
+    Args:
+        operator: its name.
+        verdict: see `Certified`.
+        pattern: the number of its pattern.
+        reasons: why the order matters; empty when it is proved not to.
+        not_decided: why nothing is claimed, a sentence; empty otherwise.
+    """
+
+    operator: str
+    verdict: Certified
+    pattern: int
+    reasons: tuple[OrderReason, ...] = ()
+    not_decided: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Certification:
+    """The certificates of a registry, and what was done for them.
+
+    Args:
+        registry: what it was called.
+        semantics: the semantics that it is about.
+        certificates: by operator.
+        patterns: operators that differ in names and texts alone are of one pattern.
+        neighbourhoods: small sets of registrations that were explored in all orders.
+        largest: how many registrations the largest of them has.
+        sets: active sets that were visited.
+        edges: registrations and releases that were run there.
+        registrations: how many registrations the certificates are about, fallbacks included.
+        steps: registrations and releases that were run on whole operators to hold the proof to them.
+        elapsed_s: seconds.
+    """
+
+    registry: str
+    semantics: str
+    certificates: tuple[Certificate, ...]
+    patterns: int
+    neighbourhoods: int
+    largest: int
+    sets: int
+    edges: int
+    registrations: int
+    steps: int
+    elapsed_s: float = 0.0
+
+    def of(self, verdict: Certified) -> tuple[Certificate, ...]:
+        """The certificates with one verdict."""
+        return tuple(each for each in self.certificates if each.verdict is verdict)
+
+    def because(self, cause: Cause, *, in_force: bool | None = None) -> tuple[Certificate, ...]:
+        """Those in which the order matters for one cause; `in_force` asks for those that show then, or do not."""
+        return tuple(
+            each
+            for each in self.certificates
+            if any(reason.cause is cause and in_force in (None, reason.in_force) for reason in each.reasons)
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything is proved, 1 when the order of something matters, 3 when something is not decided."""
+        if self.of(Certified.NOT_DECIDED):
+            return 3
+        return 1 if self.of(Certified.ORDER_MATTERS) else 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pattern:
+    """What is left of an operator without its names and texts: whether it has a def, and the key of each kernel."""
+
+    defined: bool
+    keys: tuple[DispatchKey, ...]
+
+    @property
+    def places(self) -> frozenset[DispatchKey]:
+        """The keys that have kernels."""
+        return frozenset(self.keys)
+
+    def counted(self, keys: frozenset[DispatchKey]) -> tuple[tuple[DispatchKey, int], ...]:
+        """Some of the keys with how many kernels each has."""
+        return tuple((key, self.keys.count(key)) for key in sorted(keys))
+
+
+def pattern_of(operator: RecordedOperator) -> Pattern:
+    """The pattern of an operator."""
+    return Pattern(operator.schema is not None, tuple(kernel.key for kernel in operator.kernels))
+
+
+def owner_of(kernel: RecordedKernel) -> Owner:
+    """Whose kernel it is."""
+    return Owner(kernel.key, kernel.debug)
+
+
+def overrides_of(operator: RecordedOperator) -> Iterator[tuple[DispatchKey, Sequence[RecordedKernel]]]:
+    """The keys of an operator that have several kernels, with these, the newest first."""
+    for key, group in groupby(operator.kernels, key=lambda kernel: kernel.key):
+        kernels = list(group)
+        if len(kernels) > 1:
+            yield key, kernels

@@ -1,0 +1,98 @@
+"""Conformance: hold the live engine to its model step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from dispatchlab.explore.limits import Progress
+from dispatchlab.explore.protocol import Engine
+from dispatchlab.explore.result import Exploration, Verdict
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.sequence import format_word
+from dispatchlab.scenario.scenario import Scenario
+
+LAPS = 2
+"""How many laps the two go together when nothing else is asked for."""
+
+
+@runtime_checkable
+class WalksElsewhere(Protocol):
+    """An engine that runs walks in the process that it lives in."""
+
+    def walk(
+        self,
+        function: str,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        *arguments: object,
+        order: Sequence[int] = (),
+        progress: Callable[[Progress], None] | None = None,
+        **options: Any,
+    ) -> Exploration:
+        """Call a walk there."""
+
+
+def conform(
+    engine: Engine,
+    model: str,
+    scenario: Scenario,
+    *,
+    seed: int = 0,
+    laps: int | None = None,
+    timeout_s: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Exploration:
+    """Walk an engine and the lab engine side by side until they differ.
+
+    Args:
+        engine: the engine.
+        model: the semantics of the lab engine that it should behave as.
+        scenario: the registrations and what is observed.
+        seed: of the laps.
+        laps: how many times to try every edge.
+        timeout_s: stop after so many seconds.
+        progress: told about ten times a second how far it has come.
+
+    Returns:
+        As `explore.lockstep.lockstep`.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    about = scenario.registrations, scenario.operators
+    options: dict[str, Any] = {"seed": seed, "laps": laps or LAPS, "order": scenario.order, "progress": progress}
+    if timeout_s is not None:
+        options["timeout_s"] = timeout_s
+    if isinstance(engine, WalksElsewhere):
+        return engine.walk(f"{__name__}:beside_its_model", *about, model, **options)
+    return beside_its_model(engine, *about, model, **options)
+
+
+def beside_its_model(
+    engine: Engine,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    model: str,
+    **options: Any,
+) -> Exploration:
+    """The walk itself, run where the engine is."""
+    from dispatchlab.engine.lab_engine import LabEngine
+    from dispatchlab.explore.lockstep import lockstep
+
+    return lockstep(LabEngine(model), engine, registrations, operators, **options)
+
+
+def sentence(found: Exploration) -> str:
+    """What came of it, for a reader."""
+    told = found.counterexample
+    covered = f" ({found.notes[-1]})" if found.notes else ""
+    if found.verdict is Verdict.NO_VIOLATION_FOUND:
+        return f"the engine and its model agree{covered}"
+    if told is None:
+        return f"the engine and its model agree as far as they went together: {'; '.join(found.notes)}"
+    word = format_word(told.actual_word)
+    if found.verdict is Verdict.VIOLATED:
+        return f"the engine and its model differ after {word}: {'; '.join(told.why)}\n{told.diff.rstrip()}"
+    return f"the engine and its model could not be compared: {found.verdict} at {word}: {'; '.join(told.why)}"

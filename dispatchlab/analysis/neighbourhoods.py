@@ -1,0 +1,303 @@
+"""Neighbourhoods of an operator: which registrations reach the same slots, and what they show in all orders.
+
+See Note [What a certificate stands on].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from dispatchlab.analysis.certificate import Pattern
+from dispatchlab.analysis.stale_slots import MAX_PLACES, keys_at, left_behind, place_bits
+from dispatchlab.engine.footprint import Footprint, judged_places
+from dispatchlab.engine.lab_engine import LabSpace
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.explore.graph_walk import explore_graph
+from dispatchlab.explore.result import Verdict
+from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, Registration
+from dispatchlab.model.schema_parser import parse_name, parse_schema
+from dispatchlab.model.sequence import Word
+from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, each_slot
+
+KeyWord: TypeAlias = tuple[tuple[DispatchKey | None, bool], ...]
+"""A word by the keys of its kernels, None for the def, and whether each step is a release."""
+
+_NAME = parse_name("pattern::operator")
+_SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
+
+# Note [What a certificate stands on]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# An operator with 18 kernels, a def and 38 fallbacks has 2 to the 57 active sets: they cannot be visited one by one,
+# and need not be. The state of an operator has parts: for each place (a key) the list of its kernels, the def, and for
+# each slot what calls use there; the fallbacks are parts of the dispatcher, one for each slot. What a registration
+# writes is one list, the def or one fallback, and a window of slots, which it refreshes in one call.
+#
+# Claim. Let f(s) be what the invariants say that slot s should hold. For every word over all registrations of the
+# operator and all fallbacks, every slot s holds f(s), which is a function of what is in force and nothing else.
+#
+# Ground. f(s) looks at `judged_places(s)` and the fallback of s (by construction: the rest is masked away). A
+# neighbourhood is a set of places N, explored as a scenario of its own: the def and the kernels at N, all sets, both
+# directions of every edge, with every slot compared with f at every state (Note [When states may be merged]).
+# Footprints of every refresh are recorded meanwhile (Note [Footprints of a refresh]). It is required, and checked,
+# that
+#   (a) every slot s has a neighbourhood with judged_places(s) in it,
+#   (b) every window W of a registration of the operator, or of a fallback, has a neighbourhood that holds its place,
+#       the judged places of all slots in W, and every place of the operator that a refresh of W was seen to read
+#       there,
+#   (c) each fallback was registered and released at every set of a neighbourhood as in (b), all others in force,
+#   (d) no footprint shows a stray.
+# That a registration refreshes one window and leaves all other slots alone is how engine/primitives.py is written.
+# Step. Let every slot hold f before a step e with window W. For s in W: the refresh reads places of the N of (b)
+# alone, so it gives what it gave in the state of N with the same kernels at N, and there that was f(s); with other
+# fallbacks in force it differs in what fallbacks fill, slot by slot, as f does. For s outside of W: the slot stays; if
+# the place of e is judged for s, then N of (a) holds e and has this very step at every set, after which s held f(s)
+# without having been written: f(s) did not change. Otherwise f(s) does not look there. So all slots hold f afterwards.
+# An operator that appears gets f of nothing in all slots, which (a) has visited, too. By induction over the word, the
+# claim holds.
+#
+# The rest of the state: the list of a place with one kernel, the def and a fallback are functions of what is in force.
+# Nothing is refused: each kernel is checked against the def alone, and the registrations of every operator are run, def
+# first and def last. Two kernels at one place are ordered by time: the order matters there, by design, which is shown
+# by two words. What the certificate says beyond that is proved with the order of these two kept.
+#
+# Operators of one pattern differ in names, texts and schemas, which no refresh looks at: it takes the newest kernel of
+# a place as a whole. So neighbourhoods are explored once for all patterns that have them. This is checked on every
+# operator: a random word over all its registrations with the recorded fallbacks is run on the engine, every slot
+# compared with f after each step.
+#
+# Where the engine does leave a slot behind, as `torch-2.13` does, the same neighbourhoods are exact in the other
+# direction: a word of theirs is a word of the operator, and it is run there before anything is said.
+#
+# Not covered: C++ signatures, which no dump tells; kernels registered without a key are on record with the key that
+# they were given; listeners and library claims, which no operator sees.
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """Places that are explored together.
+
+    Args:
+        kernels: each place with how many kernels it has.
+        fallback: the fallback that comes and goes with them; the others are in force.
+    """
+
+    kernels: tuple[tuple[DispatchKey, int], ...]
+    fallback: DispatchKey | None = None
+
+    @property
+    def places(self) -> int:
+        """The places, as bits."""
+        return place_bits(key for key, _ in self.kernels)
+
+    @property
+    def size(self) -> int:
+        """How many registrations there are, the def included."""
+        return 1 + sum(count for _, count in self.kernels) + (self.fallback is not None)
+
+    @property
+    def rank(self) -> tuple[int, tuple[tuple[DispatchKey, int], ...], DispatchKey]:
+        """Smaller ones come first."""
+        return self.size, self.kernels, self.fallback or DispatchKey.Undefined
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What a neighbourhood has shown.
+
+    Args:
+        verdict: of the exploration.
+        reads: window -> the places that its refreshes read.
+        strays: what no footprint may show.
+        sets: active sets.
+        edges: registrations and releases.
+        words: the two words of a counterexample, as keys and whether they are released; None is the def.
+        trouble: why nothing can be said, a sentence; empty when it can.
+        stale: when violated, the slots that a kernel can leave behind.
+    """
+
+    verdict: Verdict
+    reads: dict[int, int]
+    strays: frozenset[str]
+    sets: int
+    edges: int
+    words: tuple[KeyWord, ...] = ()
+    trouble: str = ""
+    stale: frozenset[int] = frozenset()
+
+
+def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) -> Explored:
+    """Every set of a neighbourhood, both directions of every edge, with footprints.
+
+    Args:
+        semantics: the dispatcher, with the fallbacks of the registry.
+        neighbourhood: what comes and goes there.
+    """
+    in_force = tuple(each for each in semantics.fallbacks if each.key is not neighbourhood.fallback)
+    coming = tuple(each for each in semantics.fallbacks if each.key is neighbourhood.fallback)
+    footprint = Footprint(replace(semantics, fallbacks=in_force))
+    registrations, order = _small_scenario(neighbourhood.kernels, coming)
+    space = LabSpace(registrations, [_NAME], footprint.watched)
+    found = explore_graph(space, len(registrations), order=order)
+    strays = frozenset({*footprint.strays, *_strange_cells(space)})
+    trouble, stale = "", frozenset[int]()
+    words: tuple[KeyWord, ...] = ()
+    if found.conflicts or found.never_accepted:
+        trouble = "a registration was refused"
+    elif found.verdict is Verdict.VIOLATED and found.counterexample is not None:
+        told = found.counterexample
+        stale = left_behind(semantics, [key for key, _ in neighbourhood.kernels])
+        words = tuple(_in_keys(word, registrations) for word in (told.expected_word, told.actual_word))
+        if not stale or any(isinstance(registrations[~at if at < 0 else at], Fallback) for at in told.actual_word):
+            trouble = f"the exploration found a {told.flaw} that no kernel explains"
+    elif found.verdict is not Verdict.PROVED:
+        trouble = f"the exploration ended as {found.verdict}"
+    reads = {window: mask for window, mask in footprint.reads.items() if window != ALL_SLOTS}
+    return Explored(found.verdict, reads, strays, found.sets, found.edges, words, trouble, stale)
+
+
+def _small_scenario(
+    kernels: Sequence[tuple[DispatchKey, int]], fallbacks: Sequence[Fallback]
+) -> tuple[tuple[Registration, ...], tuple[int, ...]]:
+    """A def, kernels and fallbacks, and the order that the kernels of one place keep."""
+    registrations: list[Registration] = [Def(_SCHEMA)]
+    order: list[int] = []
+    for key, count in kernels:
+        if count > 1:
+            order += range(len(registrations), len(registrations) + count)
+        registrations += [Impl(_NAME, key, Kernel(), f"{key} {number}") for number in range(count)]
+    return (*registrations, *fallbacks), tuple(order)
+
+
+def _strange_cells(space: LabSpace) -> Iterable[str]:
+    for cell in space.touched() - space.shared_cells() - {str(_NAME)}:
+        yield f"a registration touched {cell}, which is not its operator"
+
+
+def _in_keys(word: Word, registrations: Sequence[Registration]) -> KeyWord:
+    steps = []
+    for step in word:
+        registration = registrations[~step if step < 0 else step]
+        steps.append((registration.key if isinstance(registration, Impl) else None, step < 0))
+    return tuple(steps)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What has to be explored for a pattern; grows until footprints stay inside.
+
+    Args:
+        pattern: the pattern.
+        wanted: the neighbourhoods that (a) and (b) ask for, with the window and the place of (b).
+        trouble: why the pattern cannot be decided; empty while it can.
+    """
+
+    pattern: Pattern
+    wanted: dict[tuple[int, DispatchKey | None, bool], Neighbourhood] = field(default_factory=dict)
+    trouble: str = ""
+
+    def want(self, why: tuple[int, DispatchKey | None, bool], places: int) -> None:
+        """Ask for a neighbourhood of these places; whether it is for a fallback is the last part of `why`."""
+        _, key, is_fallback = why
+        wanted = Neighbourhood(self.pattern.counted(keys_at(places)), key if is_fallback else None)
+        if wanted.size > MAX_PLACES + 1:
+            self.trouble = (
+                f"{wanted.size} registrations reach the same slots, and more than {MAX_PLACES} are not explored"
+            )
+        self.wanted[why] = wanted
+
+    def to_explore(self) -> frozenset[Neighbourhood]:
+        """The neighbourhoods without those that are inside of another."""
+        if self.trouble:
+            return frozenset()
+        with_fallback = {each for each in self.wanted.values() if each.fallback is not None}
+        plain = {each for each in self.wanted.values() if each.fallback is None}
+        largest = {
+            one for one in plain if not any(one.places != other.places and _within(one, other) for other in plain)
+        }
+        return frozenset(with_fallback | largest)
+
+    def grow(self, known: Mapping[Neighbourhood, Explored]) -> bool:
+        """Make the neighbourhoods as large as the footprints ask; whether one has grown."""
+        grown = False
+        places = place_bits(self.pattern.places)
+        chosen = self.to_explore()
+        for why, wanted in list(self.wanted.items()):
+            window, key, _ = why
+            if key is None:
+                continue
+            for each in chosen:
+                if each.fallback != wanted.fallback or not _within(wanted, each):
+                    continue
+                read = known[each].reads.get(window, 0) & places
+                if read & ~each.places:
+                    self.want(why, each.places | read)
+                    grown = True
+                break
+        return grown
+
+    def trouble_with(self, known: Mapping[Neighbourhood, Explored]) -> str:
+        """Why (a) to (d) do not hold for the pattern, a sentence; empty when they do."""
+        if self.trouble:
+            return self.trouble
+        places, chosen = place_bits(self.pattern.places), self.to_explore()
+        for each in sorted(chosen, key=lambda one: one.rank):
+            explored = known[each]
+            if explored.trouble:
+                return explored.trouble
+            if explored.strays:
+                return sorted(explored.strays)[0]
+        if self.stale_of(known):
+            return ""  # nothing is claimed to be proved, and explorations that found something ended there
+        for (window, key, _), wanted in self.wanted.items():
+            if not any(
+                _within(wanted, each)
+                and each.fallback == wanted.fallback
+                and (key is None or not known[each].reads.get(window, 0) & places & ~each.places)
+                and (key is None or not _judged(window) & places & ~each.places)
+                and (key is None or window in known[each].reads)
+                for each in chosen
+            ):
+                return f"a refresh for {key} reads more than any neighbourhood holds"
+        return ""
+
+    def stale_of(self, known: Mapping[Neighbourhood, Explored]) -> tuple[Explored, ...]:
+        """The neighbourhoods of the pattern that leave a slot behind, one for each set of slots, the smallest."""
+        found: dict[frozenset[int], Explored] = {}
+        for each in sorted(self.to_explore(), key=lambda one: one.rank):
+            if known[each].stale:
+                found.setdefault(known[each].stale, known[each])
+        return tuple(found.values())
+
+
+def plan_of(semantics: Semantics, pattern: Pattern) -> Plan:
+    """The neighbourhoods of a pattern by (a), (b) and (c), before any footprint is known.
+
+    Args:
+        semantics: the dispatcher, with the fallbacks of the registry.
+        pattern: what operators have in common.
+    """
+    plan = Plan(pattern)
+    places, refresh = place_bits(pattern.places), semantics.refresh
+    for slot in range(len(RUNTIME_KEYS)):
+        plan.want((1 << slot, None, False), judged_places(slot) & places)
+    for key in pattern.places:
+        plan.want((refresh[key], key, False), (_judged(refresh[key]) | KEY_BIT[key]) & places)
+    for fallback in semantics.fallbacks:
+        assert fallback.key is not None
+        window = refresh[fallback.key]
+        plan.want((window, fallback.key, True), _judged(window) & places)
+    return plan
+
+
+def _judged(window: int) -> int:
+    places = 0
+    for slot in each_slot(window):
+        places |= judged_places(slot)
+    return places
+
+
+def _within(one: Neighbourhood, other: Neighbourhood) -> bool:
+    return one.places & other.places == one.places

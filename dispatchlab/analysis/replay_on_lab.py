@@ -1,0 +1,84 @@
+"""Replay a recorded registry on the lab engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.handle import RegistrationHandle
+from dispatchlab.engine.semantics import Semantics, semantics_named
+from dispatchlab.model.dump_format import read_dump, read_fallbacks
+from dispatchlab.model.keys import RUNTIME_KEYS
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import NameOnly
+from dispatchlab.registry.model import Recorded, Registry, registry_of
+from dispatchlab.registry.replay import fallback_registration, operator_registrations, replay, run
+
+_UNTOUCHED = OperatorName("dlabrecord", "untouched")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A dispatcher with the registrations of a registry in force.
+
+    Args:
+        dispatcher: the dispatcher.
+        handles: hold the registrations; they go when this goes.
+    """
+
+    dispatcher: Dispatcher
+    handles: tuple[RegistrationHandle, ...]
+
+
+def for_registry(semantics: str | Semantics) -> Semantics:
+    """These semantics as a registry wants them: without fallbacks of their own, and with every key that has a slot.
+
+    What was recorded was registered from C++, which can name keys that no text can.
+
+    Raises:
+        UnknownSemanticsError: there are no semantics of that name.
+    """
+    found = semantics_named(semantics) if isinstance(semantics, str) else semantics
+    return replace(found, fallbacks=(), keys=found.keys | frozenset(RUNTIME_KEYS))
+
+
+def bench(
+    recorded: Recorded, *, semantics: str | Semantics = "strict", operators: Iterable[str] | None = None
+) -> Bench:
+    """Replay a registry.
+
+    Args:
+        recorded: the registry.
+        semantics: which dispatcher to replay it on.
+        operators: only these of its operators, and all fallbacks; every operator when left out.
+
+    Raises:
+        RegistrationError: the dispatcher refuses a registration.
+        DispatchLabError: a record cannot be read.
+    """
+    dispatcher = Dispatcher(for_registry(semantics))
+    if operators is None:
+        return Bench(dispatcher, replay(recorded, dispatcher.register))
+    some = [found for name in operators if (found := recorded.operator(name)) is not None]
+    registrations = chain(
+        map(fallback_registration, recorded.fallbacks), chain.from_iterable(map(operator_registrations, some))
+    )
+    return Bench(dispatcher, run(registrations, dispatcher.register))
+
+
+def registry_on(dispatcher: Dispatcher, origin: str) -> Registry:
+    """What a dispatcher has in force, as a record.
+
+    Args:
+        dispatcher: any whose dumps are those of PyTorch 2.13, so not one of `pr35061`.
+        origin: what the registry says in place of a version of PyTorch.
+
+    Raises:
+        DumpError: the dumps are of another kind.
+    """
+    entries = [entry for name in dispatcher.operators() if (entry := dispatcher.operator(name)) is not None]
+    with dispatcher.register(NameOnly(_UNTOUCHED)):
+        fallbacks = read_fallbacks(dispatcher.dump_table(_UNTOUCHED))
+    return registry_of(origin, [read_dump(dispatcher.dump(entry.name), entry.tags) for entry in entries], fallbacks)

@@ -1,0 +1,117 @@
+"""Run a Python file as a program, as `python FILE.py` would."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+from types import ModuleType
+
+import dispatchlab
+from dispatchlab.commands.output import note
+from dispatchlab.errors import DispatchLabError
+
+_GENERATED = "<call of "
+_OURS = str(Path(dispatchlab.__file__).parent / "_")[:-1]
+
+
+class UnreadableProgramError(DispatchLabError):
+    """The file that was to be run cannot be read."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be read: {self.reason}; name a Python file to run"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A file and its content."""
+
+    path: str
+    source: bytes
+
+
+def program_at(path: str) -> Program:
+    """Read a program.
+
+    Raises:
+        UnreadableProgramError: there is no such file, or it cannot be read.
+    """
+    try:
+        return Program(path, Path(path).read_bytes())
+    except OSError as error:
+        raise UnreadableProgramError(path, error.strerror or str(error)) from error
+
+
+def run_program(program: Program, arguments: Sequence[str] = ()) -> int:
+    """Run a program as `__main__` in this process, and wait for the threads that it starts.
+
+    Returns:
+        0, the code that it exits with, 1 when it raised something, which is told on standard error, or 130 when it was
+        interrupted.
+    """
+    with _as_main(program, arguments) as main:
+        try:
+            exec(compile(program.source, program.path, "exec"), main.__dict__)
+            _wait_for_threads()
+        except SystemExit as asked:
+            return _exit_code(asked)
+        except KeyboardInterrupt:
+            return 130
+        except BaseException as error:
+            note(error_text(error).rstrip("\n"))
+            return 1
+    return 0
+
+
+@contextmanager
+def _as_main(program: Program, arguments: Sequence[str]) -> Iterator[ModuleType]:
+    main = ModuleType("__main__")
+    main.__file__ = program.path
+    before = sys.modules["__main__"], sys.argv, sys.path
+    sys.modules["__main__"], sys.argv = main, [program.path, *arguments]
+    sys.path = [str(Path(program.path).resolve().parent), *sys.path]
+    try:
+        yield main
+    finally:
+        sys.modules["__main__"], sys.argv, sys.path = before
+
+
+def _wait_for_threads() -> None:
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread() and thread is not threading.main_thread():
+            thread.join()
+
+
+def _exit_code(asked: SystemExit) -> int:
+    if asked.code is None:
+        return 0
+    if isinstance(asked.code, int):
+        return asked.code
+    note(str(asked.code))
+    return 1
+
+
+def error_text(error: BaseException) -> str:
+    """What Python would print of an error that nobody caught, without the frames of this package."""
+    told = TracebackException.from_exception(error)
+    _shorten(told)
+    return "".join(told.format() if told.stack else told.format_exception_only())
+
+
+def _shorten(told: TracebackException) -> None:
+    told.stack = StackSummary.from_list([frame for frame in told.stack if not _is_ours(frame)])
+    for cause in (told.__cause__, told.__context__, *(told.exceptions or ())):
+        if cause is not None:
+            _shorten(cause)
+
+
+def _is_ours(frame: FrameSummary) -> bool:
+    return frame.filename.startswith((_OURS, _GENERATED))

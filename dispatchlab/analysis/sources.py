@@ -1,0 +1,264 @@
+"""Find scenarios, registries and operators: files, folders, bundled names, and globs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import DispatchLabError, RegistrationError, nearest
+from dispatchlab.registry.bundled import bundled_names, open_named
+from dispatchlab.registry.file import is_registry_file
+from dispatchlab.registry.find import find
+from dispatchlab.registry.model import Recorded, RecordedOperator
+
+if TYPE_CHECKING:
+    from dispatchlab.model.names import OperatorName
+    from dispatchlab.scenario.scenario import Scenario
+
+
+LIVE = "live"
+"""The source that means the PyTorch of this environment."""
+
+
+class ImportOfRecordError(DispatchLabError):
+    """Packages were to be imported into something that was recorded already."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        super().__init__(tuple(modules))
+        self.modules = tuple(modules)
+
+    def __str__(self) -> str:
+        return (
+            f"--import {self.modules[0]} needs a running PyTorch to import it into, and what was given is on record "
+            f"already: name {LIVE} as the one that changes"
+        )
+
+
+def is_scenario_source(text: str) -> bool:
+    """Whether a source is a scenario, by the end of its name."""
+    return Path(text).suffix in (".yaml", ".yml") and not is_registry_file(text)
+
+
+def is_registry_source(text: str) -> bool:
+    """Whether a source is a registry: `live`, the name of a bundled one, or a file that is one."""
+    return text == LIVE or text in bundled_names() or is_registry_file(text)
+
+
+def recorded_from(source: str, *, imports: Sequence[str] = (), semantics: str | None = None) -> Recorded:
+    """The registry that a source means.
+
+    Args:
+        source: `live`, the name of a bundled registry, a registry file, or a scenario, which is run in the order of
+            its file; what is refused then is told and left out.
+        imports: modules to import first, for `live` alone.
+        semantics: those under which a scenario is run; what it says itself when left out.
+
+    Raises:
+        UnknownRegistryError: there is no such name and no such file.
+        RegistryFileError: a file cannot be read, or is damaged.
+        ImportOfRecordError: `imports` for a source that is not `live`.
+        DispatchLabError: PyTorch or a module cannot be imported, or a scenario cannot be used.
+    """
+    if source == LIVE:
+        from dispatchlab.live.introspection.registry_reader import record_registry
+
+        return record_registry(imports)
+    if imports:
+        raise ImportOfRecordError(imports)
+    return _of_scenario(source, semantics) if is_scenario_source(source) else open_named(source)
+
+
+def _of_scenario(source: str, asked: str | None) -> Recorded:
+    from dispatchlab.analysis.replay_on_lab import registry_on
+    from dispatchlab.commands.output import note
+    from dispatchlab.engine.dispatcher import Dispatcher
+    from dispatchlab.engine.handle import RegistrationHandle
+    from dispatchlab.model.registration import Registration, describe
+    from dispatchlab.registry.replay import run
+    from dispatchlab.scenario.load import load_scenario
+
+    scenario = load_scenario(source)
+    semantics = asked or scenario.semantics or "strict"
+    dispatcher = Dispatcher(semantics)
+
+    def register(registration: Registration) -> RegistrationHandle | None:
+        try:
+            return dispatcher.register(registration)
+        except RegistrationError as refusal:
+            note(f"{source}: {describe(registration)} was refused: {refusal}")
+            return None
+
+    in_force = run(scenario.registrations, register)
+    registry = registry_on(dispatcher, f"{semantics} ({source})")
+    del in_force
+    return registry
+
+
+class NoSuchOperatorError(DispatchLabError):
+    """No operator of a registry is meant by a name or glob."""
+
+    def __init__(self, asked: str, known: Sequence[str]) -> None:
+        super().__init__(asked, tuple(known))
+        self.asked, self.known = asked, tuple(known)
+
+    def __str__(self) -> str:
+        near = nearest(self.asked, self.known, count=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        return f"there is no operator {self.asked!r} among the {len(self.known):,} of this registry{hint}"
+
+
+def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
+    """The operators that names and globs mean, each once; all of them when nothing is asked for.
+
+    Raises:
+        NoSuchOperatorError: one means none.
+        RegistryFileError: the registry is in a file that is damaged.
+    """
+    if not asked:
+        yield from recorded
+        return
+    seen: set[str] = set()
+    for each in asked:
+        found = list(find(recorded, each))
+        if not found:
+            raise NoSuchOperatorError(each, recorded.names)
+        for operator in found:
+            if str(operator.name) not in seen:
+                seen.add(str(operator.name))
+                yield operator
+
+
+_NEAR = 3
+
+
+class NoScenarioError(DispatchLabError):
+    """A folder has no scenario below it."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return f"{self.folder}: there is no scenario below this folder: expected files that end in .yaml"
+
+
+class UnknownOperatorError(DispatchLabError):
+    """No operator has this name, or matches this glob.
+
+    Args:
+        asked: the name or glob.
+        known: the operators that there are.
+        source: where they come from.
+    """
+
+    def __init__(self, asked: str, known: tuple[str, ...], source: str) -> None:
+        super().__init__(asked, known, source)
+        self.asked, self.known, self.source = asked, known, source
+
+    def __str__(self) -> str:
+        near = nearest(self.asked, self.known, count=_NEAR)
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+        elif self.known:
+            more = f" and {len(self.known) - _NEAR} more" if len(self.known) > _NEAR else ""
+            hint = f"it has {', '.join(self.known[:_NEAR])}{more}"
+        else:
+            hint = "it names no operator"
+        return f"there is no operator {self.asked!r} in {self.source}; {hint}"
+
+
+class AmbiguousOperatorError(DispatchLabError):
+    """A name without overload stands for several operators."""
+
+    def __init__(self, asked: str, found: tuple[str, ...]) -> None:
+        super().__init__(asked, found)
+        self.asked, self.found = asked, found
+
+    def __str__(self) -> str:
+        overloads = ", ".join(self.found)
+        return f"{self.asked} has {len(self.found)} overloads: name one of {overloads}, or write '{self.asked}*'"
+
+
+class TableRowError(DispatchLabError):
+    """A dispatch key has no row in any table."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"{self.key} has no row in a table: name a runtime key, such as CPU or AutogradCPU"
+
+
+def scenario_files(paths: Iterable[str]) -> tuple[str, ...]:
+    """The files that are meant: a folder stands for all the scenarios below it, in the order of their paths.
+
+    Raises:
+        NoScenarioError: there is none below a folder.
+    """
+    files: list[str] = []
+    for path in paths:
+        if not Path(path).is_dir():
+            files.append(path)
+            continue
+        found = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in (".yaml", ".yml"))
+        if not found:
+            raise NoScenarioError(path)
+        files += found
+    return tuple(dict.fromkeys(files))
+
+
+def operators_in(scenario: Scenario) -> tuple[OperatorName, ...]:
+    """The operators that a scenario names or observes, each once."""
+    from dispatchlab.scenario.scenario import operators_named_by
+
+    return tuple(dict.fromkeys((*operators_named_by(scenario.registrations), *scenario.operators)))
+
+
+def find_operators(
+    asked: str, known: Sequence[OperatorName], *, namespace: str, source: str
+) -> tuple[OperatorName, ...]:
+    """The operators that are meant by a name, a name without overload, or a glob.
+
+    Args:
+        asked: `test::foo.out`, `test::foo`, `foo`, `test::*`.
+        known: the operators that there are.
+        namespace: that of names without one.
+        source: where the operators come from, for the error.
+
+    Raises:
+        UnknownOperatorError: none of them is meant; tells the nearest.
+        AmbiguousOperatorError: a name without overload has several.
+    """
+    wanted = asked if "::" in asked or not namespace else f"{namespace}::{asked}"
+    if any(character in wanted for character in "*?["):
+        matching = tuple(name for name in known if fnmatchcase(str(name), wanted))
+    else:
+        matching = tuple(name for name in known if str(name) == wanted)
+        if not matching:
+            matching = tuple(name for name in known if name.qualified == wanted)
+            if len(matching) > 1:
+                raise AmbiguousOperatorError(wanted, tuple(map(str, matching)))
+    if not matching:
+        raise UnknownOperatorError(wanted, tuple(map(str, known)), source)
+    return matching
+
+
+def table_rows(keys: Iterable[str]) -> tuple[str, ...]:
+    """The names of table rows.
+
+    Raises:
+        UnknownKeyError: one is no dispatch key; tells the nearest.
+        TableRowError: one is a key without a row, as an alias key is.
+    """
+    from dispatchlab.model.keys import parse_key
+
+    found = []
+    for text in keys:
+        key = parse_key(text)
+        if not key.is_runtime:
+            raise TableRowError(text)
+        found.append(str(key))
+    return tuple(found)

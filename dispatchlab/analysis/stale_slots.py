@@ -1,0 +1,108 @@
+"""Stale slots: which slots a kernel changes that its refresh does not reach, and in which orders that lasts.
+
+Kernels alone are looked at, by the table that is computed of them: no engine is run. See Note [What a certificate
+stands on].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import combinations
+
+from dispatchlab.analysis.certificate import Pattern
+from dispatchlab.engine.fallbacks import NO_FALLBACKS
+from dispatchlab.engine.footprint import judged_places
+from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.precedence import Slots, computed_table
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.registration import Kernel
+from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, each_slot
+
+MAX_PLACES = 16
+"""The sets of more kernels than this are not gone through."""
+
+
+def place_bits(keys: Iterable[DispatchKey]) -> int:
+    """The places of kernels, as bits."""
+    bits = 0
+    for key in keys:
+        bits |= KEY_BIT[key]
+    return bits
+
+
+def keys_at(places: int) -> frozenset[DispatchKey]:
+    """The keys of places; kernels without a key have none."""
+    found = {KEY_OF_BIT[1 << at] for at in each_slot(places)}
+    return frozenset(key for key in found if key is not None)
+
+
+def left_behind(semantics: Semantics, keys: Sequence[DispatchKey]) -> frozenset[int]:
+    """The slots that one of these kernels changes without a refresh, at some set of the others."""
+    tables = {}
+    for count in range(len(keys) + 1):
+        for chosen in combinations(keys, count):
+            tables[place_bits(chosen)] = _table(semantics, place_bits(chosen))
+    found = 0
+    for present, table in tables.items():
+        for key in keys:
+            bit = KEY_BIT[key]
+            if not present & bit:
+                found |= _differing(table, tables[present | bit]) & ~semantics.refresh[key]
+    return frozenset(each_slot(found))
+
+
+def may_leave_behind(semantics: Semantics, patterns: Iterable[Pattern]) -> frozenset[Pattern]:
+    """Those of the patterns in which a kernel can change a slot that it does not refresh.
+
+    In all others, no slot is ever left behind.
+    """
+    known: dict[int, bool] = {}
+
+    def can(judged: int) -> bool:
+        if judged not in known:
+            keys = sorted(keys_at(judged))
+            known[judged] = len(keys) > MAX_PLACES or bool(left_behind(semantics, keys))
+        return known[judged]
+
+    def concerns(pattern: Pattern) -> bool:
+        places = place_bits(pattern.places)
+        return any(can(judged) for judged in {judged_places(slot) & places for slot in range(len(RUNTIME_KEYS))})
+
+    return frozenset(filter(concerns, patterns))
+
+
+def order_that_leaves_behind(semantics: Semantics, pattern: Pattern, slot: int) -> tuple[DispatchKey, ...] | None:
+    """An order of all kernels after which a slot holds what it should not; None when there is none.
+
+    The last kernel that refreshes the slot decides: so it is enough to choose which of those that do not refresh it
+    come before.
+    """
+    places, refresh = sorted(pattern.places), semantics.refresh
+    lazy = [key for key in places if KEY_BIT[key] & judged_places(slot) and not refresh[key] >> slot & 1]
+    eager = [key for key in places if refresh[key] >> slot & 1]
+    rest = [key for key in places if key not in lazy and key not in eager]
+    whole = _table(semantics, place_bits(places))
+    for count in range(len(lazy) if eager else 1):
+        for before in combinations(lazy, count):
+            if _differing(_table(semantics, place_bits([*before, *eager])), whole) >> slot & 1:
+                return (*rest, *before, *eager, *(key for key in lazy if key not in before))
+    return None
+
+
+def _table(semantics: Semantics, present: int) -> Slots:
+    kernels = {bit: (_entry(bit),) for bit in KEY_OF_BIT if present & bit}
+    return computed_table(semantics.precedence, present, kernels, NO_FALLBACKS)
+
+
+@cache
+def _entry(bit: int) -> KernelEntry:
+    return KernelEntry(Kernel(), "", KEY_OF_BIT[bit])
+
+
+def _differing(one: Slots, other: Slots) -> int:
+    bits = 0
+    for cell in {**one, **other}:
+        bits |= one.get(cell, 0) ^ other.get(cell, 0)
+    return bits

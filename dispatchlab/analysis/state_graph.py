@@ -1,0 +1,133 @@
+"""The state graph of a few registrations, as a value to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dispatchlab.errors import DispatchLabError, RegistrationError
+from dispatchlab.explore.limits import later_masks
+from dispatchlab.explore.protocol import StateSpace
+from dispatchlab.explore.result import Counterexample
+from dispatchlab.model.sequence import Step, Word
+from dispatchlab.render.state_graph import MAX_NODES, Edge, Lattice, Mark, Node
+
+
+class NotDrawnError(DispatchLabError):
+    """There is no picture of the states."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the graph was not drawn: {self.reason}"
+
+
+def lattice(
+    space: StateSpace[Any],
+    registrations: Sequence[str],
+    *,
+    title: str,
+    order: Sequence[int] = (),
+    counterexample: Counterexample | None = None,
+    max_nodes: int = MAX_NODES,
+) -> Lattice:
+    """The states of a space with the steps between them, and a counterexample marked.
+
+    Args:
+        space: the states.
+        registrations: what each registration is.
+        title: what the picture is about.
+        order: registrations that are registered in this order only.
+        counterexample: the words to mark. When there are too many states, those that the registrations of these words
+            can reach are drawn alone.
+        max_nodes: how many states are too many.
+
+    Raises:
+        NotDrawnError: there are too many.
+    """
+    everyone = range(len(registrations))
+    drawn = _Drawing(space, everyone, order, max_nodes)
+    notes: list[str] = []
+    if not drawn.complete and counterexample is not None:
+        steps = (*counterexample.expected_word, *counterexample.actual_word)
+        members = sorted({max(step, ~step) for step in steps})
+        drawn = _Drawing(space, members, order, max_nodes)
+        notes.append(f"cut to the registrations of the counterexample: all together have more than {max_nodes} states")
+    if not drawn.complete:
+        raise NotDrawnError(f"there are more than {max_nodes} states, nobody could read it")
+    if counterexample is not None:
+        drawn.mark(counterexample.expected_word, Mark.EXPECTED)
+        drawn.mark(counterexample.actual_word, Mark.ACTUAL)
+        notes.append("green: the expected word, red: the actual word, yellow: both")
+    return Lattice(title, tuple(registrations), tuple(drawn.nodes), tuple(drawn.edges.values()), tuple(notes))
+
+
+class _Drawing:
+    def __init__(self, space: StateSpace[Any], members: Sequence[int], order: Sequence[int], max_nodes: int) -> None:
+        self.space = space
+        self.members = members
+        self.later = later_masks(max(members, default=-1) + 1, [index for index in order if index in set(members)])
+        self.max_nodes = max_nodes
+        self.nodes: list[Node] = []
+        self.states: list[Any] = []
+        self.edges: dict[tuple[int, Step], Edge] = {}
+        self._known: dict[tuple[int, Any], int] = {}
+        self._of_set: dict[int, int] = {}
+        self.complete = self._walk()
+
+    def mark(self, word: Word, mark: Mark) -> None:
+        """Mark the way of a word and where it ends."""
+        at = 0
+        for step in word:
+            edge = self.edges.get((at, step)) or self._refused(at, step)
+            self.edges[at, step] = replace(edge, mark=edge.mark.also(mark))
+            at = edge.target
+        self.nodes[at] = replace(self.nodes[at], mark=self.nodes[at].mark.also(mark))
+
+    def _refused(self, at: int, step: Step) -> Edge:
+        return Edge(at, at, step, refused=True)
+
+    def _walk(self) -> bool:
+        masks = [0]
+        self._add(0, self.space.empty())
+        head = 0
+        while head < len(self.states):
+            state, mask = self.states[head], masks[head]
+            for index in self.members:
+                active = bool(mask >> index & 1)
+                if not active and self.later[index] & mask:
+                    continue
+                step, refused = (~index if active else index), False
+                if active:
+                    try:
+                        new, target = self.space.release(state, index), mask & ~(1 << index)
+                    except RegistrationError:
+                        continue
+                else:
+                    new, refusal = self.space.register(state, index)
+                    refused = refusal is not None
+                    target = mask if refused else mask | 1 << index
+                    if refused and new == state:
+                        continue
+                place = self._known.get((target, new))
+                if place is None:
+                    if len(self.states) >= self.max_nodes:
+                        return False
+                    place = self._add(target, new)
+                    masks.append(target)
+                self.edges[head, step] = Edge(head, place, step, refused)
+            head += 1
+        return True
+
+    def _add(self, mask: int, state: Any) -> int:
+        place = len(self.states)
+        members = tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
+        number = self._of_set.get(mask, 0)
+        self._of_set[mask] = number + 1
+        self.nodes.append(Node(members, number))
+        self.states.append(state)
+        self._known[mask, state] = place
+        return place

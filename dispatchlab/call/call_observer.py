@@ -1,0 +1,65 @@
+"""Observers of calls. While there is none, calls pay for one look at an empty list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from dispatchlab.engine.kernel import Cell
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.names import OperatorName
+
+
+class CallKind(StrEnum):
+    """The ways into an operator, in the words of upstream's trace."""
+
+    CALL = "[call]"
+    REDISPATCH = "[redispatch]"
+    CALL_BOXED = "[callBoxed]"
+    REDISPATCH_BOXED = "[redispatchBoxed]"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call before its kernel runs.
+
+    Args:
+        kind: which way it came in.
+        operator: the operator.
+        arguments: the keys of the arguments; those that were handed over, in a redispatch.
+        included: what the thread includes; nothing, in a redispatch.
+        excluded: what the thread excludes; nothing, in a redispatch.
+        base: the set before the operator's fallthroughs were masked.
+        keys: the final set.
+        cell: the kernel that was found; None when there is none that could run.
+    """
+
+    kind: CallKind
+    operator: OperatorName
+    arguments: DispatchKeySet
+    included: DispatchKeySet
+    excluded: DispatchKeySet
+    base: DispatchKeySet
+    keys: DispatchKeySet
+    cell: Cell | None
+
+
+class Observer(Protocol):
+    """Hears of every call, of every thread, in that thread."""
+
+    def entered(self, step: Step, /) -> None:
+        """A kernel was looked up and is about to run, or there is none."""
+
+    def left(self, step: Step, error: BaseException | None, /) -> None:
+        """The call is over; `error` is what it raised."""
+
+    def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
+        """A guard has set what the thread includes and excludes to these sets."""
+
+    def guard_closed(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
+        """A guard has put these sets back."""
+
+
+observers: list[Observer] = []
+"""Those who listen now."""

@@ -1,0 +1,144 @@
+"""Calling conventions of kernels: any of the three as one function of all arguments.
+
+- with the arguments: positional ones and those by name, without what equals its default, as `torch.library` calls;
+- with a stack: the operator and a list, from which the kernel takes the arguments and to which it adds the returns;
+- unboxed: every argument in its place, as C++ calls.
+
+A kernel with a key set gets it first (a stack kernel after the operator); a backend fallback that takes the arguments
+gets the operator before them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from dispatchlab.call.call_signature import CallSignature
+from dispatchlab.engine.kernel import Cell, Reason
+from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.registration import KernelForm
+
+Target: TypeAlias = Callable[..., Any]
+
+
+def target_of(operator: object, signature: CallSignature, cell: Cell, keys: DispatchKeySet) -> Target:
+    """A kernel as a function of every argument by position; it returns what the kernel returns.
+
+    Args:
+        operator: the handle that stack kernels and fallbacks get.
+        signature: the operator's.
+        cell: the kernel.
+        keys: the final set of the call.
+
+    Raises:
+        CallError: of kind `other`, when nothing stands behind the kernel that could run.
+    """
+    kernel = cell.entry.kernel
+    function = function_of(signature, cell)
+    if kernel.takes_stack:
+        return _with_stack(operator, signature, cell, keys)
+    if kernel.form is KernelForm.UNBOXED:
+        return _in_place(partial(function, keys) if kernel.with_keyset else function, signature, function)
+    called = _with_arguments(operator, function, cell, keys)
+    if signature.takes_every_argument:
+        return called
+
+    def target(*values: object) -> object:
+        positional, named = signature.as_python_call(values)
+        return called(*positional, **named)
+
+    return target
+
+
+def short_target_of(operator: object, signature: CallSignature, cell: Cell, keys: DispatchKeySet) -> Target:
+    """A kernel as a function of the arguments that have no default, where those come before all others."""
+    kernel = cell.entry.kernel
+    if not kernel.takes_stack and kernel.form is not KernelForm.UNBOXED:
+        return _with_arguments(operator, function_of(signature, cell), cell, keys)
+    target = target_of(operator, signature, cell, keys)
+    left_out = range(signature.required, len(signature.arguments))
+    if not left_out:
+        return target
+
+    def short(*values: object) -> object:
+        return target(*values, *map(signature.default, left_out))
+
+    return short
+
+
+def _with_arguments(operator: object, function: Target, cell: Cell, keys: DispatchKeySet) -> Target:
+    first: tuple[object, ...] = (keys,) if cell.entry.kernel.with_keyset else ()
+    if cell.reason is Reason.FALLBACK:
+        first = (*first, operator)
+    return partial(function, *first) if first else function
+
+
+def function_of(signature: CallSignature, cell: Cell) -> Target:
+    """The Python function of a kernel."""
+    function = cell.entry.kernel.function
+    if function is None:
+        message = f"the kernel {cell.entry.debug} of {signature.name} has no Python function that could run"
+        refusal = signature.refused(ErrorKind.OTHER, message, "")
+        raise CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": cell.entry.debug})
+    return function
+
+
+def run_on_stack(
+    operator: object, signature: CallSignature, cell: Cell, keys: DispatchKeySet, stack: list[object], count: int
+) -> None:
+    """Call a stack kernel on the last `count` values of a stack.
+
+    Raises:
+        CallError: of kind `unbalanced_stack`, when it leaves another number of values than it should.
+    """
+    function = function_of(signature, cell)
+    wanted = len(stack) - count + len(signature.return_checks)
+    below = stack[: len(stack) - count]
+    if cell.entry.kernel.with_keyset:
+        function(operator, keys, stack)
+    else:
+        function(operator, stack)
+    if len(stack) != wanted or any(one is not other for one, other in zip(below, stack, strict=False)):
+        debug = cell.entry.debug
+        what = (
+            f"left {len(stack)} values on a stack that should have {wanted}"
+            if len(stack) != wanted
+            else f"changed values below its {count} arguments"
+        )
+        message = (
+            f"the boxed kernel {debug} of {signature.name} {what}: "
+            f"pop {count} arguments and push {len(signature.return_checks)} returns"
+        )
+        refusal = signature.refused(ErrorKind.UNBALANCED_STACK, message, "")
+        raise CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": debug})
+
+
+def returns_of(values: Sequence[object]) -> object:
+    """The returns on a stack as a function returns them: None, the one, or a tuple."""
+    return None if not values else values[0] if len(values) == 1 else tuple(values)
+
+
+def _with_stack(operator: object, signature: CallSignature, cell: Cell, keys: DispatchKeySet) -> Target:
+    def target(*values: object) -> object:
+        stack = [*values]
+        run_on_stack(operator, signature, cell, keys, stack, len(values))
+        return returns_of(stack)
+
+    return target
+
+
+def _in_place(called: Target, signature: CallSignature, function: Target) -> Target:
+    """Every argument in its place; by name where the function takes it no other way."""
+    parameters = list(inspect.signature(function).parameters.values())[-len(signature.arguments) :]
+    by_name = [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    if not by_name or not signature.arguments:
+        return called
+    count = len(signature.arguments) - len(by_name)
+
+    def target(*values: object) -> object:
+        return called(*values[:count], **dict(zip(by_name, values[count:], strict=True)))
+
+    return target

@@ -1,0 +1,87 @@
+"""Errors of calls that find no kernel: what there is, and what to register."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from dispatchlab.call.call_signature import CallSignature
+from dispatchlab.engine.kernel import AMBIGUOUS, Cell
+from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.errors import ErrorKind
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.slot_set import UNDEFINED_SLOT, keys_of
+
+
+def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
+    """The runtime keys whose slot holds a kernel, ascending; Undefined never counts."""
+    held = 0
+    for bits in entry.slots.values():
+        held |= bits
+    return keys_of(held & ~UNDEFINED_SLOT)
+
+
+def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet, cell: Cell | None) -> NoReturn:
+    """Raise what a call with the set `keys` meets at a slot that holds no kernel to run.
+
+    Raises:
+        CallError: of kinds `no_tensor_arguments`, `missing_kernel`, `ambiguous_autogradother` or
+            `fallthrough_executed`.
+    """
+    name = signature.name
+    key = keys.highest()
+    available = available_keys(entry)
+    facts = {
+        "operator": name,
+        "schema": str(signature.schema),
+        "key": str(key),
+        "available_keys": ", ".join(map(str, available)),
+    }
+    there = _listed(tuple(one for one in available if not _falls_through(entry, one)))
+    local = f'lib.impl("{entry.name.name}{"." if entry.name.overload else ""}{entry.name.overload}", kernel'
+    if cell is AMBIGUOUS:
+        kind = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
+        message = (
+            f"{name} has a CompositeImplicitAutograd kernel and a kernel for a backend that maps to AutogradOther, "
+            f"and either could be meant: register one for AutogradOther or make the composite kernel explicit: "
+            f'{local}, "CompositeExplicitAutograd")'
+        )
+    elif cell is not None and cell.entry.kernel.is_fallthrough:
+        kind = ErrorKind.FALLTHROUGH_EXECUTED
+        message = (
+            f"a redispatch of {name} went to {key}, which holds a fallthrough ({cell.entry.debug}): redispatch with "
+            f"a set that leaves it out, such as keyset & DispatchKeySet.full_after(DispatchKey.{key})"
+        )
+    elif key == DispatchKey.Undefined:
+        kind = ErrorKind.NO_TENSOR_ARGUMENTS
+        message = (
+            f"{name} got no tensor whose keys could choose a kernel: pass a tensor (a fallthrough at the only key of "
+            f"one counts as none), or register a kernel that needs none: "
+            f'{local}, "CompositeExplicitAutograd") or "BackendSelect"; it has kernels for {there}'
+        )
+    elif key in (DispatchKey.Python, DispatchKey.PythonTLSSnapshot):
+        kind = ErrorKind.MISSING_KERNEL
+        message = (
+            f"{name} has no kernel for {key}, the highest key of {keys}: a class or a mode with a __torch_dispatch__ "
+            "takes part, and nothing asks it; hold a PythonDispatch(dispatcher) of dispatchlab.overrides for as long "
+            "as it is to be asked, or call inside of no_dispatch()"
+        )
+    else:
+        kind = ErrorKind.MISSING_KERNEL
+        message = (
+            f"{name} has no kernel for {key}, the highest key of {keys}: it has kernels for {there}; "
+            f'register one: {local}, "{key}"), or call with other tensors'
+        )
+    refusal = signature.refused(kind, message, "")
+    raise type(refusal)(kind, refusal.message, {**facts})
+
+
+def _falls_through(entry: OperatorEntry, key: DispatchKey) -> bool:
+    bit = 1 << key.slot
+    return any(cell.entry.kernel.is_fallthrough for cell, slots in entry.slots.items() if slots & bit)
+
+
+def _listed(keys: tuple[DispatchKey, ...]) -> str:
+    shown = [str(key) for key in keys[:12]]
+    more = f" and {len(keys) - 12} more keys" if len(keys) > 12 else ""
+    return ", ".join(shown) + more if shown else "no key"

@@ -1,0 +1,234 @@
+"""The dispatch table as calls read it: the kernel for each key set, and the mask of fallthrough keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from dispatchlab.call.call_signature import CallSignature, NotReturnableError
+from dispatchlab.call.calling_conventions import Target, returns_of, short_target_of, target_of
+from dispatchlab.call.dispatch_errors import refuse
+from dispatchlab.call.local_key_set import DEFAULT_MASKS, thread
+from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
+from dispatchlab.engine.introspection import fallbacks_in
+from dispatchlab.engine.kernel import AMBIGUOUS, Cell, Reason
+from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet, functionality_bit
+from dispatchlab.model.keys import BACKENDS, RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.slot_set import KEY_BIT, each_slot
+
+# Note [Masks without a history]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Upstream keeps a global mask and one for each backend, and edits them whenever a slot is recomputed. The global one
+# then depends on the order of those edits for keys that exist once for each backend, but it is consulted only while
+# the 16 others agree with each other, and then it agrees with them. So the masks are a function of the slots: the bit
+# of a functionality is missing from the mask of a backend exactly when the slot of the two holds a fallthrough.
+
+
+class Masks(NamedTuple):
+    """The keys that calls of an operator do not skip.
+
+    Args:
+        by_backend: for each backend component, the bits that stay; backend bits always do.
+        per_backend: whether they differ, so that the highest backend of a call decides.
+    """
+
+    by_backend: tuple[int, ...]
+    per_backend: bool
+
+    def applied(self, bits: int) -> int:
+        """What is left of a set; a set without a backend counts as CPU."""
+        length = (bits & BACKEND_BITS).bit_length()
+        return bits & self.by_backend[length - 1 if length else 0]
+
+
+def fallthrough_slots(slots: Mapping[Cell, int]) -> int:
+    """The slots that hold a fallthrough."""
+    found = 0
+    for cell, held in slots.items():
+        if cell.entry.kernel.is_fallthrough:
+            found |= held
+    return found
+
+
+@lru_cache(maxsize=4096)
+def masks(skipped: int) -> Masks:
+    """The masks of an operator whose fallthroughs are in the slots of `skipped`."""
+    # See Note [Masks without a history]
+    by_backend = [FULL_BITS] * len(BACKENDS)
+    for slot in each_slot(skipped):
+        key = RUNTIME_KEYS[slot]
+        bit = functionality_bit(key.functionality)
+        backends = range(len(BACKENDS)) if key.backend is None else (key.backend,)
+        for backend in backends:
+            by_backend[backend] &= ~bit
+    return Masks(tuple(by_backend), len(set(by_backend)) > 1)
+
+
+_LARGEST_CACHE = 4096
+
+
+class Found(NamedTuple):
+    """The kernel of a call, and the set that it is called with."""
+
+    cell: Cell
+    keys: DispatchKeySet
+
+
+class CallTable:
+    """An operator as calls see it, for as long as its entry does not change.
+
+    The four caches map a set of keys to a function of the arguments: `plain` the set of the arguments, while no guard
+    is open; `guarded` the set after include and exclude; `redispatched` the set that is handed over. Each has a short
+    form, for calls that give no argument with a default.
+
+    Args:
+        dispatcher: for the error path, which checks the invariants first.
+        operator: the handle that kernels get.
+        entry: the operator.
+        signature: its schema, made ready.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, operator: object, entry: OperatorEntry, signature: CallSignature
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.operator = operator
+        self.entry = entry
+        self.signature = signature
+        self.masks = masks(fallthrough_slots(entry.slots))
+        self.plain: dict[int, Target] = {}
+        self.plain_short: dict[int, Target] = {}
+        self.guarded: dict[int, Target] = {}
+        self.guarded_short: dict[int, Target] = {}
+        self.redispatched: dict[int, Target] = {}
+        self.redispatched_short: dict[int, Target] = {}
+        self._found: dict[DispatchKeySet, Found] = {}
+        self._targets: dict[Found, Target] = {}
+
+    def cell(self, keys: DispatchKeySet) -> Cell | None:
+        """What the slot of a final set holds."""
+        bit = 1 << keys.slot()
+        for cell, slots in self.entry.slots.items():
+            if slots & bit:
+                return cell
+        return None
+
+    def masked(self, base: int) -> DispatchKeySet:
+        """The final set of a call: without the keys at which this operator falls through."""
+        return DispatchKeySet(self.masks.applied(base))
+
+    def find(self, keys: DispatchKeySet) -> Found:
+        """The kernel for a final set.
+
+        Raises:
+            CallError: there is none that could run.
+            InvariantError: there is none, and the operator's table is not what its registrations say.
+        """
+        cell = self.cell(keys)
+        if cell is None or cell is AMBIGUOUS or cell.entry.kernel.is_fallthrough:
+            violations = self.dispatcher.violations(self.entry.name)
+            if violations:
+                raise InvariantError(violations)
+            refuse(self.signature, self.entry, keys, cell)
+        return Found(cell, keys)
+
+    def found(self, keys: DispatchKeySet) -> Found:
+        """The same, remembered."""
+        known = self._found.get(keys)
+        return _kept(self._found, keys, self.find(keys)) if known is None else known
+
+    def find_for_key(self, key: DispatchKey, keys: DispatchKeySet) -> Found:
+        """The kernel that is registered at a key for this operator, else the backend fallback there.
+
+        Raises:
+            CallError: there is none that could run.
+        """
+        active = self.entry.active(KEY_BIT[key])
+        if active is not None:
+            cell: Cell | None = active.because(Reason.KERNEL)
+        else:
+            fallback = fallbacks_in(self.dispatcher._cells).by_slot.get(KEY_BIT[key])
+            cell = None if fallback is None else fallback.because(Reason.FALLBACK)
+        if cell is None or cell.entry.kernel.is_fallthrough:
+            refuse(self.signature, self.entry, DispatchKeySet.of(key), cell)
+        return Found(cell, keys)
+
+    def target(self, found: Found) -> Target:
+        """A kernel as a function of every argument."""
+        return target_of(self.operator, self.signature, found.cell, found.keys)
+
+    def target_for(self, found: Found) -> Target:
+        """The same, remembered."""
+        known = self._targets.get(found)
+        return _kept(self._targets, found, self.target(found)) if known is None else known
+
+    def short_target(self, found: Found) -> Target:
+        """A kernel as a function of the arguments without a default."""
+        return short_target_of(self.operator, self.signature, found.cell, found.keys)
+
+    def returns(self, values: Sequence[object], result: object, cell: Cell | None) -> tuple[object, ...]:
+        """All that a call returns, of what the kernel in `cell` returned.
+
+        Raises:
+            CallError: of kind `wrong_return`.
+        """
+        try:
+            return self.signature.returns(values, result)
+        except NotReturnableError as error:
+            raise self.signature.wrong_return("" if cell is None else cell.entry.debug, error) from None
+
+    def finish_call(self, values: Sequence[object], result: object, bits: int) -> object:
+        """None, the one return, or a tuple, after a call with arguments of the keys `bits`."""
+        try:
+            return returns_of(self.signature.returns(values, result))
+        except NotReturnableError:
+            masks = thread.masks
+            return self.returns(values, result, self.cell(self.masked((bits | masks.included) & masks.kept)))
+
+    def finish_redispatch(self, values: Sequence[object], result: object, bits: int) -> object:
+        """The same, after a redispatch to the set `bits`."""
+        try:
+            return returns_of(self.signature.returns(values, result))
+        except NotReturnableError:
+            return self.returns(values, result, self.cell(DispatchKeySet(bits)))
+
+    # Each fills its cache and returns what it put there.
+
+    def resolve_guarded(self, base: int) -> Target:
+        """For the set after include and exclude."""
+        return _kept(self.guarded, base, self.target(self.find(self.masked(base))))
+
+    def resolve_guarded_short(self, base: int) -> Target:
+        """The same, short."""
+        return _kept(self.guarded_short, base, self.short_target(self.find(self.masked(base))))
+
+    def resolve_plain(self, bits: int) -> Target:
+        """For the set of the arguments, with the sets that every thread starts from."""
+        base = (bits | DEFAULT_MASKS.included) & DEFAULT_MASKS.kept
+        return _kept(self.plain, bits, self.target(self.find(self.masked(base))))
+
+    def resolve_plain_short(self, bits: int) -> Target:
+        """The same, short."""
+        base = (bits | DEFAULT_MASKS.included) & DEFAULT_MASKS.kept
+        return _kept(self.plain_short, bits, self.short_target(self.find(self.masked(base))))
+
+    def resolve_redispatched(self, bits: int) -> Target:
+        """For a set that is handed over: no include, no exclude, no mask."""
+        return _kept(self.redispatched, bits, self.target(self.find(DispatchKeySet(bits))))
+
+    def resolve_redispatched_short(self, bits: int) -> Target:
+        """The same, short."""
+        return _kept(self.redispatched_short, bits, self.short_target(self.find(DispatchKeySet(bits))))
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _kept(cache: dict[K, V], key: K, value: V) -> V:
+    if len(cache) >= _LARGEST_CACHE:
+        cache.clear()
+    cache[key] = value
+    return value

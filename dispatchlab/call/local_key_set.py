@@ -1,0 +1,175 @@
+"""The keys that this thread includes in and excludes from every call, and the guards that change them.
+
+Each thread starts from the same two sets, which upstream calls global: BackendSelect and ADInplaceOrView are included,
+the autocast keys are excluded. Guards nest, belong to the thread that entered them, and put back exactly what they
+found. Source: c10/core/impl/LocalDispatchKeySet.h, c10/core/InferenceMode.h, aten/src/ATen/core/LegacyTypeDispatch.h.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from dispatchlab.call.call_observer import observers
+from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
+from dispatchlab.model.key_set import FULL_BITS, FUNCTIONALITY_BITS, DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
+
+DEFAULT_INCLUDED = DispatchKeySet.of(DispatchKey.BackendSelect, DispatchKey.ADInplaceOrView)
+"""What every thread includes before any guard."""
+
+DEFAULT_EXCLUDED = DispatchKeySet.of(*(key for key in DispatchKey if key.name.startswith("Autocast")))
+"""What every thread excludes before any guard."""
+
+
+class Masks(NamedTuple):
+    """The two sets as calls use them: `key set = (of the arguments | included) & kept`."""
+
+    included: int
+    kept: int
+
+
+def masks_of(included: DispatchKeySet, excluded: DispatchKeySet) -> Masks:
+    """The masks for two sets; excluding never takes a backend away."""
+    return Masks(included.bits, FULL_BITS & ~(excluded.bits & FUNCTIONALITY_BITS))
+
+
+DEFAULT_MASKS = masks_of(DEFAULT_INCLUDED, DEFAULT_EXCLUDED)
+
+
+class _Thread(threading.local):
+    """The state of one thread; the class attributes are what a thread starts from."""
+
+    masks: Masks = DEFAULT_MASKS
+    included: DispatchKeySet = DEFAULT_INCLUDED
+    excluded: DispatchKeySet = DEFAULT_EXCLUDED
+    inference: bool = False
+
+
+thread = _Thread()
+
+open_guards: list[None] = []
+"""One item for each guard that is open in any thread: while it is empty, every thread uses the default masks."""
+
+
+def included() -> DispatchKeySet:
+    """What this thread includes now."""
+    return thread.included
+
+
+def excluded() -> DispatchKeySet:
+    """What this thread excludes now."""
+    return thread.excluded
+
+
+def is_inference_mode() -> bool:
+    """Whether tensors that this thread makes now are inference tensors."""
+    return thread.inference
+
+
+class KeyGuard:
+    """Sets the state of the thread for the length of a `with` block; the same guard may be entered again inside."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: list[tuple[Masks, DispatchKeySet, DispatchKeySet, bool]] = []
+
+    def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
+        """The sets to include and to exclude, and whether this is inference mode."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        new_included, new_excluded, inference = self._wanted()
+        open_guards.append(None)
+        self._found.append((thread.masks, thread.included, thread.excluded, thread.inference))
+        thread.included, thread.excluded, thread.inference = new_included, new_excluded, inference
+        thread.masks = masks_of(new_included, new_excluded)
+        for observer in (*observers,):
+            observer.guard_opened(self, new_included, new_excluded)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        thread.masks, thread.included, thread.excluded, thread.inference = self._found.pop()
+        open_guards.pop()
+        for observer in (*observers,):
+            observer.guard_closed(self, thread.included, thread.excluded)
+
+
+class IncludeDispatchKeyGuard(KeyGuard):
+    """Include keys, in addition to those that are."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: DispatchKeySet | DispatchKey) -> None:
+        super().__init__()
+        self.keys = _key_set(keys)
+
+    def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
+        return thread.included | self.keys, thread.excluded, thread.inference
+
+
+class ExcludeDispatchKeyGuard(KeyGuard):
+    """Exclude keys, in addition to those that are; an excluded key stays out even when it is included."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: DispatchKeySet | DispatchKey) -> None:
+        super().__init__()
+        self.keys = _key_set(keys)
+
+    def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
+        return thread.included, thread.excluded | self.keys, thread.inference
+
+
+class ForceDispatchKeyGuard(KeyGuard):
+    """Set both sets, whatever they are."""
+
+    __slots__ = ("excluded", "included")
+
+    def __init__(self, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
+        super().__init__()
+        self.included, self.excluded = included, excluded
+
+    def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
+        return self.included, self.excluded, thread.inference
+
+
+class AutoDispatchBelowAutograd(ExcludeDispatchKeyGuard):
+    """Exclude every autograd key: what an autograd kernel holds while it calls on."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(AUTOGRAD_KEYS)
+
+
+class AutoDispatchBelowADInplaceOrView(ExcludeDispatchKeyGuard):
+    """Exclude every autograd key and ADInplaceOrView."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(AUTOGRAD_KEYS.add(DispatchKey.ADInplaceOrView))
+
+
+class InferenceMode(KeyGuard):
+    """Make tensors without autograd keys and leave autograd out of every call; or, inside of that, the reverse."""
+
+    __slots__ = ("enabled",)
+
+    def __init__(self, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - the signature of c10::InferenceMode
+        super().__init__()
+        self.enabled = enabled
+
+    def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
+        if self.enabled:
+            return thread.included.remove(DispatchKey.ADInplaceOrView), thread.excluded | AUTOGRAD_KEYS, True
+        return thread.included.add(DispatchKey.ADInplaceOrView), thread.excluded - AUTOGRAD_KEYS, False
+
+
+def _key_set(keys: DispatchKeySet | DispatchKey) -> DispatchKeySet:
+    return DispatchKeySet.of(keys) if isinstance(keys, DispatchKey) else keys

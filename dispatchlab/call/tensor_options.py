@@ -1,0 +1,208 @@
+"""What stands beside the data of a tensor: dtype, device, layout; and the generator of random numbers.
+
+The names and numbers are torch's (c10/core/ScalarType.h, Layout.h, DeviceType.h); a number is what the default of a
+schema keeps.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import numpy as np
+
+from dispatchlab.errors import CallError, ErrorKind, did_you_mean
+
+
+class DType(IntEnum):
+    """The type of a tensor's elements."""
+
+    uint8 = 0
+    int8 = 1
+    int16 = 2
+    int32 = 3
+    int64 = 4
+    float16 = 5
+    float32 = 6
+    float64 = 7
+    complex64 = 9
+    complex128 = 10
+    bool = 11
+    qint8 = 12
+    quint8 = 13
+    qint32 = 14
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """How the elements are kept."""
+        return _NUMPY[self]
+
+    @property
+    def category(self) -> int:
+        """0 for bool, 1 for integers, 2 for floating point, 3 for complex numbers."""
+        return _CATEGORY[self.numpy.kind]
+
+    @property
+    def is_quantized(self) -> builtins.bool:
+        """Whether this is one of the three quantized types."""
+        return self in (DType.qint8, DType.quint8, DType.qint32)
+
+    @property
+    def is_differentiable(self) -> builtins.bool:
+        """Whether a tensor of this type can require gradients."""
+        return self.category >= 2
+
+
+_NUMPY: dict[DType, np.dtype[Any]] = {
+    member: np.dtype(member.name.lstrip("q") if member.is_quantized else member.name) for member in DType
+}
+_CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_OF_NUMPY = {member.numpy: member for member in DType if not member.is_quantized}
+DEFAULT_DTYPE = DType.float32
+_SCALAR_TYPES: dict[type, DType] = {
+    **{bool: DType.bool, int: DType.int64, float: DEFAULT_DTYPE, complex: DType.complex64},
+}
+
+
+def dtype_of(array: np.ndarray[Any, Any]) -> DType:
+    """The dtype of an array.
+
+    Raises:
+        CallError: of kind `wrong_type`, when tensors have no such elements.
+    """
+    found = _OF_NUMPY.get(array.dtype)
+    if found is None:
+        known = ", ".join(map(str, DType))
+        message = f"tensors have no elements of numpy's {array.dtype}: convert the array to one of {known}"
+        raise CallError(ErrorKind.WRONG_TYPE, message, {"dtype": str(array.dtype)})
+    return found
+
+
+def promoted(first: DType, second: DType) -> DType:
+    """The dtype that holds both: the higher category wins, and equal ones join as numpy has it."""
+    if first.category == second.category:
+        return _OF_NUMPY[np.promote_types(first.numpy, second.numpy)]
+    high, low = (first, second) if first.category > second.category else (second, first)
+    if high.category == 3 and low.category == 2:
+        return _OF_NUMPY[np.promote_types(first.numpy, second.numpy)]
+    return high
+
+
+def result_dtype(operands: Iterable[tuple[DType, int] | float | complex]) -> DType:
+    """The dtype of a pointwise result: tensors as (dtype, number of dimensions), and Python numbers.
+
+    Tensors with dimensions come first; those without, and then numbers, count only when their category is higher.
+    Source: aten/src/ATen/native/TypeProperties.cpp (`result_type`).
+    """
+    groups: list[DType | None] = [None, None, None]
+    for operand in operands:
+        if isinstance(operand, tuple):
+            dtype, rank = operand[0], 0 if operand[1] else 1
+        else:
+            dtype, rank = _SCALAR_TYPES[type(operand)], 2
+        held = groups[rank]
+        groups[rank] = dtype if held is None else promoted(held, dtype)
+    dimensional, without, numbers = groups
+    result = _combined(dimensional, _combined(without, numbers))
+    return DEFAULT_DTYPE if result is None else result
+
+
+def _combined(higher: DType | None, lower: DType | None) -> DType | None:
+    """`combine_categories`: what ranks lower adds its category, and the higher one keeps its width if it has one."""
+    if higher is None or lower is None:
+        return lower if higher is None else higher
+    if higher.category == 3:
+        return higher
+    if higher.category == 2:
+        return promoted(higher, DType.complex64) if lower.category == 3 else higher
+    return promoted(higher, lower) if higher == DType.bool or lower.category >= 2 else higher
+
+
+class Layout(IntEnum):
+    """How a tensor is laid out in memory; a label, for every kernel here works on dense arrays."""
+
+    strided = 0
+    sparse = 1
+    sparse_csr = 2
+    mkldnn = 3
+    sparse_csc = 4
+    sparse_bsr = 5
+    sparse_bsc = 6
+    jagged = 7
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class MemoryFormat(IntEnum):
+    """The order of dimensions in memory."""
+
+    contiguous_format = 0
+    preserve_format = 1
+    channels_last = 2
+    channels_last_3d = 3
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DeviceType(StrEnum):
+    """The kinds of devices; only labels, every kernel runs on numpy."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    HIP = "hip"
+    XLA = "xla"
+    MPS = "mps"
+    IPU = "ipu"
+    XPU = "xpu"
+    HPU = "hpu"
+    VE = "ve"
+    LAZY = "lazy"
+    MTIA = "mtia"
+    MAIA = "maia"
+    PRIVATEUSE1 = "privateuseone"
+    META = "meta"
+    FPGA = "fpga"
+    VULKAN = "vulkan"
+    METAL = "metal"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device: its type and, where there are several, its number."""
+
+    type: DeviceType
+    index: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Device:
+        """`cuda` or `cuda:1` as a device.
+
+        Raises:
+            CallError: of kind `wrong_type`, with the nearest name.
+        """
+        name, colon, index = text.partition(":")
+        if name not in tuple(DeviceType) or (colon and not index.isdecimal()):
+            known = [str(one) for one in DeviceType]
+            message = f"{text!r} is no device: expected a type and perhaps a number, such as cuda:1"
+            message += did_you_mean(name, known)
+            raise CallError(ErrorKind.WRONG_TYPE, message, {"device": text})
+        return cls(DeviceType(name), int(index) if colon else None)
+
+    def __str__(self) -> str:
+        return str(self.type) if self.index is None else f"{self.type}:{self.index}"
+
+
+CPU = Device(DeviceType.CPU)
+
+
+def device_of(device: Device | str) -> Device:
+    """A device, given as one or as text."""
+    return Device.parse(device) if isinstance(device, str) else device

@@ -1,0 +1,1 @@
+"""Python source, scenarios and an index for structured groups."""

@@ -1,0 +1,179 @@
+"""Generate a module and a scenario for each group, and an index; write or compare them all at once."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dispatchlab.codegen.emit.python_source import mark, module_text, text_literal
+from dispatchlab.codegen.emit.scenario_source import group_scenario_text
+from dispatchlab.codegen.emit.structured_plan import plan_of
+from dispatchlab.codegen.read.groups import FunctionGroup
+from dispatchlab.codegen.read.native_functions import NativeFunctions
+from dispatchlab.errors import DispatchLabError, nearest
+
+INDEX = "__init__.py"
+
+
+class NoSuchGroupError(DispatchLabError):
+    """No structured group has an operator of that name.
+
+    Args:
+        asked: the name.
+        known: the names of all operators in structured groups.
+        other: True when the file has the operator, and it is in no structured group.
+    """
+
+    def __init__(self, asked: str, known: tuple[str, ...], *, other: bool) -> None:
+        super().__init__(asked, known, other)
+        self.asked, self.known, self.other = asked, known, other
+
+    def __str__(self) -> str:
+        if self.other:
+            return f"{self.asked} is in no structured group, and nothing is generated for the others"
+        near = nearest(self.asked, self.known, count=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are {len(self.known)} structured operators"
+        return f"there is no operator {self.asked}{hint}"
+
+
+def generated_files(
+    natives: NativeFunctions, *, file: str, only: Sequence[str] = (), beside: Iterable[str] = ()
+) -> dict[str, str]:
+    """The text of every file by its name, in the order of the source file, the index last.
+
+    Args:
+        natives: what the source file says.
+        file: what it is called in the texts.
+        only: operators (`add.out`), groups (`add_Tensor`), names without overload or globs; empty for all.
+        beside: groups that the index names, too, because they were generated before.
+
+    Raises:
+        NoSuchGroupError: one of `only` is not there.
+    """
+    plans = [plan_of(group) for group in chosen_groups(natives, only)]
+    files: dict[str, str] = {}
+    for plan in plans:
+        files[f"{plan.name}.py"] = module_text(plan, file)
+        files[f"{plan.name}.yaml"] = group_scenario_text(plan, file)
+    files[INDEX] = _index_text({*beside, *(plan.name for plan in plans)}, file)
+    return files
+
+
+def chosen_groups(natives: NativeFunctions, only: Sequence[str]) -> tuple[FunctionGroup, ...]:
+    """The structured groups that `only` names, in the order of the file."""
+    if not only:
+        return natives.structured_groups
+    found: dict[FunctionGroup, None] = {}
+    for asked in only:
+        bare = asked.removeprefix("aten::")
+        matching = [group for group in natives.structured_groups if _matches(group, bare)]
+        if not matching:
+            known = tuple(each.short_name for group in natives.structured_groups for each in group.functions)
+            other = any(each.short_name == bare for each in natives.functions)
+            raise NoSuchGroupError(asked, known, other=other)
+        found |= dict.fromkeys(matching)
+    return tuple(group for group in natives.structured_groups if group in found)
+
+
+def _matches(group: FunctionGroup, asked: str) -> bool:
+    names = [plan_of(group).name]
+    for each in group.functions:
+        names += (each.short_name, each.name.name)
+    return any(name == asked or fnmatch.fnmatchcase(name, asked) for name in names)
+
+
+def _index_text(groups: Iterable[str], file: str) -> str:
+    names = sorted(groups)
+    lines = [
+        mark(file),
+        f'"""The structured operators of {file}: {len(names)} groups, a module and a scenario each."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from contextlib import ExitStack",
+        "from importlib import import_module",
+        "",
+        "from dispatchlab.codegen.runtime import Dispatcher",
+        "",
+        "GROUPS = (",
+        *(f"    {text_literal(name)}," for name in names),
+        ")",
+        "",
+        "",
+        "def register(dispatcher: Dispatcher, kernels: object) -> ExitStack:",
+        '    """Register every group; what comes back takes everything down again."""',
+        "    with ExitStack() as undo:",
+        "        for name in GROUPS:",
+        '            undo.enter_context(import_module(f"{__name__}.{name}").register(dispatcher, kernels))',
+        "        return undo.pop_all()",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class UnwrittenError(DispatchLabError):
+    """The files could not be written; what was there before is as it was.
+
+    Args:
+        path: the folder.
+        told: why.
+    """
+
+    def __init__(self, path: str, told: str) -> None:
+        super().__init__(path, told)
+        self.path, self.told = path, told
+
+    def __str__(self) -> str:
+        return f"nothing was written to {self.path}: {self.told}"
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
+    """Write files into a folder, which is made if it is not there; those that are right already are left alone.
+
+    All of them are written beside the folder's files first, and moved into their places when all are there.
+
+    Returns:
+        The names of those that changed.
+
+    Raises:
+        UnwrittenError: one of them cannot be written.
+    """
+    changed = differing(folder, files)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".codegen-", dir=folder) as beside:
+            made = Path(beside)
+            for name in changed:
+                (made / name).write_bytes(files[name].encode())
+            for name in changed:
+                os.replace(made / name, folder / name)
+    except OSError as error:
+        raise UnwrittenError(str(folder), error.strerror or str(error)) from None
+    return changed
+
+
+def differing(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the files that are not in the folder, or not with this text."""
+    return tuple(name for name, text in files.items() if not _is_there(folder / name, text))
+
+
+def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
+    """The names of the files in a folder that begin with this line, in their order; none when there is no folder."""
+    return tuple(sorted(path.name for path in folder.glob("*") if _begins_with(path, first_line)))
+
+
+def _begins_with(path: Path, first_line: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.readline().rstrip() == first_line.encode()
+    except OSError:
+        return False
+
+
+def _is_there(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode()
+    except OSError:
+        return False

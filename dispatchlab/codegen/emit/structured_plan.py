@@ -1,0 +1,206 @@
+"""What is generated for one structured group, before any of it is text: classes, wrappers, registrations.
+
+Source: torchgen/dest/register_dispatch_key.py (`StructuredRegisterDispatchKey`), torchgen/api/structured.py.
+"""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from dispatchlab.codegen.read.groups import FunctionGroup
+from dispatchlab.codegen.read.native_function import (
+    NATIVE_NAMESPACE,
+    BackendKernel,
+    DeviceCheck,
+    NativeFunction,
+    Precomputed,
+)
+from dispatchlab.codegen.read.schema_parts import is_tensor_like
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.schema import Argument
+
+DEFAULT_BACKEND = DispatchKey.CompositeExplicitAutogradNonFunctional
+GUARDED = frozenset((DispatchKey.CUDA, DispatchKey.MPS, DispatchKey.XPU, DEFAULT_BACKEND))
+"""Keys whose kernels hold a guard of the device that their outputs are on."""
+_CHECKED = frozenset(("CUDA", "XPU"))
+
+
+class Form(Enum):
+    """How a wrapper computes."""
+
+    STRUCTURED = auto()
+    """meta, then the impl of the key."""
+    META = auto()
+    """meta alone."""
+    DEFAULT = auto()
+    """meta, then the out variant, which dispatches anew: what every other backend falls back to."""
+    PLAIN = auto()
+    """one function that somebody wrote, which does everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """One kernel that is registered.
+
+    Args:
+        function: the variant that it is the kernel of.
+        name: the name of the Python function.
+        class_name: the class that it makes; empty for `PLAIN`.
+        calls: the function by hand that a `PLAIN` wrapper calls.
+        checks_device: it makes sure that all tensors are on one device.
+    """
+
+    function: NativeFunction
+    name: str
+    class_name: str
+    calls: str
+    checks_device: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlan:
+    """What is generated for one key.
+
+    Args:
+        key: the key.
+        form: how its wrappers compute.
+        parent: the class that the output classes extend; empty for `PLAIN`.
+        kernel: the kernel of the out variant.
+        wrappers: functional, out, inplace, mutable, as far as there are any.
+    """
+
+    key: DispatchKey
+    form: Form
+    parent: str
+    kernel: BackendKernel | None
+    wrappers: tuple[Wrapper, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """What is generated for one structured group.
+
+    Args:
+        group: the group.
+        name: the name of its module: `add_Tensor`.
+        meta_class: the class with the meta function.
+        inherits: what that class extends.
+        keys: CPU and its kind first, then Meta, the default backend, and what is not structured.
+    """
+
+    group: FunctionGroup
+    name: str
+    meta_class: str
+    inherits: str
+    keys: tuple[KeyPlan, ...]
+
+    @property
+    def meta_function(self) -> str:
+        """The function by hand that checks the inputs and says what the outputs are like."""
+        return f"meta_{self.name}"
+
+    @property
+    def impl_kernels(self) -> tuple[BackendKernel, ...]:
+        """The kernels that have an impl, each name once."""
+        found = {
+            each.kernel.name: each.kernel
+            for each in self.keys
+            if each.form is Form.STRUCTURED and each.kernel is not None
+        }
+        return tuple(found.values())
+
+    @property
+    def meta_arguments(self) -> tuple[Argument, ...]:
+        """What meta takes."""
+        return self.group.functional.parts.inputs
+
+    @property
+    def impl_arguments(self) -> tuple[Argument | Precomputed, ...]:
+        """What impl takes: the arguments, some of them replaced by what meta computed, and the outputs."""
+        out = self.group.out
+        replaced = {} if out.precomputed is None else dict(out.precomputed.replace)
+        found: list[Argument | Precomputed] = []
+        for argument in out.parts.inputs:
+            found += replaced.get(argument.name, (argument,))
+        return (*found, *(() if out.precomputed is None else out.precomputed.add), *out.parts.outs)
+
+
+def plan_of(group: FunctionGroup) -> GroupPlan:
+    """What is generated for a structured group."""
+    name = python_name(_flat(group.functional))
+    meta_class = f"structured_{name}"
+    out = group.out
+    structured = sorted((kernel for kernel in out.dispatch if kernel.structured), key=lambda kernel: kernel.key)
+    names = [kernel.name for kernel in structured]
+    keys = [_structured(group, kernel, shared=names.count(kernel.name) > 1) for kernel in structured]
+    keys.append(_keyed(DispatchKey.Meta, Form.META, meta_class, f"{meta_class}_meta", None, group.functions))
+    without_out = tuple(function for function in group.functions if function is not out)
+    keys.append(_keyed(DEFAULT_BACKEND, Form.DEFAULT, meta_class, f"{meta_class}_default_backend", None, without_out))
+    taken = {each.key for each in keys}
+    plain = {kernel.key for function in group.functions for kernel in function.dispatch} - taken
+    for key in sorted(plain):
+        wrappers = []
+        for function in group.functions:
+            kernel = function.kernel_at(key)
+            if kernel is not None:
+                label = _wrapper_name(key, function)
+                wrappers.append(Wrapper(function, label, "", python_name(kernel.name), _checks(key, function)))
+        keys.append(KeyPlan(key, Form.PLAIN, "", out.kernel_at(key), tuple(wrappers)))
+    return GroupPlan(group, name, meta_class, out.structured_inherits or "MetaBase", tuple(keys))
+
+
+def _structured(group: FunctionGroup, kernel: BackendKernel, *, shared: bool) -> KeyPlan:
+    parent = f"structured_{kernel.name}"
+    label = f"{parent}_{kernel.key}" if shared else parent
+    return _keyed(kernel.key, Form.STRUCTURED, parent, label, kernel, group.functions)
+
+
+def _keyed(
+    key: DispatchKey,
+    form: Form,
+    parent: str,
+    label: str,
+    kernel: BackendKernel | None,
+    functions: tuple[NativeFunction, ...],
+) -> KeyPlan:
+    wrappers = tuple(
+        Wrapper(each, _wrapper_name(key, each), f"{label}_{each.kind}", "", _checks(key, each)) for each in functions
+    )
+    return KeyPlan(key, form, parent, kernel, wrappers)
+
+
+def _wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
+    """torchgen's name: `wrapper_CPU_add_Tensor`, `wrapper_CPU_add_out_out`, `wrapper_CPU_add__Tensor`."""
+    name = function.name
+    words = (name.name, "out" if function.parts.outs else "", name.overload)
+    return "_".join(("wrapper", str(key), *filter(None, words)))
+
+
+def _checks(key: DispatchKey, function: NativeFunction) -> bool:
+    on_one_device = any(str(key).endswith(name) and not str(key).startswith("Autograd") for name in _CHECKED)
+    return on_one_device and function.device_check is DeviceCheck.EXACT_SAME
+
+
+def checked_arguments(function: NativeFunction) -> tuple[Argument, ...]:
+    """The tensors that a device check looks at, in its order."""
+    parts = function.parts
+    return tuple(one for one in (*parts.outs, *parts.positional) if is_tensor_like(one.type))
+
+
+def comes_from(kernel: BackendKernel) -> str:
+    """Where upstream has the kernel: its C++ name with the namespace, unless that is the usual one."""
+    return kernel.name if kernel.namespace == NATIVE_NAMESPACE else f"{kernel.namespace}::{kernel.name}"
+
+
+def _flat(function: NativeFunction) -> str:
+    return function.short_name.replace(".", "_")
+
+
+_TAKEN = frozenset(("op", "kernels", "precompute"))
+
+
+def python_name(name: str) -> str:
+    """The name, with an underscore behind it where Python or generated code has taken it."""
+    return f"{name}_" if keyword.iskeyword(name) or name in _TAKEN else name

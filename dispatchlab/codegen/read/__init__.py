@@ -1,0 +1,1 @@
+"""native_functions.yaml as frozen values, or every problem that the file has."""

@@ -1,0 +1,219 @@
+"""One entry of native_functions.yaml as a frozen value: the operator, its kernels, and how its variants are made.
+
+Everything that the file says is a field; `parts` and `kind` are what the schema says of itself. Read them with `read`,
+group them with `groups`. Source: torchgen/model.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Place
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_types import Type
+
+NATIVE_NAMESPACE = "at::native"
+"""The C++ namespace of kernels that are named without one."""
+
+STRUCTURED_KEYS = frozenset(
+    (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.MPS, DispatchKey.XPU, DispatchKey.MTIA),
+)
+"""The keys whose kernel of a structured function is a structured one."""
+
+UFUNC_KEYS = (DispatchKey.CPU, DispatchKey.CUDA)
+"""The keys for which a kernel is made from `ufunc_inner_loop`."""
+
+COMPOSITE_KEYS = (
+    DispatchKey.CompositeExplicitAutograd,
+    DispatchKey.CompositeExplicitAutogradNonFunctional,
+    DispatchKey.CompositeImplicitAutograd,
+    DispatchKey.CompositeImplicitAutogradNestedTensor,
+)
+"""The keys that support all backends."""
+
+
+class Variant(StrEnum):
+    """Where Python and C++ find an operator: as a function, as a method of tensors."""
+
+    FUNCTION = "function"
+    METHOD = "method"
+
+
+class DeviceCheck(StrEnum):
+    """Whether kernels that are tied to a device make sure that all tensors are on one."""
+
+    NO_CHECK = "NoCheck"
+    EXACT_SAME = "ExactSame"
+
+
+class UfuncKey(StrEnum):
+    """Which inner loop of a pointwise kernel a `ufunc_inner_loop` gives."""
+
+    CUDA_FUNCTOR = "CUDAFunctor"
+    CUDA_FUNCTOR_ON_OTHER = "CUDAFunctorOnOther"
+    CUDA_FUNCTOR_ON_SELF = "CUDAFunctorOnSelf"
+    CPU_SCALAR = "CPUScalar"
+    CPU_VECTOR = "CPUVector"
+    SCALAR_ONLY = "ScalarOnly"
+    GENERIC = "Generic"
+
+
+class ScalarKind(Enum):
+    """The element types that inner loops speak of, with torchgen's names."""
+
+    Byte = 0
+    Char = 1
+    Short = 2
+    Int = 3
+    Long = 4
+    Half = 5
+    Float = 6
+    Double = 7
+    ComplexHalf = 8
+    ComplexFloat = 9
+    ComplexDouble = 10
+    Bool = 11
+    BFloat16 = 15
+    Float8_e5m2 = 23
+    Float8_e5m2fnuz = 25
+    Float8_e4m3fn = 24
+    Float8_e4m3fnuz = 26
+    Float8_e8m0fnu = 44
+
+
+@dataclass(frozen=True, slots=True)
+class UfuncLoop:
+    """One inner loop: its function, and the element types that it is made for, in the order of the file."""
+
+    key: UfuncKey
+    name: str
+    scalar_kinds: tuple[ScalarKind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Precomputed:
+    """One value that meta hands to impl: `int dim`."""
+
+    type: Type
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Precompute:
+    """What meta hands to impl: values in the place of arguments, and values beside them."""
+
+    replace: tuple[tuple[str, tuple[Precomputed, ...]], ...] = ()
+    add: tuple[Precomputed, ...] = ()
+
+    @property
+    def values(self) -> tuple[Precomputed, ...]:
+        """All of them, in the order in which meta gives them."""
+        return (*(value for _, values in self.replace for value in values), *self.add)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendKernel:
+    """The kernel of one function at one key.
+
+    Args:
+        key: the key.
+        name: the C++ function, or for a structured kernel the class that has `impl`.
+        structured: True when it is a structured kernel.
+        namespace: the C++ namespace it is in.
+    """
+
+    key: DispatchKey
+    name: str
+    structured: bool = False
+    namespace: str = NATIVE_NAMESPACE
+
+    @property
+    def takes_symint(self) -> bool:
+        """Whether it takes symbolic integers, which its name says."""
+        return "_symint" in self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeFunction:
+    """An operator as native_functions.yaml describes it; the fields are those of the file.
+
+    Args:
+        schema: `func`, with its namespace.
+        parts: the schema's arguments by what they are for.
+        kind: functional, inplace, out, mutable or scratch.
+        dispatch: the kernels: those of the file, those of `ufunc_inner_loop`, and the composite one that a function
+            without `dispatch` has.
+        place: where `func` is written; for a function that was made from another one, where that one is.
+        is_abstract: what differs between backends, rather than being one composite kernel.
+        is_view: its result shares memory with an argument; see `shares_memory`.
+    """
+
+    schema: FunctionSchema
+    parts: SchemaParts = field(repr=False, compare=False)
+    kind: SchemaKind = field(compare=False)
+    dispatch: tuple[BackendKernel, ...] = ()
+    variants: frozenset[Variant] = frozenset((Variant.FUNCTION,))
+    structured: bool = False
+    structured_delegate: OperatorName | None = None
+    structured_inherits: str | None = None
+    precomputed: Precompute | None = None
+    autogen: tuple[OperatorName, ...] = ()
+    ufunc_inner_loop: tuple[UfuncLoop, ...] = ()
+    manual_kernel_registration: bool = False
+    manual_cpp_binding: bool = False
+    python_module: str | None = None
+    category_override: str | None = None
+    device_guard: bool = True
+    device_check: DeviceCheck = DeviceCheck.EXACT_SAME
+    cpp_no_default_args: frozenset[str] = frozenset()
+    use_const_ref_for_mutable_tensors: bool = False
+    tags: frozenset[str] = frozenset()
+    is_abstract: bool = False
+    is_view: bool = False
+    place: Place | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> OperatorName:
+        """The name of the operator, with its namespace."""
+        return self.schema.name
+
+    @property
+    def short_name(self) -> str:
+        """`add.out`: the name as the file has it."""
+        name = self.schema.name
+        return f"{name.name}.{name.overload}" if name.overload else name.name
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether the file has no entry for it: it was made from another variant."""
+        return "generated" in self.tags
+
+    @property
+    def in_structured_group(self) -> bool:
+        """Whether it is a structured function or delegates to one."""
+        return self.structured or self.structured_delegate is not None
+
+    def kernel_at(self, key: DispatchKey) -> BackendKernel | None:
+        """The kernel that the file gives at a key."""
+        return next((kernel for kernel in self.dispatch if kernel.key is key), None)
+
+    @property
+    def composites(self) -> frozenset[DispatchKey]:
+        """The composite keys that it has kernels at."""
+        return frozenset(kernel.key for kernel in self.dispatch if kernel.key in COMPOSITE_KEYS)
+
+
+def shares_memory(schema: FunctionSchema, parts: SchemaParts, tags: frozenset[str]) -> bool:
+    """Whether the result shares memory with an argument. Source: `NativeFunction.is_view_op`."""
+    if any(one.alias is not None and not one.alias.is_write for one in schema.returns):
+        return True
+    if "inplace_view" in tags and (schema.name.name not in ("resize_", "resize_as_") or schema.name.overload):
+        return True
+    return parts.has_wildcard

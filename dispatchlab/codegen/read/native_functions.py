@@ -1,0 +1,202 @@
+"""Read native_functions.yaml, and tags.yaml beside it: all functions and groups, or every problem of the file.
+
+Same rules as torchgen, in one pass over the events of the YAML parser. See Note [What is read otherwise].
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dispatchlab._gc_pause import collector_paused
+from dispatchlab.codegen.read.entry import read_entry
+from dispatchlab.codegen.read.fields import Fields, entry_of
+from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup, grouped, grouped_by_view
+from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
+from dispatchlab.codegen.read.problems import NativeYamlError, Rule, YamlProblem, in_order
+from dispatchlab.codegen.read.rules import check_functions
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Place
+from dispatchlab.yaml_tree import Listing, Scalar, ScenarioError, compose
+from dispatchlab.yaml_tree import Mapping as YamlMapping
+
+TAGS: frozenset[str] = frozenset(
+    (
+        *("inplace_view", "pt2_compliant_tag", "view_copy", "dynamic_output_shape", "data_dependent_output"),
+        *("generated", "nondeterministic_seeded", "nondeterministic_bitwise", "needs_exact_strides"),
+        *("needs_contiguous_strides", "needs_fixed_stride_order", "flexible_layout", "core", "pointwise"),
+        *("maybe_aliasing_or_mutating", "cudagraph_unsafe", "reduction", "out", "inplace"),
+        "out_variant",
+    )
+)
+"""The tags of PyTorch 2.13. Source: aten/src/ATen/native/tags.yaml."""
+
+
+def read_tags(data: bytes | str, file: str) -> frozenset[str]:
+    """The tags that a tags.yaml lists.
+
+    Args:
+        data: the content: entries with `tag` and `desc`.
+        file: what places in errors call it.
+
+    Raises:
+        NativeYamlError: with every entry that has no name or no description.
+    """
+    try:
+        root = compose(data, file)
+    except ScenarioError as error:
+        raise not_yaml(error) from None
+    problems: list[YamlProblem] = []
+    if not isinstance(root, Listing):
+        where = Place(file, root.line, root.column)
+        raise NativeYamlError((YamlProblem(Rule.NOT_A_LIST, where, "found no list of tags", "start with `- tag:`"),))
+    found: set[str] = set()
+    for node in root.items:
+        pairs = node.pairs if isinstance(node, YamlMapping) else ()
+        texts = {key.text: value for key, value in pairs if isinstance(key, Scalar)}
+        name, description = texts.get("tag"), texts.get("desc")
+        where = Place(file, node.line, node.column)
+        if not isinstance(name, Scalar) or name.is_missing:
+            problems.append(YamlProblem(Rule.NO_VALUE, where, "found a tag without a name", "add `tag: name`"))
+        elif not isinstance(description, Scalar) or not description.text.strip():
+            problems.append(
+                YamlProblem(Rule.NO_VALUE, where, f"the tag {name.text} has no description", "add `desc: ...`")
+            )
+        else:
+            found.add(name.text)
+    if problems:
+        raise NativeYamlError(in_order(problems))
+    return frozenset(found)
+
+
+def not_yaml(error: ScenarioError) -> NativeYamlError:
+    """The same problems, as those of a file of native functions."""
+    return NativeYamlError(
+        tuple(YamlProblem(Rule.NOT_YAML, each.where, each.message, each.hint) for each in error.problems)
+    )
+
+
+# Note [What is read otherwise]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# torchgen compares the text of a schema with what it prints of it, so a second blank between two arguments is an error
+# there; here blanks do not count. torchgen lets a key of `dispatch` be given twice, once alone and once in a list with
+# commas, and the later kernel wins; here that is an error. A field without a value is None there and mostly means "not
+# given"; here it is an error. torchgen does not ask whether what `precomputed` replaces is an argument; we do. A
+# structured function that names a kernel for Meta passes its reader and fails in its generator; here the reader tells.
+
+
+@dataclass(frozen=True)
+class NativeFunctions:
+    """What a file of native functions says.
+
+    Args:
+        functions: those of the file in its order, then those that were made from them.
+        groups: functions in groups where they are variants of one operator, else alone.
+    """
+
+    functions: tuple[NativeFunction, ...]
+    groups: tuple[FunctionGroup | NativeFunction, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[OperatorName, NativeFunction]:
+        """The functions by the names of their operators."""
+        return {function.name: function for function in self.functions}
+
+    @cached_property
+    def structured_groups(self) -> tuple[FunctionGroup, ...]:
+        """The groups that have meta and impl."""
+        return tuple(each for each in self.groups if isinstance(each, FunctionGroup) and each.structured)
+
+    @cached_property
+    def backends(self) -> Mapping[DispatchKey, Mapping[OperatorName, BackendKernel]]:
+        """The kernels at each key by operator, the keys in the order of their numbers."""
+        found: dict[DispatchKey, dict[OperatorName, BackendKernel]] = {}
+        for function in self.functions:
+            for kernel in function.dispatch:
+                found.setdefault(kernel.key, {})[function.name] = kernel
+        return {key: found[key] for key in sorted(found)}
+
+    @cached_property
+    def view_groups(self) -> tuple[ViewGroup | NativeFunction, ...]:
+        """The functions again, views grouped with their copies."""
+        return grouped_by_view(self.functions, [])
+
+
+def load_native_functions(path: str | os.PathLike[str]) -> NativeFunctions:
+    """Read a file of native functions, with the tags.yaml beside it if there is one.
+
+    Raises:
+        NativeYamlError: with every problem of the file, or of its tags.
+    """
+    file = Path(path)
+    beside = file.with_name("tags.yaml")
+    tags = read_tags(_bytes_of(beside), str(beside)) if beside.is_file() else TAGS
+    return read_native_functions(_bytes_of(file), file=os.fspath(path), tags=tags)
+
+
+def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: frozenset[str] = TAGS) -> NativeFunctions:
+    """The native functions that a file describes.
+
+    Args:
+        data: the content.
+        file: what places in errors call it.
+        tags: the tags that there are.
+
+    Raises:
+        NativeYamlError: with every problem of the content.
+    """
+    # Half a million new objects make looking for cycles a third of the time, and none is in a cycle.
+    with collector_paused():
+        return _read(data, file, tags)
+
+
+def _read(data: bytes | str, file: str, tags: frozenset[str]) -> NativeFunctions:
+    try:
+        root = compose(data, file)
+    except ScenarioError as error:
+        raise not_yaml(error) from None
+    if not isinstance(root, Listing):
+        where = Place(file, root.line, root.column)
+        message = "found no list of native functions"
+        raise NativeYamlError((YamlProblem(Rule.NOT_A_LIST, where, message, "start with `- func:`"),))
+    problems: list[YamlProblem] = []
+    functions: list[NativeFunction] = []
+    entries: dict[OperatorName, Fields] = {}
+    for node in root.items:
+        fields = entry_of(node, file, problems)
+        function = None if fields is None else read_entry(fields, tags)
+        if fields is None or function is None:
+            continue
+        if function.name in entries:
+            first = entries[function.name].nodes["func"].line
+            fields.report_field(
+                Rule.REPEATED_OPERATOR,
+                "func",
+                f"{function.short_name} was defined before, on line {first}",
+                "give it another overload name",
+            )
+            continue
+        entries[function.name] = fields
+        functions.append(function)
+    check_functions(functions, entries)
+    if problems:
+        # NB: a group is told of only when its functions are right, or one mistake would be told many times
+        raise NativeYamlError(in_order(problems))
+    made, groups = grouped(functions, problems)
+    if not problems:
+        grouped_by_view((*functions, *made), problems)
+    if problems:
+        raise NativeYamlError(in_order(problems))
+    return NativeFunctions((*functions, *made), groups)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise NativeYamlError((YamlProblem(Rule.NOT_YAML, str(path), f"the file cannot be read: {told}"),)) from None

@@ -1,0 +1,154 @@
+"""Problems of native_functions.yaml: every rule by its name, and all problems of a file in one error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum, auto
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.registration import Place
+
+
+class Rule(StrEnum):
+    """Each rule that a file can break; the name is what tests and people call it."""
+
+    # the shape of the file
+    NOT_YAML = auto()
+    NOT_A_LIST = auto()
+    NOT_AN_ENTRY = auto()
+    NO_FUNC = auto()
+    REPEATED_FIELD = auto()
+    UNKNOWN_FIELD = auto()
+    WRONG_VALUE = auto()
+    NO_VALUE = auto()
+    UNKNOWN_WORD = auto()
+    # a schema on its own
+    UNREADABLE_SCHEMA = auto()
+    UNKNOWN_TYPE = auto()
+    OUT_SUFFIX = auto()
+    DUNDER_NAME = auto()
+    FUNCTIONAL_NAME = auto()
+    FUNCTIONAL_OVERLOAD = auto()
+    RESERVED_ARGUMENT = auto()
+    ALIAS_SETS = auto()
+    ARGUMENT_AFTER_OUT = auto()
+    WRITTEN_BEFORE_SELF = auto()
+    OUT_RETURN_DIFFERS = auto()
+    WRITTEN_ARGUMENT_RETURNED = auto()
+    MIXED_RETURNS = auto()
+    UNMATCHED_RETURN = auto()
+    OUT_LIST_RETURNS = auto()
+    OUT_COUNT = auto()
+    OUT_AND_INPLACE = auto()
+    INPLACE_SELF = auto()
+    INPLACE_RETURN = auto()
+    INPLACE_LIST_RETURN = auto()
+    OPTIONS_VARIANT = auto()
+    OPTIONS_TWICE = auto()
+    # fields that contradict the schema or each other
+    OUT_METHOD = auto()
+    MODULE_METHOD = auto()
+    CONST_REF_OUT = auto()
+    NO_DEFAULT_TO_OMIT = auto()
+    UNKNOWN_TAG = auto()
+    SEEDED_TAG = auto()
+    INPLACE_VIEW_TAG = auto()
+    FOREACH_DEVICE_CHECK = auto()
+    NAMESPACE_IN_NAME = auto()
+    UNREADABLE_NAME = auto()
+    STRUCTURED_VARIANT = auto()
+    STRUCTURED_DEVICE_GUARD = auto()
+    STRUCTURED_OPTIONS = auto()
+    DELEGATE_VARIANT = auto()
+    INHERITS_UNSTRUCTURED = auto()
+    PRECOMPUTED_UNSTRUCTURED = auto()
+    PRECOMPUTED_FORM = auto()
+    PRECOMPUTED_UPPERCASE = auto()
+    PRECOMPUTED_ARGUMENT = auto()
+    UFUNC_UNSTRUCTURED = auto()
+    UFUNC_FORM = auto()
+    UFUNC_ELEMENT_TYPE = auto()
+    # the dispatch table
+    UNKNOWN_KEY = auto()
+    UNSUPPORTED_KEY = auto()
+    REPEATED_KEY = auto()
+    KERNEL_NAME = auto()
+    MANUAL_DISPATCH = auto()
+    NEEDLESS_DISPATCH = auto()
+    LONE_COMPOSITE = auto()
+    FACTORY_WITHOUT_DISPATCH = auto()
+    TWO_COMPOSITES = auto()
+    DELEGATE_DISPATCH = auto()
+    UFUNC_DISPATCH = auto()
+    STRUCTURED_META = auto()
+    STRUCTURED_COMPOSITE = auto()
+    # one function and the others
+    REPEATED_OPERATOR = auto()
+    NO_DELEGATE = auto()
+    DELEGATE_UNSTRUCTURED = auto()
+    INPLACE_VIEW_NAME = auto()
+    INPLACE_VIEW_ALONE = auto()
+    # groups
+    REPEATED_VARIANT = auto()
+    STRUCTURED_ALONE = auto()
+    DELEGATE_ALONE = auto()
+    NO_FUNCTIONAL = auto()
+    OUT_ALONE = auto()
+    NO_OUT_VARIANT = auto()
+    GROUP_NAMESPACE = auto()
+    PARTLY_STRUCTURED = auto()
+    OTHER_DELEGATE = auto()
+    MUTABLE_NAME = auto()
+    AUTOGEN_MISSING = auto()
+    AUTOGEN_DIFFERS = auto()
+    # views
+    REPEATED_VIEW = auto()
+    VIEW_COPY_MISSING = auto()
+    VIEW_COPY_NAME = auto()
+    VIEW_COPY_TAG = auto()
+    VIEW_COMPOSITE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class YamlProblem:
+    """One thing that is wrong with a file.
+
+    Args:
+        rule: the rule that it breaks.
+        where: the place, or the file alone when it could not be read at all.
+        message: what was found and what was expected.
+        hint: what to do next; may be empty.
+    """
+
+    rule: Rule
+    where: Place | str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" + (f"; {self.hint}" if self.hint else "")
+
+
+class NativeYamlError(DispatchLabError):
+    """A file cannot be used; tells all its problems, one a line, as `file:line:column: message`.
+
+    Args:
+        problems: at least one, in the order of the file.
+    """
+
+    def __init__(self, problems: tuple[YamlProblem, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+def in_order(problems: list[YamlProblem]) -> tuple[YamlProblem, ...]:
+    """The problems in the order of the file, each once."""
+
+    def place(problem: YamlProblem) -> tuple[int, int]:
+        where = problem.where
+        return (where.line, where.column) if isinstance(where, Place) else (0, 0)
+
+    return tuple(sorted(dict.fromkeys(problems), key=place))

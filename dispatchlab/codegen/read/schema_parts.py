@@ -1,0 +1,256 @@
+"""What the arguments of a schema are for, which variant it is, and what it has in common with other variants.
+
+A schema says by its shape whether it is the functional, the in-place, the out or the mutable variant of an operator;
+variants have equal signatures. Source: torchgen/model.py (`Arguments`, `FunctionSchema.kind`, `.signature`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema
+from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
+
+# Note [Signatures]
+# ~~~~~~~~~~~~~~~~~
+# `add.Tensor`, `add_.Tensor` and `add.out` are one operator in three forms, and nothing in the file says so but their
+# schemas. What they have in common is the signature: the base name (without the overload, the trailing underscore, the
+# `i` of `__iadd__` and the suffix `_functional`), the arguments without out= arguments, alias annotations and tensor
+# options, and the types that come back, where an argument that is written and not returned counts as a return.
+
+
+class SchemaKind(StrEnum):
+    """Which variant of an operator a schema is."""
+
+    FUNCTIONAL = "functional"
+    INPLACE = "inplace"
+    OUT = "out"
+    MUTABLE = "mutable"
+    SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseName:
+    """The name of an operator taken apart: `__iadd__` is `add`, a dunder method, in place."""
+
+    base: str
+    inplace: bool = False
+    dunder: bool = False
+    functional: bool = False
+
+    def __str__(self) -> str:
+        if self.dunder:
+            return f"__{'i' if self.inplace else ''}{self.base}__"
+        return f"{self.base}{'_' if self.inplace else '_functional' if self.functional else ''}"
+
+
+_IN_PLACE_METHODS = frozenset(
+    f"i{name}" for name in ("add", "sub", "mul", "div", "mod", "pow", "lshift", "rshift", "and", "xor", "or")
+)
+
+
+def base_name(name: str) -> BaseName:
+    """The name of an operator, without namespace and overload, taken apart."""
+    inner = name[2:-2]
+    if name.startswith("__") and name.endswith("__") and inner and "_" not in inner:
+        inplace = inner in _IN_PLACE_METHODS
+        return BaseName(inner[1:] if inplace else inner, inplace, dunder=True)
+    inplace = len(name) > 1 and name.endswith("_")
+    base = name[:-1] if inplace else name
+    suffix = "_functional"
+    if base.endswith(suffix) and base != suffix:
+        return BaseName(base.removesuffix(suffix), inplace, functional=True)
+    return BaseName(base, inplace)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaParts:
+    """The arguments of a schema by what they are for.
+
+    Args:
+        name: its name, taken apart.
+        before_self: those in front of `self`; `where.self` has one.
+        self_argument: the one that is called `self`.
+        after_self: the other positional ones; all of them where there is no `self`.
+        by_name: keyword-only ones that are none of the following.
+        options: dtype, layout, device and pin_memory, where all four stand together.
+        options_at: how many of `by_name` stand in front of `options`.
+        outs: the keyword-only ones that are written.
+        has_wildcard: an argument ends up in the alias set `*`.
+    """
+
+    name: BaseName
+    before_self: tuple[Argument, ...]
+    self_argument: Argument | None
+    after_self: tuple[Argument, ...]
+    by_name: tuple[Argument, ...]
+    options: tuple[Argument, ...]
+    options_at: int
+    outs: tuple[Argument, ...]
+    has_wildcard: bool
+
+    @property
+    def positional(self) -> tuple[Argument, ...]:
+        """The positional arguments in order."""
+        middle = () if self.self_argument is None else (self.self_argument,)
+        return (*self.before_self, *middle, *self.after_self)
+
+    @property
+    def keywords(self) -> tuple[Argument, ...]:
+        """The keyword-only arguments in order, without out= arguments."""
+        return (*self.by_name[: self.options_at], *self.options, *self.by_name[self.options_at :])
+
+    @property
+    def inputs(self) -> tuple[Argument, ...]:
+        """All arguments but the out= ones."""
+        return (*self.positional, *self.keywords)
+
+
+def parts_of(schema: FunctionSchema) -> SchemaParts:
+    """The arguments of a schema by what they are for."""
+    positional: list[Argument] = []
+    keywords: list[Argument] = []
+    outs: list[Argument] = []
+    self_at, has_wildcard = -1, False
+    for argument in schema.arguments:
+        alias = argument.alias
+        if alias is not None:
+            inner = alias.contained[0] if alias.contained else alias
+            has_wildcard = has_wildcard or ("*" in inner.after)
+        if not argument.kwarg_only:
+            if argument.name == "self" and self_at < 0:
+                self_at = len(positional)
+            positional.append(argument)
+        elif alias is not None and alias.is_write:
+            outs.append(argument)
+        else:
+            keywords.append(argument)
+    at = _options_at(keywords) if len(keywords) >= 4 else -1
+    return SchemaParts(
+        base_name(schema.name.name),
+        tuple(positional[: max(self_at, 0)]),
+        positional[self_at] if self_at >= 0 else None,
+        tuple(positional[self_at + 1 :]),
+        tuple(keywords if at < 0 else keywords[:at] + keywords[at + 4 :]),
+        tuple(keywords[at : at + 4]) if at >= 0 else (),
+        len(keywords) if at < 0 else at,
+        tuple(outs),
+        has_wildcard,
+    )
+
+
+class _Option(NamedTuple):
+    name: str
+    type: Type
+
+
+_OPTIONS = (
+    *(_Option("dtype", SimpleType("ScalarType")), _Option("layout", SimpleType("Layout"))),
+    *(_Option("device", SimpleType("Device")), _Option("pin_memory", SimpleType("bool"))),
+)
+
+
+def _options_at(arguments: list[Argument]) -> int:
+    """Where the four tensor options stand, or -1."""
+    for at in range(len(arguments) - 3):
+        if arguments[at].name == "dtype" and options_stand_at(arguments, at):
+            return at
+    return -1
+
+
+def options_stand_at(arguments: list[Argument], at: int) -> bool:
+    """Whether dtype, layout, device and pin_memory are the four arguments from `at` on."""
+    return len(arguments) >= at + 4 and all(
+        argument.name == name and argument.type in (type_, OptionalType(type_))
+        for argument, (name, type_) in zip(arguments[at:], _OPTIONS, strict=False)
+    )
+
+
+def is_written(argument: Argument) -> bool:
+    """Whether the call writes the argument."""
+    return argument.alias is not None and argument.alias.is_write
+
+
+def is_tensor_like(type_: Type) -> bool:
+    """Whether it is a tensor, an optional one, or a list of those."""
+    return innermost(type_) == TENSOR
+
+
+def innermost(type_: Type) -> Type:
+    """The type without its lists and optionals."""
+    while isinstance(type_, ListType | OptionalType):
+        type_ = type_.element
+    return type_
+
+
+def kind_of_schema(parts: SchemaParts) -> SchemaKind:
+    """Which variant the schema is."""
+    if parts.name.inplace:
+        return SchemaKind.INPLACE
+    if parts.outs:
+        scratch = any(argument.name.startswith("_scratch_") for argument in parts.outs)
+        return SchemaKind.SCRATCH if scratch else SchemaKind.OUT
+    if any(map(is_written, parts.after_self)):
+        return SchemaKind.MUTABLE
+    return SchemaKind.FUNCTIONAL
+
+
+def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "") -> Hashable:
+    """What all variants of an operator have in common. See Note [Signatures].
+
+    Args:
+        schema: the schema.
+        parts: its parts.
+        base: the base name, if another one than that of the schema counts.
+    """
+    # NB: the p of bernoulli.p has no default, that of bernoulli_.float has, and they are one operator
+    is_bernoulli = schema.name.name == "bernoulli" and schema.name.overload == "p"
+    inputs: list[object] = []
+    written: list[Type] = []
+    for one in parts.positional:
+        default = _default(one, is_bernoulli=is_bernoulli)
+        inputs += (one.name, one.type) if default is None else (one.name, one.type, default)
+    inputs.append("*")
+    for one in parts.by_name:
+        inputs += (one.name, one.type) if one.default is None else (one.name, one.type, one.default)
+    if any(one.alias is not None for one in schema.arguments):
+        returned = [one.alias for one in schema.returns]
+        first = () if parts.self_argument is None else (parts.self_argument,)
+        written = [
+            one.type
+            for one in (*first, *parts.outs, *parts.after_self)
+            if one.alias is not None and one.alias.is_write and one.alias not in returned
+        ]
+    types = (*(one.type for one in schema.returns), *written)
+    return (base or parts.name.base, parts.name.dunder, *inputs, "->", *types)
+
+
+def without_copy(base: str) -> str:
+    """The name of the view that `base` copies: `view` for `view_copy`, `slice_inverse` for `slice_scatter`."""
+    if base.endswith("_copy"):
+        return base.replace("_copy", "")
+    return base.replace("scatter", "inverse") if base.endswith("_scatter") else base
+
+
+def _default(argument: Argument, *, is_bernoulli: bool) -> Default | None:
+    return Default(0.5) if is_bernoulli and argument.name == "p" else argument.default
+
+
+def alias_letters(schema: FunctionSchema) -> frozenset[str]:
+    """The names of all alias sets that the arguments are in before the call."""
+    return frozenset(
+        letter
+        for argument in schema.arguments
+        if argument.alias is not None
+        for info in (argument.alias, *argument.alias.contained)
+        for letter in info.before
+    )
+
+
+def writes_alias(letter: str) -> AliasInfo:
+    """`(a!)` for the letter a."""
+    one = frozenset((letter,))
+    return AliasInfo(one, one, is_write=True)

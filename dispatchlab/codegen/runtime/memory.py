@@ -1,0 +1,160 @@
+"""Memory over numpy arrays: tensors made with strides, resized, compared, overwritten; and what overlaps.
+
+Strides count elements, as torch's do. A tensor on `meta` has a shape and counts as contiguous.
+Source: aten/src/ATen/EmptyTensor.cpp, aten/src/ATen/MemoryOverlap.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor_options import Device, DeviceType, DType
+
+_META = Device(DeviceType.META)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a new tensor is like beside its shape."""
+
+    dtype: DType
+    device: Device
+
+
+def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor; a size of 0 counts as 1."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def strides_of(tensor: Tensor) -> tuple[int, ...]:
+    """The strides of a tensor."""
+    if is_on_meta(tensor):
+        return contiguous_strides(tensor.shape)
+    return tuple(step // tensor.data.itemsize for step in tensor.data.strides)
+
+
+def dense_strides(tensor: Tensor) -> tuple[int, ...]:
+    """The tensor's own strides when its elements fill memory without gaps, else those in the same order that do.
+
+    Source: `infer_dense_strides` in aten/src/ATen/ExpandUtils.cpp.
+    """
+    own = strides_of(tensor)
+    step = 1
+    for at in sorted((at for at, size in enumerate(tensor.shape) if size > 1), key=own.__getitem__):
+        if own[at] != step:
+            return strides_in_order(tensor.shape, [own])
+        step *= tensor.shape[at]
+    return own
+
+
+def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Strides without gaps, the dimensions in the order in which tensors of that shape have them in memory.
+
+    The first tensor that tells two dimensions apart decides; a stride of 0 tells nothing.
+    Source: `TensorIteratorBase::reorder_dimensions`.
+    """
+
+    def compared(first: int, second: int) -> int:
+        for strides in given:
+            one, other = strides[first], strides[second]
+            if 0 in (one, other):
+                continue
+            if one != other:
+                return -1 if one < other else 1
+            if shape[first] > shape[second]:
+                return 1
+        return 0
+
+    order = list(range(len(shape) - 1, -1, -1))
+    for at in range(1, len(shape)):
+        current = at
+        for below in range(at - 1, -1, -1):
+            found = compared(order[below], order[current])
+            if found > 0:
+                order[below], order[current] = order[current], order[below]
+                current = below
+            elif found < 0:
+                break
+    strides = [0] * len(shape)
+    step = 1
+    for dimension in order:
+        strides[dimension] = step
+        step *= max(shape[dimension], 1)
+    return tuple(strides)
+
+
+def is_on_meta(tensor: Tensor) -> bool:
+    """Whether it has no elements to look at."""
+    return tensor.device.type is DeviceType.META
+
+
+def empty_strided(
+    sizes: Sequence[int], strides: Sequence[int] | None, options: Options, *, on_meta: bool = False
+) -> Tensor:
+    """A new tensor with these strides, contiguous when there are none."""
+    device = _META if on_meta else options.device
+    if device.type is DeviceType.META:
+        stand_in = np.broadcast_to(np.zeros((), options.dtype.numpy), tuple(sizes))
+        return Tensor(stand_in, device=device, dtype=options.dtype)
+    return Tensor(strided_array(sizes, strides, options.dtype), device=device, dtype=options.dtype)
+
+
+def strided_array(sizes: Sequence[int], strides: Sequence[int] | None, dtype: DType) -> np.ndarray[Any, Any]:
+    """A new array with these strides over memory of its own."""
+    steps = contiguous_strides(sizes) if not strides else tuple(strides)
+    needed = 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
+    memory = np.zeros(max(needed, 1), dtype.numpy)
+    item = memory.itemsize
+    return np.lib.stride_tricks.as_strided(memory, tuple(sizes), tuple(step * item for step in steps))
+
+
+def reset(tensor: Tensor, sizes: Sequence[int], strides: Sequence[int] | None) -> None:
+    """Give the tensor another shape, with memory of its own; what shared its memory does so no longer."""
+    tensor.shape = tuple(sizes)
+    if not is_on_meta(tensor):
+        tensor._data = strided_array(sizes, strides, tensor.dtype)
+
+
+def overwrite(tensor: Tensor, source: Tensor) -> None:
+    """Write the elements of another tensor into this one."""
+    if not is_on_meta(tensor):
+        write(tensor, source.data)
+
+
+def write(tensor: Tensor, result: np.ndarray[Any, Any]) -> None:
+    """Write an array into the tensor, cast to its dtype; the imaginary part goes where there is no place for it."""
+    target = tensor.data
+    if result.dtype.kind == "c" and target.dtype.kind not in "cb":
+        result = result.real
+    with np.errstate(all="ignore"):
+        np.copyto(target, result.reshape(target.shape), casting="unsafe")
+
+
+def overlaps_itself(tensor: Tensor) -> bool:
+    """Whether two elements share memory, as those of an expanded tensor do."""
+    if is_on_meta(tensor) or 0 in tensor.shape:
+        return False
+    return any(step == 0 and size > 1 for step, size in zip(strides_of(tensor), tensor.shape, strict=True))
+
+
+def overlap_partly(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors share memory without being the same view of it."""
+    if one is other or is_on_meta(one) or is_on_meta(other) or 0 in one.shape or 0 in other.shape:
+        return False
+    first, second = one.data, other.data
+    same = (
+        first.__array_interface__["data"][0] == second.__array_interface__["data"][0]
+        and first.strides == second.strides
+        and first.shape == second.shape
+    )
+    return not same and np.may_share_memory(first, second)

@@ -1,0 +1,228 @@
+"""The two bases of meta classes: one states what its outputs are like, one computes it for pointwise kernels.
+
+`TensorIteratorBase` does what ATen's does for kernels that compute element by element: the shape that all inputs
+broadcast to, the dtype that they promote to, the strides that keep their order of dimensions, the checks of an output
+that was given, and the casts on the way in and out. Source: aten/src/ATen/TensorIterator.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DType, result_dtype
+from dispatchlab.codegen.runtime.memory import (
+    Options,
+    contiguous_strides,
+    is_on_meta,
+    overlap_partly,
+    overlaps_itself,
+    strides_in_order,
+    strides_of,
+    write,
+)
+from dispatchlab.errors import CallError, ErrorKind
+
+
+class MetaBase:
+    """A structured operator while it is called: the outputs, and what meta says of them.
+
+    Generated classes implement the three methods, each in one of three forms.
+    """
+
+    kernels: Any
+    outputs: list[Any]
+    proxies: list[Any]
+    device: Any
+
+    def set_output_strided(
+        self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
+    ) -> None:
+        """Say what an output is like; impl relies on its strides, so that a proxy may stand in for it."""
+        raise NotImplementedError
+
+    def set_output_raw_strided(
+        self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
+    ) -> None:
+        """Say what an output is like; impl takes any strides."""
+        raise NotImplementedError
+
+    def maybe_get_output(self, index: int = 0) -> Any:
+        """The output, or its proxy; None where the functional variant has not made it yet."""
+        raise NotImplementedError
+
+
+class TensorIteratorBase(MetaBase):
+    """A pointwise operator while it is called: the inputs as arrays of one shape and one dtype, and one output."""
+
+    shape: tuple[int, ...]
+    common_dtype: DType
+    inputs: tuple[np.ndarray[Any, Any], ...]
+
+    def set_output_raw_strided(
+        self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
+    ) -> None:
+        """What generated classes call once the output is there."""
+
+    def build(
+        self,
+        *tensors: Tensor,
+        dtype: DType | None = None,
+        to_float: bool = False,
+        common: DType | None = None,
+        checks_cast: bool = True,
+        same_dtype: bool = False,
+    ) -> None:
+        """Work out the output from the inputs and set it.
+
+        Args:
+            tensors: the inputs.
+            dtype: the dtype of the output, where that is not the common one, as for comparisons.
+            to_float: integers become floating point.
+            common: the common dtype, where more than the tensors decides it.
+            checks_cast: an output that the result may not be cast to is an error.
+            same_dtype: an output of any other dtype is an error.
+
+        Raises:
+            CallError: of kind `other`: shapes, dtypes, devices or memory do not go together.
+        """
+        out: Tensor | None = self.maybe_get_output(0)
+        self.shape = broadcast_shape([one.shape for one in tensors])
+        device = _common_device(tensors)
+        if common is None:
+            common = result_dtype([(one.dtype, one.dim) for one in tensors])
+        if to_float and common.category < 2:
+            common = DEFAULT_DTYPE
+        self.common_dtype = common
+        target = common if dtype is None else dtype
+        if out is not None:
+            self._check_output(out, tensors, target, device, checks_cast=checks_cast, same_dtype=same_dtype)
+            target = out.dtype
+        strides = output_strides(tensors, self.shape)
+        self.set_output_raw_strided(0, self.shape, strides, Options(target, device))
+        if not any(is_on_meta(one) for one in tensors):
+            kind = common.numpy
+            arrays = (one.data.astype(kind) if one.data.dtype != kind else one.data for one in tensors)
+            self.inputs = tuple(np.broadcast_to(array, self.shape) for array in arrays)
+
+    def store(self, result: np.ndarray[Any, Any]) -> None:
+        """Write the result of impl to the output, cast to its dtype."""
+        write(self.maybe_get_output(0), result)
+
+    def _check_output(
+        self,
+        out: Tensor,
+        tensors: Sequence[Tensor],
+        target: DType,
+        device: Device,
+        *,
+        checks_cast: bool,
+        same_dtype: bool,
+    ) -> None:
+        if out.shape != self.shape and any(one is out for one in tensors):
+            message = f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(self.shape)}"
+            raise CallError(ErrorKind.OTHER, message)
+        if same_dtype and target != out.dtype:
+            raise CallError(ErrorKind.OTHER, f"Found dtype {out.dtype} but expected {target}")
+        if checks_cast and not can_cast(target, out.dtype):
+            message = f"result type {target} can't be cast to the desired output type {out.dtype}"
+            raise CallError(ErrorKind.OTHER, message)
+        if out.device != device:
+            message = (
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{out.device} and {device}!"
+            )
+            raise CallError(ErrorKind.OTHER, message)
+        check_overlap(out, tensors)
+
+
+def check_overlap(out: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Make sure that writing the output changes no input, and no other element of the output.
+
+    Raises:
+        CallError: of kind `other`.
+    """
+    if overlaps_itself(out):
+        message = (
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+        raise CallError(ErrorKind.OTHER, message)
+    if any(overlap_partly(out, one) for one in tensors):
+        message = (
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+            "memory location. Please clone() the tensor before performing the operation."
+        )
+        raise CallError(ErrorKind.OTHER, message)
+
+
+def can_cast(source: DType, target: DType) -> bool:
+    """Whether a result of one dtype may be written as another: never down a category. Source: c10 `canCast`."""
+    if source.category == 3 and target.category != 3:
+        return False
+    if source.category == 2 and target.category < 2:
+        return False
+    return not (source.category > 0 and target.category == 0)
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that all shapes broadcast to.
+
+    Raises:
+        CallError: of kind `other`, with the dimension that does not fit, as torch tells it.
+    """
+    result: list[int] = []
+    for shape in shapes:
+        ahead = len(shape) - len(result)
+        merged = [*shape[: max(ahead, 0)], *result[: max(-ahead, 0)]]
+        count = min(len(shape), len(result))
+        for at in range(-count, 0):
+            one, other = result[at], shape[at]
+            if one != other and 1 not in (one, other):
+                message = (
+                    f"The size of tensor a ({one}) must match the size of tensor b ({other}) "
+                    f"at non-singleton dimension {max(len(result), len(shape)) + at}"
+                )
+                raise CallError(ErrorKind.OTHER, message)
+            merged.append(other if one == 1 else one)
+        result = merged
+    return tuple(result)
+
+
+def _common_device(tensors: Sequence[Tensor]) -> Device:
+    device: Device | None = None
+    for one in tensors:
+        if one.dim == 0 and one.device == CPU:
+            continue
+        if device is not None and device != one.device:
+            message = (
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{device} and {one.device}!"
+            )
+            raise CallError(ErrorKind.OTHER, message)
+        device = one.device
+    return CPU if device is None else device
+
+
+def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a new output: the dimensions in the order in which the inputs have them in memory.
+
+    Source: `TensorIteratorBase::allocate_or_resize_outputs`.
+    """
+    broadcast = [_strides_in(one, shape) for one in tensors]
+    if all(strides_of(one) == contiguous_strides(one.shape) and one.shape == shape for one in tensors):
+        return contiguous_strides(shape)
+    return strides_in_order(shape, broadcast)
+
+
+def _strides_in(tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of the tensor broadcast to the shape, 0 where it has no dimension of that size."""
+    ahead = len(shape) - tensor.dim
+    own = strides_of(tensor)
+    return (
+        *([0] * ahead),
+        *(0 if size == 1 and shape[ahead + at] != 1 else own[at] for at, size in enumerate(tensor.shape)),
+    )

@@ -1,0 +1,215 @@
+"""Look at a state without changing it: dumps, snapshots, invariants, and the reasons behind each row.
+
+Equal to upstream's to the character: aten/src/ATen/core/dispatch/OperatorEntry.cpp (`dumpState`,
+`dumpComputedTable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
+from dispatchlab.engine.invariants import expected_slots, stale_keys, violations
+from dispatchlab.engine.kernel import Cell, KernelEntry, Reason
+from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.engine.precedence import Slots, computed_table
+from dispatchlab.engine.primitives import place_name
+from dispatchlab.engine.reference_precedence import Candidate
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.engine.state import FALLBACKS, LibraryCell, State
+from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import Beaten, KernelRow, OperatorView, TableRow
+from dispatchlab.model.registration import AliasKind
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.slot_set import CATCH_ALL_BIT, DUMP_ORDER, KEY_BIT, KEY_OF_BIT, each_slot, keys_of
+from dispatchlab.model.snapshot import Snapshot, Violation
+
+
+def dump(entry: OperatorEntry, semantics: Semantics) -> str:
+    """What was registered for an operator, newest kernel of a key first; fallbacks are not part of it."""
+
+    def schema_text(schema: FunctionSchema | None) -> str:
+        if schema is None:
+            return "(none)"
+        return schema.text_2020() if semantics.schema_2020 else str(schema)
+
+    lines = [f"name: {entry.name}"]
+    stored = entry.stored
+    lines.append(f"schema: {schema_text(stored.schema if stored else None)}")
+    if stored is not None:
+        if not semantics.schema_2020:
+            lines.append(f"debug: {stored.debug}")
+        default = "" if stored.alias is not None else " (default)"
+        lines.append(f"alias analysis kind: {stored.alias or AliasKind.CONSERVATIVE}{default}")
+    for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__):
+        key = entry.kernels[bit][0].key
+        alias = "[alias]" if key is not None and key.is_alias else ""
+        for place, kernel in enumerate(entry.kernels[bit]):
+            inactive = " (inactive)" if place else ""
+            inferred = schema_text(kernel.kernel.inferred)
+            lines.append(f"{place_name(bit)}{alias}{inactive}: {kernel.debug} :: {inferred} [ {kernel.kernel.flags}]")
+    return "\n".join(lines) + "\n"
+
+
+def rows(slots: Slots) -> dict[int, Cell]:
+    """Slot -> what it holds, in the order of the table."""
+    by_slot = {slot: cell for cell, bits in slots.items() for slot in each_slot(bits)}
+    return dict(sorted(by_slot.items()))
+
+
+def slots_text(slots: Slots) -> str:
+    """A table as text, a line for each slot that holds a kernel."""
+    return "".join(f"{RUNTIME_KEYS[slot]}: {cell.text}\n" for slot, cell in rows(slots).items())
+
+
+def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
+    """The computed table, made anew from what is registered: it cannot show a slot that went stale."""
+    return slots_text(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks))
+
+
+def fallbacks_in(state: State) -> Fallbacks:
+    """The backend fallbacks of a state."""
+    found = state.get(FALLBACKS)
+    return found if isinstance(found, Fallbacks) else NO_FALLBACKS
+
+
+def operator_in(state: State, name: OperatorName | str) -> OperatorEntry | None:
+    """The entry of an operator, if there is one."""
+    found = state.get(str(name))
+    return found if isinstance(found, OperatorEntry) else None
+
+
+def operators_in(state: State) -> Iterator[OperatorEntry]:
+    """Every operator of a state, by name."""
+    for cell in sorted(cell for cell in state if isinstance(cell, str)):
+        entry = operator_in(state, cell)
+        if entry is not None:
+            yield entry
+
+
+def namespaces_in(state: State) -> tuple[str, ...]:
+    """The namespaces that a DEF library claims."""
+    return tuple(sorted(cell.namespace for cell in state if isinstance(cell, LibraryCell)))
+
+
+def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot:
+    """What can be seen of one operator."""
+    entry = operator_in(state, name)
+    if entry is None:
+        return Snapshot(name, "", "", "")
+    fallbacks = fallbacks_in(state)
+    return Snapshot(
+        name,
+        dump(entry, semantics),
+        dump_table(entry, fallbacks, semantics),
+        slots_text(entry.slots),
+        None if entry.stored is None else str(entry.stored.schema),
+        dangling=entry.stored is None,
+    )
+
+
+def violations_in(state: State, name: OperatorName, semantics: Semantics) -> tuple[Violation, ...]:
+    """The invariants that do not hold for one operator; none for one that does not exist."""
+    entry = operator_in(state, name)
+    return () if entry is None else violations(entry, fallbacks_in(state), semantics)
+
+
+def operator_view(state: State, name: OperatorName, semantics: Semantics) -> OperatorView | None:
+    """Everything about an operator with the reason of each row and what it beat; None when there is none."""
+    entry = operator_in(state, name)
+    if entry is None:
+        return None
+    fallbacks = fallbacks_in(state)
+    kernels = tuple(
+        KernelRow(
+            key="catchall" if kernel.key is None else str(kernel.key),
+            is_alias=kernel.key is not None and kernel.key.is_alias,
+            active=place == 0,
+            debug=kernel.debug,
+            inferred=None if kernel.kernel.inferred is None else str(kernel.kernel.inferred),
+            flags=tuple(kernel.kernel.flags.split()),
+            place=kernel.place,
+        )
+        for bit in KEY_OF_BIT
+        for place, kernel in enumerate(entry.kernels.get(bit, ()))
+    )
+    computed = rows(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks))
+    stale = stale_keys(entry.slots, expected_slots(entry, fallbacks, semantics))
+    actual = rows(entry.slots)
+    table = tuple(
+        TableRow(
+            key=str(RUNTIME_KEYS[slot]),
+            text=computed[slot].text if slot in computed else "",
+            debug=computed[slot].entry.debug if slot in computed else "",
+            reason=computed[slot].reason.value if slot in computed else "",
+            fallthrough=slot in computed and computed[slot].entry.kernel.is_fallthrough,
+            source=_source(computed[slot].entry, computed[slot].reason) if slot in computed else "",
+            beaten=tuple(_beaten(entry, fallbacks, semantics, RUNTIME_KEYS[slot])),
+            stale=(actual[slot].text if slot in actual else "nothing") if stale >> slot & 1 else None,
+        )
+        for slot in sorted({*computed, *actual})
+    )
+    stored = entry.stored
+    return OperatorView(
+        name=str(name),
+        schema=None if stored is None else str(stored.schema),
+        debug=None if stored is None else stored.debug,
+        alias_kind=None if stored is None else str(stored.alias or "CONSERVATIVE (default)"),
+        tags=tuple(sorted(entry.tags)),
+        kernels=kernels,
+        table=table,
+        violations=violations(entry, fallbacks, semantics),
+    )
+
+
+def _source(entry: KernelEntry, reason: Reason) -> str:
+    if reason is Reason.AMBIGUOUS:
+        return ""
+    return "catchall" if entry.key is None else str(entry.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    direct: frozenset[DispatchKey | None]
+    fallback: frozenset[DispatchKey]
+    fallthrough: frozenset[DispatchKey]
+
+
+def _places(entry: OperatorEntry, fallbacks: Fallbacks) -> _Places:
+    return _Places(
+        frozenset(KEY_OF_BIT[bit] for bit in entry.kernels),
+        frozenset(keys_of(fallbacks.slots)),
+        frozenset(keys_of(fallbacks.fallthrough_slots)),
+    )
+
+
+def candidates(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> list[Candidate]:
+    """What could fill a slot, in the order of the precedence."""
+    places = _places(entry, fallbacks)
+    return list(semantics.precedence.plain(key, places.direct, places.fallback, places.fallthrough))
+
+
+def _beaten(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> Iterator[Beaten]:
+    winner_seen = False
+    for candidate in candidates(entry, fallbacks, semantics, key):
+        if not candidate.held_back and not winner_seen:
+            winner_seen = True
+            bit = CATCH_ALL_BIT if candidate.source is None else KEY_BIT[candidate.source]
+            if candidate.reason not in (Reason.FALLBACK, Reason.AMBIGUOUS):
+                for shadowed in entry.kernels[bit][1:]:
+                    yield Beaten(str(shadowed.key), shadowed.debug, candidate.reason.value, "a newer kernel of the key")
+            continue
+        yield _lost(entry, fallbacks, candidate)
+
+
+def _lost(entry: OperatorEntry, fallbacks: Fallbacks, candidate: Candidate) -> Beaten:
+    if candidate.reason is Reason.FALLBACK:
+        assert candidate.source is not None
+        debug = fallbacks.by_slot[KEY_BIT[candidate.source]].debug
+    else:
+        bit = CATCH_ALL_BIT if candidate.source is None else KEY_BIT[candidate.source]
+        debug = entry.kernels[bit][0].debug
+    source = "catchall" if candidate.source is None else str(candidate.source)
+    return Beaten(source, debug, candidate.reason.value, candidate.held_back or "a candidate before it")

@@ -1,0 +1,299 @@
+"""Lower a registration as somebody wrote it to the primitive registrations that a dispatcher makes.
+
+What a library block may hold is decided here, rule by rule as in aten/src/ATen/core/library.cpp; none of it depends on
+the state of a dispatcher. `register` and `release` run a plan on a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
+
+from dispatchlab.engine import refusals
+from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.operator_entry import Definition
+from dispatchlab.engine.primitives import (
+    ClaimNamespace,
+    Primitive,
+    Refused,
+    RegisterDef,
+    RegisterFallback,
+    RegisterImpl,
+    RegisterName,
+)
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.engine.state import FALLBACKS, Cell, Transaction
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, BlockKind, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.slot_set import keys_of, slots_of_key
+
+
+class Plan:
+    """What a dispatcher does for one registration.
+
+    Args:
+        primitives: all that it makes, in the order in which they are made and released; a def with a kernel, and a
+            fallback at an alias key, are several.
+        is_block: they belong to a library that is destroyed when one of them is refused.
+    """
+
+    __slots__ = ("is_block", "primitives")
+
+    def __init__(self, primitives: Iterable[Primitive], *, is_block: bool = False) -> None:
+        self.primitives = tuple(primitives)
+        self.is_block = is_block
+
+    def written_cells(self) -> frozenset[Cell]:
+        """The cells that the plan writes by name; a fallback reaches every operator besides."""
+        cells: set[Cell] = set()
+        for primitive in self.primitives:
+            match primitive:
+                case RegisterFallback():
+                    cells.add(FALLBACKS)
+                case ClaimNamespace() | RegisterDef() | RegisterImpl() | RegisterName():
+                    cells.add(primitive.cell)
+                case _:
+                    pass
+        return frozenset(cells)
+
+
+def register(semantics: Semantics, state: Transaction, plan: Plan) -> None:
+    """Run a plan; all of it or, when it raises a RegistrationError, what Note [Traces of a refusal] says."""
+    done = 0
+    try:
+        for primitive in plan.primitives:
+            primitive.register(semantics, state)
+            done += 1
+    except RegistrationError:
+        if plan.is_block and semantics.refusal_leaves_traces:
+            for primitive in plan.primitives[:done]:
+                primitive.release(semantics, state)
+        raise
+
+
+def release(semantics: Semantics, state: Transaction, plan: Plan) -> None:
+    """Undo a plan that is registered: what was registered first is released first, as a library does it."""
+    for primitive in plan.primitives:
+        primitive.release(semantics, state)
+
+
+def plan_of(registration: Registration, semantics: Semantics) -> Plan:
+    """The primitives of a registration, with its refusal in place where a rule of blocks is broken."""
+    match registration:
+        case Block():
+            return Plan(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)
+        case Claim():
+            return Plan([ClaimNamespace(registration.namespace, registration.debug)])
+        case NameOnly():
+            return Plan([RegisterName(registration.operator)])
+        case Def():
+            return Plan(_guarded(_def_call, registration, semantics))
+        case Impl():
+            return Plan(_guarded(_impl_call, registration, semantics))
+        case Fallback():
+            return Plan(_guarded(_fallback_call, registration, semantics))
+
+
+def plan_inside(block: Block, registration: Def | Impl | Fallback, semantics: Semantics) -> Plan:
+    """The primitives of a registration in a block that is open already."""
+    return Plan(_guarded(_Inside(block), registration, semantics))
+
+
+R = TypeVar("R")
+
+
+def _guarded(
+    make: Callable[[R, Semantics], tuple[Primitive, ...]], registration: R, semantics: Semantics
+) -> tuple[Primitive, ...]:
+    """A call, or its refusal as a primitive, so that it comes in its turn."""
+    try:
+        return make(registration, semantics)
+    except RegistrationError as error:
+        return (Refused(error),)
+
+
+def _known(key: DispatchKey | None, semantics: Semantics) -> DispatchKey | None:
+    """The key as a registration reads it: `Undefined` means "no key"."""
+    if key is None or key == DispatchKey.Undefined:
+        return None
+    if key not in semantics.keys:
+        raise refusals.unknown_key(key, semantics.name)
+    return key
+
+
+def _def_call(registration: Def, semantics: Semantics) -> tuple[Primitive, ...]:
+    schema, kernel, name = registration.schema, registration.kernel, registration.operator
+    if isinstance(schema, OperatorName):
+        inferred = kernel.inferred if kernel is not None else None
+        if inferred is None:
+            raise refusals.refuse(
+                ErrorKind.CANNOT_INFER_SCHEMA,
+                f"the def of {name} gives a name alone and {'its kernel has no schema' if kernel else 'no kernel'} to "
+                "infer one from: write the schema, or register a kernel whose arguments are typed",
+                operator=str(name),
+            )
+        schema = clone_with_name(inferred, name)
+    definition = Definition(schema, registration.alias, registration.tags, registration.debug, registration.place)
+    call: tuple[Primitive, ...] = (RegisterDef(definition),)
+    if kernel is not None:
+        call += _impl_call(Impl(name, registration.key, kernel, registration.debug, registration.place), semantics)
+    return call
+
+
+def _impl_call(registration: Impl, semantics: Semantics) -> tuple[Primitive, ...]:
+    key = _known(registration.key, semantics)
+    stored_key = key if key is not None or semantics.catch_all else DispatchKey.CompositeImplicitAutograd
+    entry = KernelEntry(registration.kernel, registration.debug, stored_key, registration.place)
+    return (RegisterImpl(registration.operator, entry, semantics, with_key=key is not None),)
+
+
+def _fallback_call(registration: Fallback, semantics: Semantics) -> tuple[Primitive, ...]:
+    key = _known(registration.key, semantics)
+    if key is None:
+        raise refusals.refuse(
+            ErrorKind.FALLBACK_WITHOUT_KEY,
+            "a fallback serves one dispatch key and this one names none: say which with dispatch",
+            debug=registration.debug,
+        )
+    keys = keys_of(slots_of_key(key))
+    if not keys and not semantics.fallback_without_slot:
+        raise refusals.refuse(
+            ErrorKind.UNKNOWN_KEY,
+            f"{key} has no slot of its own, so no operator can fall back to a kernel there: name its instance for one "
+            f"backend, such as {key.name.removesuffix('Functionality') if key.name != 'Dense' else ''}CPU",
+            key=str(key),
+        )
+    kernel = registration.kernel
+    return tuple(
+        RegisterFallback(k, KernelEntry(kernel, registration.debug, k, registration.place), semantics) for k in keys
+    )
+
+
+def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive, ...]]:
+    shown = block.namespace or "_"
+    facts = {"block": f"{block.kind} {shown}"}
+    key = None if block.key == DispatchKey.Undefined else block.key
+    if key is not None and key not in semantics.keys:
+        yield (Refused(refusals.unknown_key(key, semantics.name)),)
+        return
+    if block.kind in (BlockKind.DEF, BlockKind.FRAGMENT):
+        if block.namespace is None:
+            yield (Refused(_wildcard(block)),)
+            return
+        if block.kind is BlockKind.DEF:
+            yield (ClaimNamespace(block.namespace, block.debug),)
+        if key is not None:
+            message = (
+                f"a {block.kind} library has no dispatch key and {shown} names {key}: give each impl its key, or use "
+                "an IMPL library"
+            )
+            yield (Refused(RegistrationError(ErrorKind.KEY_ON_DEF_BLOCK, message, facts | {"key": str(key)})),)
+            return
+    for inner in block.registrations:
+        yield _guarded(_Inside(block), inner, semantics)
+
+
+def _wildcard(block: Block) -> RegistrationError:
+    return refusals.refuse(
+        ErrorKind.WILDCARD_NAMESPACE,
+        f"a {block.kind} library defines operators and so needs a namespace; the wildcard _ is for IMPL libraries",
+        block=f"{block.kind} _",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """The call that a registration makes inside a block."""
+
+    block: Block
+
+    def __call__(self, registration: Def | Impl | Fallback, semantics: Semantics) -> tuple[Primitive, ...]:
+        key = _known(registration.key, semantics)  # a key is read before the call is made
+        match registration:
+            case Def():
+                return _def_call(self._def(registration, semantics), semantics)
+            case Impl():
+                return _impl_call(self._impl(registration, key, semantics), semantics)
+            case Fallback():
+                return _fallback_call(self._fallback(registration, key), semantics)
+
+    @property
+    def _shown(self) -> str:
+        return f"{self.block.kind} {self.block.namespace or '_'}"
+
+    @property
+    def _own_key(self) -> DispatchKey | None:
+        return None if self.block.key == DispatchKey.Undefined else self.block.key
+
+    def _named(self, name: OperatorName, semantics: Semantics) -> OperatorName:
+        block = self.block
+        if not name.namespace:
+            if block.namespace is None:
+                raise refusals.refuse(
+                    ErrorKind.UNQUALIFIED_NAME,
+                    f"{name} stands in the library {self._shown}, which has no namespace to give it: write ns::{name}",
+                    block=self._shown,
+                    operator=str(name),
+                )
+            return name.within(block.namespace)
+        matches_all = block.namespace is None and semantics.kernels_in_wildcard_block
+        if block.kind is not BlockKind.IMPORT and not matches_all and name.namespace != block.namespace:
+            raise refusals.refuse(
+                ErrorKind.NAMESPACE_MISMATCH,
+                f"{name} stands in the library {self._shown}: leave its namespace out, or open a library for "
+                f"{name.namespace}",
+                block=self._shown,
+                namespace=name.namespace,
+                block_namespace=block.namespace or "_",
+            )
+        return name
+
+    def _def(self, registration: Def, semantics: Semantics) -> Def:
+        if self.block.kind is BlockKind.IMPL:
+            raise refusals.refuse(
+                ErrorKind.DEF_IN_IMPL_BLOCK,
+                f"{registration.operator} is defined in the library {self._shown}, which only holds kernels: define it "
+                "in a DEF or FRAGMENT library",
+                block=self._shown,
+                operator=str(registration.operator),
+            )
+        name = self._named(registration.operator, semantics)
+        schema = registration.schema
+        named = clone_with_name(schema, name) if isinstance(schema, FunctionSchema) else name
+        return replace(registration, schema=named, debug=registration.debug or self.block.debug)
+
+    def _impl(self, registration: Impl, key: DispatchKey | None, semantics: Semantics) -> Impl:
+        name, own = self._named(registration.operator, semantics), self._own_key
+        if key is not None and own is not None and key != own:
+            raise refusals.refuse(
+                ErrorKind.KEY_MISMATCH,
+                f"the impl names {key} and stands in a library for {own}: leave the key out, or open another library",
+                block=self._shown,
+                key=str(key),
+                block_key=str(own),
+            )
+        return replace(registration, operator=name, key=key or own, debug=registration.debug or self.block.debug)
+
+    def _fallback(self, registration: Fallback, key: DispatchKey | None) -> Fallback:
+        block = self.block
+        if block.kind not in (BlockKind.IMPL, BlockKind.IMPORT):
+            raise refusals.refuse(
+                ErrorKind.FALLBACK_OUTSIDE_IMPL,
+                f"a fallback is for all operators and stands in the library {self._shown}: put it into an IMPL library "
+                "of the wildcard namespace _",
+                block=self._shown,
+            )
+        key = key or self._own_key
+        if key is not None and block.namespace is not None:
+            raise refusals.refuse(
+                ErrorKind.FALLBACK_WITH_NAMESPACE,
+                f"a fallback is for the operators of all namespaces and stands in the library {self._shown}: use the "
+                "wildcard namespace _",
+                block=self._shown,
+            )
+        return replace(registration, key=key, debug=registration.debug or block.debug)

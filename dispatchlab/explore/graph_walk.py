@@ -1,0 +1,391 @@
+"""Graph walk: visit every state once, and prove that order does not matter or find the shortest that disagree.
+
+Works on a `StateSpace`, an engine whose whole state is a value. What is checked on every edge is in Note [What is
+checked]; why that is enough for words of any length is in Note [When states may be merged].
+"""
+
+# Note [What is checked]
+# ~~~~~~~~~~~~~~~~~~~~~~
+# A(w) is the set of registrations in force after the word w.
+#   P0  What is observed after w is a function F of A(w) alone, and every invariant holds.
+#   P1  Whether `+i` is accepted, and the kind and facts of its error, is a function R of (A, i).
+#   P2  Whether `+i` is accepted, and the kind of its error, depends on A + {i} alone: not on who came last.
+#   P3  A refused `+i` leaves nothing behind that P0 or P1 could see, now or later.
+#   P4  `-i` always succeeds, and leaves nothing behind that P0 or P1 could see, now or later.
+# Facts of an error that depend on who came last are no violation of P2: a message may name whoever was there first.
+#
+# Note [When states may be merged]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Nodes are pairs (A, state); equal states have equal futures. Every word is a path, by induction on its length: each
+# step starts at a node from which that very edge was tried. So checks that hold on every edge hold for all words of
+# any length, re-registrations included. A set may have several nodes: hidden state, benign as long as no check fails.
+#
+# Note [Shortest words]
+# ~~~~~~~~~~~~~~~~~~~~~
+# The walk is breadth-first by the length of words, so the first check that fails does so after a word of least length,
+# and F and R are given by a word that is no longer. An invariant that fails on the first state of a set has no
+# other word to compare with yet: the walk goes on to the end of that length and looks for a state of the same set where
+# all is well. There is none: the set itself is at fault, and both words of the counterexample are the same.
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Final
+
+from dispatchlab.errors import RegistrationError
+from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
+from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
+from dispatchlab.explore.protocol import EngineCrashed, StateSpace
+from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.model.sequence import Word
+from dispatchlab.model.snapshot import Refusal, Snapshot
+
+_OBSERVATIONS_KEPT: Final = 4096
+
+
+def explore_graph(
+    space: StateSpace[Any],
+    count: int,
+    *,
+    order: Sequence[int] = (),
+    watch: Watch | None = None,
+    max_length: int | None = None,
+    numbers: Sequence[int] | None = None,
+) -> Exploration:
+    """Visit every state that `count` registrations can reach, in both directions of every edge.
+
+    Args:
+        space: the states.
+        count: how many registrations there are.
+        order: registrations that are registered in this order only; releases are free.
+        watch: bounds and progress.
+        max_length: do not look at words longer than this.
+        numbers: what the registrations are called in the result, when they are part of a larger scenario.
+
+    Returns:
+        `PROVED`, `VIOLATED` with the shortest counterexample, `INCOMPLETE` when a bound was hit, or `CRASHED`.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    if watch is None:
+        watch = Watch(total_edges=count_edges(count, order))
+    return _Walk(space, count, order, watch, max_length, numbers or range(count)).run()
+
+
+class _Walk:
+    """One breadth-first walk. A node is an index into `states`, `masks` (its active set) and `parents`."""
+
+    def __init__(
+        self,
+        space: StateSpace[Any],
+        count: int,
+        order: Sequence[int],
+        watch: Watch,
+        max_length: int | None,
+        numbers: Sequence[int],
+    ) -> None:
+        self.space = space
+        self.count = count
+        self.order = order
+        self.watch = watch
+        self.max_length = max_length
+        self.numbers = numbers
+        self.later = later_masks(count, order)
+        self.states: list[Any] = []
+        self.masks: list[int] = []
+        self.parents = array("q")
+        self.steps = array("q")
+        self.refused_steps: set[int] = set()  # nodes that a refusal led to
+        self.first: dict[int, int] = {}  # active set -> its first node
+        self.others: dict[int, dict[Any, int]] = {}  # active set -> its further states
+        self.refused: dict[int, dict[int, Refusal]] = {}  # set -> who was refused when coming last, and how
+        self.asymmetric: set[int] = set()
+        self.observed: dict[int, tuple[Snapshot, ...]] = {}
+        self.pending: int | None = None  # see Note [Shortest words]
+        self.edges = 0
+        self.at = 0  # the node and the step that are being tried
+        self.step = 0
+
+    def run(self) -> Exploration:
+        notes: list[str] = []
+        found: Counterexample | None = None
+        try:
+            stopped, found = self._walk()
+            if found is not None:
+                verdict = Verdict.VIOLATED
+            elif stopped is not None:
+                verdict = Verdict.INCOMPLETE
+                notes.append(stopped)
+            else:
+                verdict = Verdict.PROVED
+        except EngineCrashed as crash:
+            word = self._word(self.at, self.step)
+            verdict, found = Verdict.CRASHED, Counterexample(Flaw.CRASH, word, word, "", (crash.text,))
+        except MemoryError:
+            self.states.clear()
+            self.others.clear()
+            self.observed.clear()
+            verdict = Verdict.INCOMPLETE
+            notes.append("stopped because the memory was used up")
+        except KeyboardInterrupt:
+            raise Interrupted(self._exploration(Verdict.INCOMPLETE, None, ["interrupted"])) from None
+        return self._exploration(verdict, found, notes)
+
+    def _walk(self) -> tuple[str | None, Counterexample | None]:
+        """Why it stopped early, and what was found."""
+        space, register, release = self.space, self.space.register, self.space.release
+        states, masks, first, refused = self.states, self.masks, self.first, self.refused
+        bits = [(index, 1 << index, self.later[index]) for index in range(self.count)]
+        stop = self.watch.stop
+        found = self._arrive(0, space.empty(), -1, 0, refused=False)
+        head, edges, length, level_end = 0, 0, -1, 0
+        while head < len(states):
+            if head == level_end:
+                length, level_end = length + 1, len(states)
+                if self.pending is not None:
+                    break
+                if self.max_length is not None and length >= self.max_length:
+                    self.edges = edges
+                    return f"stopped at words of {self.max_length} steps", None
+            self.edges, self.at = edges, head
+            reason = stop(len(first), len(states), edges)
+            if reason is not None:
+                if self.pending is not None:
+                    break
+                return reason, None
+            state, mask = states[head], masks[head]
+            for index, bit, later in bits:
+                if mask & bit:
+                    self.step = ~index
+                    try:
+                        new = release(state, index)
+                    except RegistrationError as error:
+                        self.edges = edges + 1
+                        return None, self._failed_release(head, index, error)
+                    target, refusal = mask ^ bit, None
+                elif later & mask:
+                    continue
+                else:
+                    self.step = index
+                    new, refusal = register(state, index)
+                    if refusal is None:
+                        target = mask | bit
+                        if refused and target in refused:
+                            found = self._accepted_after_all(head, index)
+                    else:
+                        target = mask
+                        found = self._was_refused(head, index, refusal)
+                    if found is not None:
+                        self.edges = edges + 1
+                        return None, found
+                edges += 1
+                known = first.get(target)
+                if known is not None:
+                    old = states[known]
+                    if old is new or old == new:
+                        continue
+                found = self._arrive(target, new, head, self.step, refused=refusal is not None)
+                if found is not None:
+                    self.edges = edges
+                    return None, found
+            head += 1
+        self.edges = edges
+        return None, None if self.pending is None else self._at_fault(self.pending)
+
+    # --- nodes
+
+    def _arrive(self, mask: int, state: Any, parent: int, step: int, *, refused: bool) -> Counterexample | None:
+        """Keep a state that is not the first one of its set, if it is new, and check P0 there."""
+        earlier = self.first.get(mask)
+        others = self.others.get(mask)
+        if others is not None and state in others:
+            return None
+        node = len(self.states)
+        self.states.append(state)
+        self.masks.append(mask)
+        self.parents.append(parent)
+        self.steps.append(step)
+        if refused:
+            self.refused_steps.add(node)
+        if earlier is None:
+            self.first[mask] = node
+        elif others is None:
+            self.others[mask] = {state: node}
+        else:
+            others[state] = node
+
+        broken = self.space.violations(state)
+        if self.pending is not None:
+            if mask == self.masks[self.pending] and not broken:
+                return self._differ(node, self.pending)
+            return None
+        if earlier is None:
+            if broken:
+                self.pending = node
+            return None
+        if broken or self._observation(earlier) != self.space.observe(state):
+            return self._differ(earlier, node)
+        return None
+
+    def _observation(self, node: int) -> tuple[Snapshot, ...]:
+        seen = self.observed.get(node)
+        if seen is None:
+            if len(self.observed) >= _OBSERVATIONS_KEPT:
+                self.observed.clear()
+            seen = self.observed[node] = self.space.observe(self.states[node])
+        return seen
+
+    def _word(self, node: int, *more: int) -> Word:
+        steps = list(reversed(more))
+        while self.parents[node] >= 0:
+            steps.append(self.steps[node])
+            node = self.parents[node]
+        return tuple(self._named(step) for step in reversed(steps))
+
+    def _named(self, step: int) -> int:
+        return ~self.numbers[~step] if step < 0 else self.numbers[step]
+
+    def _has_refusal(self, node: int) -> bool:
+        while node > 0:
+            if node in self.refused_steps:
+                return True
+            node = self.parents[node]
+        return False
+
+    # --- outcomes
+
+    def _was_refused(self, node: int, index: int, refusal: Refusal) -> Counterexample | None:
+        """Check P1 and P2 for a refusal."""
+        mask = self.masks[node]
+        whole = mask | 1 << index
+        row = self.refused.setdefault(whole, {})
+        known = row.get(index)
+        if known is not None:
+            if (known.kind, known.facts) == (refusal.kind, refusal.facts):
+                return None
+            return self._other_outcome(self.first[mask], index, known, node, index, refusal)
+        if self.first[mask] != node:
+            return self._other_outcome(self.first[mask], index, None, node, index, refusal)
+        if row:
+            other, known = next(iter(row.items()))
+            if known.kind != refusal.kind:
+                return self._other_outcome(self.first[whole ^ 1 << other], other, known, node, index, refusal)
+            if known != refusal:
+                self.asymmetric.add(whole)
+        elif whole in self.first:
+            for other in range(self.count):
+                base = self.first.get(whole ^ 1 << other) if whole >> other & 1 else None
+                if base is not None and base < node and not self.later[other] & whole:
+                    return self._other_outcome(base, other, None, node, index, refusal)
+        row[index] = refusal
+        return None
+
+    def _accepted_after_all(self, node: int, index: int) -> Counterexample:
+        """What P1 or P2 says to an acceptance into a set that was refused before."""
+        mask = self.masks[node]
+        whole = mask | 1 << index
+        row = self.refused[whole]
+        other = index if index in row else next(iter(row))
+        return self._other_outcome(self.first[whole ^ 1 << other], other, row[other], node, index, None)
+
+    # --- counterexamples
+
+    def _other_outcome(
+        self, expected: int, by: int, wanted: Refusal | None, actual: int, index: int, got: Refusal | None
+    ) -> Counterexample:
+        diff = outcome_difference(outcome_text(self._named(by), wanted), outcome_text(self._named(index), got))
+        words = self._word(expected, by), self._word(actual, index)
+        if by != index:
+            return Counterexample(Flaw.ASYMMETRY, *words, diff)
+        why = self.space.why(self.states[expected], self.states[actual])
+        return Counterexample(Flaw.OUTCOME, *words, diff, why)
+
+    def _differ(self, expected: int, actual: int) -> Counterexample:
+        space = self.space
+        one, other = self.states[expected], self.states[actual]
+        diff = difference(
+            space.observe(one),
+            space.observe(other),
+            expected_broken=space.violations(one),
+            actual_broken=space.violations(other),
+        )
+        words = self._word(expected), self._word(actual)
+        released = any(step < 0 for word in words for step in word)
+        refused = self._has_refusal(expected) or self._has_refusal(actual)
+        flaw = classify(words, released=released, refused=refused, last_refused=actual in self.refused_steps)
+        return Counterexample(flaw, *words, diff, space.why(one, other))
+
+    def _at_fault(self, node: int) -> Counterexample:
+        word, state = self._word(node), self.states[node]
+        seen = self.space.observe(state)
+        diff = difference(seen, seen, actual_broken=self.space.violations(state))
+        return Counterexample(Flaw.INVARIANT, word, word, diff, self.space.why(state, state))
+
+    def _failed_release(self, node: int, index: int, error: RegistrationError) -> Counterexample:
+        word, step = self._word(node, ~index), self._named(~index)
+        diff = outcome_difference(outcome_text(step, None), outcome_text(step, Refusal.of(error)))
+        return Counterexample(Flaw.RELEASE, word, word, diff)
+
+    # --- the result
+
+    def _exploration(self, verdict: Verdict, found: Counterexample | None, notes: Sequence[str]) -> Exploration:
+        proved = verdict is Verdict.PROVED
+        sets, states = len(self.first), len(self.masks)
+        if proved and states > sets:
+            notes = [
+                *notes,
+                f"{states:,} states for {sets:,} sets: the engine keeps hidden state, and it never shows",
+            ]
+        accepted = 0
+        if proved:
+            for mask in self.first:
+                accepted |= mask
+        return Exploration(
+            verdict=verdict,
+            walk="graph",
+            registrations=self.count,
+            sets=sets,
+            states=states,
+            edges=self.edges,
+            orders=count_orders(self.count, self.order),
+            conflicts=() if found else minimal_conflicts(self.refused, self.asymmetric, self.numbers),
+            never_accepted=tuple(self.numbers[i] for i in range(self.count) if proved and not accepted >> i & 1),
+            counterexample=found,
+            notes=tuple(notes),
+            elapsed_s=self.watch.elapsed_s,
+        )
+
+
+def classify(words: tuple[Word, Word], *, released: bool, refused: bool, last_refused: bool) -> Flaw:
+    """Why two words that should lead to the same look different: the last step tells first, then the whole of them."""
+    if last_refused:
+        return Flaw.RESIDUE
+    if words[1] and words[1][-1] < 0:
+        return Flaw.UNDO
+    if released:
+        return Flaw.UNDO
+    return Flaw.RESIDUE if refused else Flaw.SQUARE
+
+
+def minimal_conflicts(
+    refused: Mapping[int, Mapping[int, Refusal]], asymmetric: Set[int], numbers: Sequence[int]
+) -> tuple[Conflict, ...]:
+    """The smallest sets in which whoever came last was refused.
+
+    Args:
+        refused: by active set as a bit mask, the refusals of those that came last.
+        asymmetric: sets whose refusals tell other facts when another member comes last.
+        numbers: what the registrations are called in the result.
+    """
+    minimal: list[int] = []
+    for mask in sorted(refused, key=lambda mask: (mask.bit_count(), mask)):
+        if not any(smaller & mask == smaller for smaller in minimal):
+            minimal.append(mask)
+    conflicts = []
+    for mask in minimal:
+        refusal = refused[mask][max(refused[mask])]
+        members = tuple(numbers[index] for index in range(mask.bit_length()) if mask >> index & 1)
+        conflicts.append(Conflict(members, refusal.kind.value, refusal.message, mask in asymmetric))
+    return tuple(conflicts)

@@ -1,0 +1,331 @@
+"""Partition registrations into independent parts, explore each by itself, and check that they are independent.
+
+See Note [Why parts may be explored apart].
+"""
+
+# Note [Why parts may be explored apart]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Registrations whose cells are disjoint do not meet, except through broadcasts (a fallback reaches every operator). So
+# a part is whatever shares cells, together with all broadcasts, and the sets to visit are a sum and not a product.
+# That is a guess about the engine until it is checked: a space records every cell that was read or written on any
+# edge and by any look. All of them must lie in the cells of the part, in the shared cells that broadcasts write, or be
+# an operator that the part observes (a cell may be the name of an operator, as a value or as text). Then nothing
+# outside of the part can have changed what happened in it, and what was proved for the part holds in the whole. If
+# one cell lies elsewhere the whole is explored in one go.
+#
+# Parts whose registrations are equal up to names form a class. One of them is explored. For each of the others a random
+# word is run and compared with the same word there: the same outcomes, the same returns to former states.
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dispatchlab.errors import RegistrationError
+from dispatchlab.explore.conclude import check_determinism
+from dispatchlab.explore.graph_walk import explore_graph
+from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
+from dispatchlab.explore.prng import SplitMix64
+from dispatchlab.explore.protocol import Cell, Footprints, Forkable, StateSpace
+from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.explore.run_sequence import on_states
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration, operators_of
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Registrations that meet nobody else.
+
+    Args:
+        indices: their numbers in the scenario, ascending, broadcasts included.
+        operators: the observed operators that they name.
+        order: the numbers within the part that keep an order.
+    """
+
+    indices: tuple[int, ...]
+    operators: tuple[OperatorName, ...]
+    order: tuple[int, ...]
+
+
+def explore_forkable(
+    engine: Forkable,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    *,
+    order: Sequence[int] = (),
+    seed: int = 0,
+    watch: Watch | None = None,
+    factored: bool = True,
+) -> Exploration:
+    """Explore an engine whose whole state is a value, in parts when it can tell footprints.
+
+    Args:
+        engine: the engine.
+        registrations: the scenario.
+        operators: what is observed.
+        order: registrations that are registered in this order only; releases are free.
+        seed: of the words that are run to check determinism and renamings.
+        watch: bounds and progress.
+        factored: whether to look for parts at all.
+
+    Returns:
+        One result for all parts, in the numbers of the scenario.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    run = _Run(engine, registrations, operators, order, seed, watch or Watch())
+    whole = engine.space(registrations, operators)
+    parts = list(parts_of(whole, registrations, operators, order)) if factored else []
+    if len(parts) < 2 or not isinstance(whole, Footprints):
+        return run.whole()
+    return run.parts(whole, parts)
+
+
+def parts_of(
+    space: StateSpace[Any],
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    order: Sequence[int] = (),
+) -> Iterator[Part]:
+    """The parts of a scenario, by the first registration of each; one part when the space knows no footprints."""
+    if not isinstance(space, Footprints):
+        yield Part(tuple(range(len(registrations))), tuple(operators), tuple(order))
+        return
+    broadcasts = [index for index in range(len(registrations)) if space.is_broadcast(index)]
+    named = [frozenset(operators_of(registration)) for registration in registrations]
+    unclaimed = set(operators).difference(*named) if named else set(operators)
+    for group in _groups(space, len(registrations)) or [[]]:
+        indices = tuple(sorted([*group, *broadcasts]))
+        names = unclaimed.union(*(named[index] for index in indices))
+        unclaimed = set()
+        place = {index: local for local, index in enumerate(indices)}
+        observed = tuple(name for name in operators if name in names)
+        yield Part(indices, observed, tuple(place[index] for index in order if index in place))
+
+
+def _groups(space: Footprints, count: int) -> list[list[int]]:
+    """Registrations that share cells, directly or through others, without the broadcasts."""
+    leader = list(range(count))
+
+    def find(index: int) -> int:
+        while leader[index] != index:
+            leader[index] = index = leader[leader[index]]
+        return index
+
+    owner: dict[Cell, int] = {}
+    groups: dict[int, list[int]] = {}
+    mine = [index for index in range(count) if not space.is_broadcast(index)]
+    for index in mine:
+        for cell in space.cells(index):
+            one, other = sorted((find(index), find(owner.setdefault(cell, index))))
+            leader[other] = one
+    for index in mine:
+        groups.setdefault(find(index), []).append(index)
+    return list(groups.values())
+
+
+class _Run:
+    def __init__(
+        self,
+        engine: Forkable,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        order: Sequence[int],
+        seed: int,
+        watch: Watch,
+    ) -> None:
+        self.engine = engine
+        self.registrations = registrations
+        self.operators = operators
+        self.order = order
+        self.seed = seed
+        self.watch = watch
+        self.sum = Exploration(
+            Verdict.PROVED, "graph", len(registrations), 0, 0, 0, count_orders(len(registrations), order)
+        )
+
+    def whole(self, *notes: str) -> Exploration:
+        """Everything in one go."""
+        everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), tuple(self.order))
+        self.watch.total_edges = count_edges(len(self.registrations), self.order)
+        found = self._one(everything, self._space(everything), None)
+        return replace(found, notes=(*notes, *found.notes))
+
+    def parts(self, whole: Footprints, parts: Sequence[Part]) -> Exploration:
+        """Part by part; the whole after all when a footprint leaves its part."""
+        classes: dict[Hashable, list[Part]] = {}
+        for part in parts:
+            classes.setdefault(self._class(whole, part), []).append(part)
+        explored = [members[0] for members in classes.values()]
+        self.watch.total_edges = sum(count_edges(len(part.indices), part.order) for part in explored)
+        self.sum = replace(self.sum, components=len(parts), classes=0)
+        try:
+            for members in classes.values():
+                if self.sum.verdict in (Verdict.INCOMPLETE, Verdict.CRASHED, Verdict.NOT_DETERMINISTIC):
+                    break
+                strays = self._explore_class(members)
+                if strays:
+                    return self.whole(
+                        "the parts of this scenario are not independent "
+                        f"({', '.join(sorted(map(str, strays)))}), so it was explored as one"
+                    )
+        except Interrupted as interrupted:
+            covered = interrupted.exploration
+            self._add(covered, covered, 1)
+            raise Interrupted(self._result()) from None
+        return self._result()
+
+    def _result(self) -> Exploration:
+        conflicts = () if self.sum.counterexample else tuple(dict.fromkeys(self.sum.conflicts))
+        never = tuple(sorted(set(self.sum.never_accepted))) if self.sum.verdict is Verdict.PROVED else ()
+        return replace(
+            self.sum,
+            conflicts=tuple(sorted(conflicts, key=lambda one: (len(one.members), one.members))),
+            never_accepted=never,
+            notes=tuple(dict.fromkeys(self.sum.notes)),
+            elapsed_s=self.watch.elapsed_s,
+        )
+
+    def _explore_class(self, members: Sequence[Part]) -> frozenset[Cell]:
+        """Explore the first part of a class and compare the others; the cells that lie outside of their part."""
+        first, *others = members
+        space = self._space(first)
+        found = self._one(first, space, self._shorter())
+        strays = _strays(space, first)
+        if strays:
+            return strays
+        self._add(found, found, 1)
+        self.watch.settle(found)
+        alike = _signature(space, len(first.indices), first.order, self.seed) if others else ()
+        for other in others:
+            twin = self._space(other)
+            if _signature(twin, len(other.indices), other.order, self.seed) == alike:
+                renamed = self._renamed(found, first, other, twin)
+                self._add(renamed, found, 0)
+            else:
+                own = self._one(other, twin, self._shorter())
+                self._add(own, own, 1)
+                self.watch.settle(own)
+                self._note("parts that look alike behave differently, so they were explored one by one")
+            strays = _strays(twin, other)
+            if strays:
+                return strays
+        return frozenset()
+
+    def _one(self, part: Part, space: StateSpace[Any], max_length: int | None) -> Exploration:
+        count = len(part.indices)
+        again = self._space(part)
+        unsure = check_determinism(on_states(space), on_states(again), count, seed=self.seed, order=part.order)
+        if unsure is not None and unsure.flaw is Flaw.CHANCE:
+            word = tuple(_renumbered(step, part.indices) for step in unsure.actual_word)
+            told = Counterexample(unsure.flaw, word, word, unsure.diff, unsure.why)
+            empty = replace(self.sum, sets=0, states=0, edges=0, notes=(), conflicts=(), never_accepted=())
+            return replace(empty, verdict=Verdict.NOT_DETERMINISTIC, counterexample=told)
+        return explore_graph(
+            space, count, order=part.order, watch=self.watch, max_length=max_length, numbers=part.indices
+        )
+
+    def _space(self, part: Part) -> StateSpace[Any]:
+        return self.engine.space([self.registrations[index] for index in part.indices], part.operators)
+
+    def _class(self, whole: Footprints, part: Part) -> Hashable:
+        observed = frozenset(part.operators)
+        named = [tuple(operators_of(self.registrations[index])) for index in part.indices]
+        looked_at = tuple(tuple(name in observed for name in names) for names in named)
+        return whole.pattern(part.indices), part.order, looked_at, len(observed)
+
+    def _shorter(self) -> int | None:
+        """How long words may be to beat the counterexample that there is."""
+        found = self.sum.counterexample
+        return None if found is None else max(len(found.expected_word), len(found.actual_word)) - 1
+
+    def _add(self, more: Exploration, counts: Exploration, classes: int) -> None:
+        """Add a part to the sum."""
+        total = self.sum
+        verdict, found = total.verdict, total.counterexample
+        if more.counterexample is not None and (found is None or more.verdict is not Verdict.VIOLATED):
+            verdict, found = more.verdict, more.counterexample
+        elif more.counterexample is not None:
+            found = more.counterexample
+        elif found is None and more.verdict is not Verdict.PROVED:
+            verdict = more.verdict
+        self.sum = replace(
+            total,
+            verdict=verdict,
+            counterexample=found,
+            sets=total.sets + counts.sets,
+            states=total.states + counts.states,
+            edges=total.edges + counts.edges,
+            classes=total.classes + classes,
+            conflicts=total.conflicts + more.conflicts,
+            never_accepted=total.never_accepted + more.never_accepted,
+            notes=total.notes if found is not None else total.notes + more.notes,
+        )
+
+    def _note(self, note: str) -> None:
+        self.sum = replace(self.sum, notes=(*self.sum.notes, note))
+
+    def _renamed(self, found: Exploration, first: Part, other: Part, space: StateSpace[Any]) -> Exploration:
+        """What was found for one part, told of another one of its class."""
+        number = dict(zip(first.indices, other.indices, strict=True))
+        place = {index: local for local, index in enumerate(other.indices)}
+        conflicts = []
+        for conflict in found.conflicts:
+            members = tuple(number[member] for member in conflict.members)
+            message = _message(space, [place[member] for member in members]) or conflict.message
+            conflicts.append(Conflict(members, conflict.kind, message, conflict.asymmetric))
+        never = tuple(number[index] for index in found.never_accepted)
+        return replace(found, counterexample=None, conflicts=tuple(conflicts), never_accepted=never)
+
+
+def _strays(space: StateSpace[Any], part: Part) -> frozenset[Cell]:
+    """The cells that were touched outside of a part."""
+    if not isinstance(space, Footprints):
+        return frozenset()
+    allowed: set[Cell] = {*space.shared_cells(), *part.operators, *map(str, part.operators)}
+    for index in range(len(part.indices)):
+        allowed |= space.cells(index)
+    return space.touched() - allowed
+
+
+def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: int) -> tuple[object, ...]:
+    """What a random word does, without names: each outcome, and to which former state each step comes back."""
+    random = SplitMix64(seed)
+    later = later_masks(count, order)
+    state, mask = space.empty(), 0
+    former = [state]
+    told: list[object] = []
+    for _ in range(4 * count):
+        index = random.below(count)
+        kind = ""
+        if mask >> index & 1:
+            try:
+                state = space.release(state, index)
+            except RegistrationError as error:
+                return *told, index, error.kind
+            mask ^= 1 << index
+        elif not later[index] & mask:
+            state, refusal = space.register(state, index)
+            kind = "" if refusal is None else refusal.kind.value
+            mask |= 0 if refusal else 1 << index
+        place = next((at for at, one in enumerate(former) if one == state), len(former))
+        if place == len(former):
+            former.append(state)
+        told.append((index, kind, place, len(space.violations(state))))
+    seen = space.observe(state)
+    return *told, tuple((one.exists, one.dangling, one.schema is None) for one in seen)
+
+
+def _message(space: StateSpace[Any], members: Sequence[int]) -> str | None:
+    """What the engine says when the last of some registrations comes last."""
+    state, refusal = space.empty(), None
+    for index in members:
+        state, refusal = space.register(state, index)
+    return None if refusal is None else refusal.message
+
+
+def _renumbered(step: int, numbers: Sequence[int]) -> int:
+    return ~numbers[~step] if step < 0 else numbers[step]

@@ -1,0 +1,184 @@
+"""Explore registrations that share no operator by themselves, on an engine whose state cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.limits import Interrupted, Progress, count_orders
+from dispatchlab.explore.protocol import Engine
+from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Verdict
+from dispatchlab.explore.run_sequence import on_sandboxes
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
+from dispatchlab.model.sequence import Word
+
+# Note [Apart]
+# ~~~~~~~~~~~~
+# What a package registers are dozens of registrations of dozens of operators, and 2 to the 40 sets are not walked. An
+# operator has no memory of another one: kernels, defs and names write their own entry alone. Fallbacks are seen by all,
+# and claims by all of their namespace. So groups that share no operator, no namespace that is claimed, and no fallback,
+# are walked one after the other. That is knowledge of dispatchers and not something that was seen, so a report says it,
+# and up to `TOGETHER` registrations are walked together all the same.
+
+TOGETHER = 8
+"""Up to this many registrations are explored together in any case."""
+
+_ORDER = (
+    Verdict.CRASHED,
+    Verdict.NOT_DETERMINISTIC,
+    Verdict.VIOLATED,
+    Verdict.INCOMPLETE,
+    Verdict.NO_VIOLATION_FOUND,
+    Verdict.PROVED,
+)
+
+
+def explore_apart(
+    engine: Engine,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    *,
+    order: Sequence[int] = (),
+    progress: Callable[[Progress], None] | None = None,
+    timeout_s: float | None = None,
+    **options: Any,
+) -> Exploration:
+    """Find out whether order matters, group by group. See Note [Apart].
+
+    Args:
+        engine: the engine.
+        registrations: what is registered and released.
+        operators: what is observed.
+        order: registrations that are registered in this order only.
+        progress: told about ten times a second how far the current group has come.
+        timeout_s: stop after so many seconds, which the groups share.
+        options: further ones of `explore`.
+
+    Returns:
+        What was found: sums of the groups, and the first counterexample of the gravest verdict.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    groups = groups_of(registrations) if len(registrations) > TOGETHER else [tuple(range(len(registrations)))]
+    if len(groups) == 1:
+        return explore(engine, registrations, operators, order=order, progress=progress, timeout_s=timeout_s, **options)
+    found: list[tuple[tuple[int, ...], Exploration]] = []
+    left = timeout_s
+    for members in groups:
+        number = {member: place for place, member in enumerate(members)}
+        named = {name for member in members for name in operators_of(registrations[member])}
+        observed = tuple(name for name in operators if name in named)
+        try:
+            one = explore(
+                engine,
+                [registrations[member] for member in members],
+                observed,
+                order=tuple(number[index] for index in order if index in number),
+                progress=progress,
+                timeout_s=left,
+                **options,
+            )
+        except Interrupted as stopped:
+            raise Interrupted(_joined([*found, (members, stopped.exploration)], len(registrations), order)) from None
+        found.append((members, one))
+        left = None if left is None else max(0.0, left - one.elapsed_s)
+    joined = _joined(found, len(registrations), order)
+    if joined.verdict is not Verdict.VIOLATED or joined.counterexample is None:
+        return joined
+    # The diff of a group numbers its own registrations.
+    words = joined.counterexample.expected_word, joined.counterexample.actual_word
+    again = tell(on_sandboxes(engine, registrations, operators), *words)
+    return joined if again is None else replace(joined, counterexample=again)
+
+
+def groups_of(registrations: Sequence[Registration]) -> list[tuple[int, ...]]:
+    """The registrations by what they share, each group ascending; one group when there is a fallback."""
+    if any(_is_seen_by_all(registration) for registration in registrations):
+        return [tuple(range(len(registrations)))]
+    groups: list[tuple[set[object], list[int]]] = []
+    for index, registration in enumerate(registrations):
+        shared, members = set(_shared(registration)), [index]
+        apart = []
+        for group in groups:
+            if group[0] & shared:
+                shared |= group[0]
+                members += group[1]
+            else:
+                apart.append(group)
+        groups = [*apart, (shared, members)]
+    claimed = {name for shared, _ in groups for name in shared if isinstance(name, str)}
+    if claimed:
+        return _tied(groups, claimed)
+    return sorted(tuple(sorted(members)) for _, members in groups)
+
+
+def _tied(groups: list[tuple[set[object], list[int]]], claimed: set[str]) -> list[tuple[int, ...]]:
+    """Groups of one claimed namespace are one: a claim that is refused takes its block along."""
+    by_namespace: dict[str, list[int]] = {}
+    others: list[tuple[int, ...]] = []
+    for shared, members in groups:
+        namespaces = {name.namespace for name in shared if isinstance(name, OperatorName)}
+        namespaces |= {name for name in shared if isinstance(name, str)}
+        tied = sorted(namespaces & claimed)
+        if tied:
+            by_namespace.setdefault(tied[0], []).extend(members)
+        else:
+            others.append(tuple(sorted(members)))
+    return sorted([*others, *(tuple(sorted(members)) for members in by_namespace.values())])
+
+
+def _shared(registration: Registration) -> Iterable[object]:
+    if isinstance(registration, Claim):
+        return [registration.namespace]
+    claims = [registration.namespace] if isinstance(registration, Block) and registration.kind == "DEF" else []
+    return [*claims, *operators_of(registration)]
+
+
+def _is_seen_by_all(registration: Registration) -> bool:
+    if isinstance(registration, Block):
+        return any(isinstance(inner, Fallback) for inner in registration.registrations)
+    return isinstance(registration, Fallback)
+
+
+def _joined(found: Sequence[tuple[tuple[int, ...], Exploration]], count: int, order: Sequence[int]) -> Exploration:
+    verdict = min((one.verdict for _, one in found), key=_ORDER.index)
+    members, gravest = next((members, one) for members, one in found if one.verdict is verdict)
+    notes = dict.fromkeys(note for _, one in found for note in one.notes if one.verdict is Verdict.INCOMPLETE)
+    return replace(
+        gravest,
+        registrations=count,
+        sets=sum(one.sets for _, one in found),
+        states=sum(one.states for _, one in found),
+        edges=sum(one.edges for _, one in found),
+        orders=count_orders(count, order),
+        components=len(found),
+        classes=len(found),
+        conflicts=tuple(
+            Conflict(_members(conflict.members, members), conflict.kind, conflict.message, conflict.asymmetric)
+            for members, one in found
+            for conflict in one.conflicts
+        ),
+        never_accepted=tuple(sorted(members[index] for members, one in found for index in one.never_accepted)),
+        counterexample=_told(gravest.counterexample, members),
+        notes=(*notes, f"{len(found)} groups that share no operator were explored apart"),
+        elapsed_s=sum(one.elapsed_s for _, one in found),
+    )
+
+
+def _told(told: Counterexample | None, members: Sequence[int]) -> Counterexample | None:
+    if told is None:
+        return None
+    return replace(told, expected_word=_word(told.expected_word, members), actual_word=_word(told.actual_word, members))
+
+
+def _word(word: Word, members: Sequence[int]) -> Word:
+    return tuple(~members[~step] if step < 0 else members[step] for step in word)
+
+
+def _members(numbers: Sequence[int], members: Sequence[int]) -> tuple[int, ...]:
+    return tuple(members[number] for number in numbers)

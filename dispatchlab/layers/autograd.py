@@ -1,0 +1,236 @@
+"""Autograd: a boxed kernel that records each call on the autograd graph, writes in place included.
+
+A write to a view changes its base, and with that every other view of it. The base gets a node that takes the part that
+was written out of the gradient and puts the gradient of what was there before in its place; every view gets a node
+that leads to the base. Source: torch/csrc/autograd/functions/tensor.cpp (`CopySlices`) and
+torch/csrc/autograd/variable.cpp (`rebase_history`).
+
+Source: tools/autograd/templates/VariableType.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd
+from dispatchlab.call.operators import Operator
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.layers.autograd_graph import (
+    AutogradError,
+    AutogradErrorKind,
+    Backward,
+    Gradients,
+    Node,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from dispatchlab.layers.derivatives import Calls, Derivative, sum_to_size
+from dispatchlab.layers.tensor_geometry import Geometry, copied_like, empty_like
+from dispatchlab.layers.view_history import ViewHistory, replayed
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
+
+
+def check_written(written: object) -> None:
+    """Refuse what cannot be recorded.
+
+    Raises:
+        AutogradError: of kind `leaf_modified` for a leaf that requires gradients, or a view of one; of kind
+            `not_differentiable` for a view that was made under `no_grad`.
+    """
+    assert isinstance(written, Tensor)
+    history = written.view_history
+    if history is not None and history.without_grad:
+        message = (
+            "this view was made under no_grad(), and a write to it would be recorded: make it outside of no_grad(), "
+            "or write inside"
+        )
+        raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
+    if history is not None and written.requires_grad and history.base.is_leaf:
+        message = "a view of a leaf that requires gradients cannot be written in place: clone the leaf before the view"
+        raise AutogradError(AutogradErrorKind.LEAF_MODIFIED, message)
+    if written.requires_grad and written.is_leaf:
+        message = "a leaf that requires gradients cannot be written in place: clone it, or write under no_grad()"
+        raise AutogradError(AutogradErrorKind.LEAF_MODIFIED, message)
+
+
+def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
+    """Make a node the history of what it wrote, of the base of that, and of all other views."""
+    assert isinstance(written, Tensor)
+    history = written.view_history
+    if history is None:
+        base = written
+        _set(written, node)
+    else:
+        base = history.base
+        copy = Node("CopySlices", _copy_slices(calls, history, Geometry.of(base), node), [base])
+        copy.next_edges += node.next_edges[1:]
+        copy.saved = node.saved
+        _set(base, copy)
+        _lead_to_base(calls, written, history)
+    for view in [] if base.live_views is None else [*base.live_views.values()]:
+        if view is not written and view.view_history is not None:
+            if view.view_history.without_grad:
+                view.requires_grad = base.requires_grad
+            else:
+                _lead_to_base(calls, view, view.view_history)
+
+
+def _set(tensor: Tensor, node: Node) -> None:
+    if tensor.dtype.is_differentiable:
+        tensor.requires_grad, tensor.grad_fn, tensor.output_nr = True, node, 0
+
+
+def _lead_to_base(calls: Calls, view: Tensor, history: ViewHistory) -> None:
+    geometry, steps = Geometry.of(history.base), history.steps
+
+    def backward(node: Node, gradients: Gradients) -> Gradients:
+        (gradient,) = gradients
+        assert gradient is not None
+        leaf = empty_like(calls, gradient, geometry)
+        leaf.requires_grad = True
+        with set_grad_enabled(enabled=True):
+            step = replayed(leaf, steps).grad_fn
+        while step is not None and step.next_edges:
+            (gradient,) = step.backward(step, [gradient])
+            edge = step.next_edges[0]
+            step = None if edge is None else edge[0]
+        return (gradient,)
+
+    _set(view, Node("AsStridedBackward0", backward, [history.base]))
+
+
+def _copy_slices(calls: Calls, history: ViewHistory, geometry: Geometry, written_by: Node) -> Backward:
+    steps = history.steps
+
+    def backward(node: Node, gradients: Gradients) -> Gradients:
+        (gradient,) = gradients
+        assert gradient is not None
+        whole = copied_like(calls, gradient, geometry)
+        part = replayed(whole, steps)
+        before, *others = written_by.backward(written_by, [calls("clone")(part)])
+        if not node.needs(0):
+            return [None, *others]
+        if before is not None:
+            calls("copy_")(part, before)
+        return [whole, *others]
+
+    return backward
+
+
+_BELOW = DispatchKeySet.full_after(DispatchKey.AutogradOther)
+BoxedKernel = Callable[[Operator, DispatchKeySet, list[object]], None]
+
+
+def autograd_kernel(
+    calls: Calls, derivative: Derivative | None, *, writes: bool = False, views: bool = False, detaches: bool = False
+) -> BoxedKernel:
+    """The autograd kernel of an operator, or, without a formula, of all that have none.
+
+    Args:
+        calls: the operators that formulas use.
+        derivative: the formula; without one, a gradient that comes this way is an error.
+        writes: the operator writes its first argument and returns it.
+        views: its result is a view of its first argument.
+        detaches: its result is not differentiable, and that is no error.
+    """
+
+    def kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
+        names = [argument.name for argument in operator.schema.arguments]
+        values = stack[len(stack) - len(names) :]
+        tensors = _tensors(values)
+        records = not detaches and is_grad_enabled() and any(one.requires_grad for one in tensors if one is not None)
+        node: Node | None = None
+        if records:
+            if writes:
+                check_written(values[0])
+            node = _recorded(calls, derivative, operator, tensors, dict(zip(names, values, strict=True)))
+        # A view and a write still have to pass ADInplaceOrView; everything else has nothing to do there.
+        below = AutoDispatchBelowAutograd() if writes or views or detaches else AutoDispatchBelowADInplaceOrView()
+        with below:
+            operator.redispatch_boxed(keys & _BELOW, stack)
+        if node is not None:
+            results = stack[len(stack) - len(operator.schema.returns) :]
+            if writes:
+                set_history_in_place(calls, node, values[0])
+            else:
+                _set_history(node, _tensors(results))
+            if derivative is not None and derivative.saves_result:
+                (result,) = results
+                assert isinstance(result, Tensor)
+                node.save("result", result, is_result=True)
+
+    return kernel
+
+
+def _tensors(values: Sequence[object]) -> list[Tensor | None]:
+    """The tensor arguments; a list counts as its elements, and None for a tensor is kept."""
+    found: list[Tensor | None] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list):
+            found += [one for one in value if isinstance(one, Tensor)]
+    return found
+
+
+def _recorded(
+    calls: Calls,
+    derivative: Derivative | None,
+    operator: Operator,
+    tensors: Sequence[Tensor | None],
+    values: dict[str, object],
+) -> Node:
+    if derivative is None:
+        return Node(f"{operator.name}: no formula", _no_formula(operator), tensors)
+    formula = derivative.backward
+
+    def run(node: Node, gradients: Gradients) -> Gradients:
+        (gradient,) = gradients
+        assert gradient is not None
+        return _as_inputs(calls, formula(calls, node, gradient), node)
+
+    node = Node(derivative.name, run, tensors)
+    node.stash.update({f"{name}.shape": value.shape for name, value in values.items() if isinstance(value, Tensor)})
+    node.stash.update({name: value for name, value in values.items() if not isinstance(value, Tensor | list)})
+    node.stash.update({name: value for name, value in values.items() if name == "dim"})
+    node.stash["detach"] = calls("detach")
+    node.stash["inputs"] = tuple(None if one is None else (one.shape, one.dtype) for one in tensors)
+    if derivative.save is not None:
+        with no_grad():
+            derivative.save(calls, node, values)
+    return node
+
+
+def _as_inputs(calls: Calls, gradients: Gradients, node: Node) -> Gradients:
+    """The gradients in the shapes and dtypes of the inputs that they belong to.
+
+    Source: torch/csrc/autograd/engine.cpp (`validate_outputs`).
+    """
+    inputs = node.stash["inputs"]
+    assert isinstance(inputs, tuple)
+    found: list[Tensor | None] = []
+    for one, like in zip(gradients, inputs, strict=True):
+        if one is None or like is None:
+            found.append(None)
+            continue
+        shape, dtype = like
+        summed = sum_to_size(calls, one, shape)
+        found.append(summed if summed.dtype == dtype else calls("_to_copy")(summed, dtype=dtype))
+    return found
+
+
+def _no_formula(operator: Operator) -> Callable[[Node, Gradients], Gradients]:
+    def run(node: Node, gradients: Gradients) -> Gradients:
+        message = f"{operator.name} has no formula for gradients: register an Autograd kernel that records one"
+        raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
+
+    return run
+
+
+def _set_history(node: Node, results: Sequence[Tensor | None]) -> None:
+    node.results = len(results)
+    for number, result in enumerate(results):
+        if result is not None and result.dtype.is_differentiable:
+            result.requires_grad, result.grad_fn, result.output_nr = True, node, number

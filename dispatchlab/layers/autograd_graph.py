@@ -1,0 +1,258 @@
+"""The autograd graph: which nodes a gradient goes through, and what they saved.
+
+A node stands for one call. It keeps the formula, what the formula needs, and for each argument the node that its
+gradient goes on to. Source: torch/csrc/autograd/function.h, saved_variable.cpp, engine.cpp.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from itertools import count
+from types import TracebackType
+from typing import TypeAlias
+from weakref import ref
+
+from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
+from dispatchlab.call.tensor import Tensor, shallow_copy
+from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.errors import DispatchLabError
+
+Gradients: TypeAlias = Sequence[Tensor | None]
+
+
+class AutogradErrorKind(StrEnum):
+    """Why a gradient cannot be had."""
+
+    SAVED_VALUE_MODIFIED = "saved_value_modified"
+    GRAPH_FREED = "graph_freed"
+    LEAF_MODIFIED = "leaf_modified"
+    NO_GRADIENT = "no_gradient"
+    WRONG_GRADIENT = "wrong_gradient"
+    NOT_DIFFERENTIABLE = "not_differentiable"
+
+
+class AutogradError(DispatchLabError):
+    """A gradient cannot be computed, or a call would make one wrong.
+
+    Args:
+        kind: why.
+        message: what was found, and what to do.
+    """
+
+    def __init__(self, kind: AutogradErrorKind, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class _Thread(threading.local):
+    grad_enabled: bool = True
+
+
+_thread = _Thread()
+
+
+def is_grad_enabled() -> bool:
+    """Whether calls of this thread are recorded."""
+    return _thread.grad_enabled
+
+
+_PYTHON = PYTHON_KEYS.bits
+
+
+class set_grad_enabled:
+    """Record calls of this thread, or do not, for the length of a `with` block."""
+
+    def __init__(self, enabled: bool) -> None:  # noqa: FBT001 - torch's signature
+        self.enabled = enabled
+        self._found: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._found.append(_thread.grad_enabled)
+        _thread.grad_enabled = self.enabled
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _thread.grad_enabled = self._found.pop()
+
+
+class no_grad(set_grad_enabled):
+    """Do not record calls of this thread."""
+
+    def __init__(self) -> None:
+        super().__init__(enabled=False)
+
+
+class SavedTensor:
+    """A tensor that a formula needs, and the version that it had.
+
+    Args:
+        tensor: it.
+        is_result: it is a result of the node that saves it, which then does not keep itself alive through it.
+        node: the node that saves it.
+    """
+
+    __slots__ = ("_name", "_node", "_tensor", "_version")
+
+    def __init__(self, tensor: Tensor, *, is_result: bool, node: Node, name: str) -> None:
+        self._tensor: Tensor | None = _shallow_copy(node, tensor) if is_result else tensor
+        self._node = ref(node) if is_result else None
+        self._version = tensor.version
+        self._name = name
+
+    def unpack(self, node: Node) -> Tensor:
+        """The tensor.
+
+        Raises:
+            AutogradError: its memory was written since, or `backward` has already gone through here.
+        """
+        tensor = self._tensor
+        if tensor is None:
+            message = (
+                f"{node} has already given its saved values away: call backward once, "
+                "or with retain_graph=True all but the last time"
+            )
+            raise AutogradError(AutogradErrorKind.GRAPH_FREED, message)
+        if tensor.version != self._version:
+            message = (
+                f"{node} needs {self._name} as it was at version {self._version}, and it is at version "
+                f"{tensor.version}: something modified it in place; clone it before that"
+            )
+            raise AutogradError(AutogradErrorKind.SAVED_VALUE_MODIFIED, message)
+        if self._node is not None:
+            result = _shallow_copy(node, tensor)
+            result.requires_grad, result.grad_fn = True, node
+            return result
+        return tensor
+
+    def release(self) -> None:
+        """Forget the tensor."""
+        self._tensor = None
+
+
+def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
+    """The same memory without history; a tensor whose class answers calls is asked for it by a `detach`."""
+    detach = node.stash.get("detach")
+    if not tensor.key_bits & _PYTHON or not callable(detach):
+        return _detached(tensor)
+    with AutoDispatchBelowADInplaceOrView():
+        copied = detach(tensor)
+    assert isinstance(copied, Tensor)
+    copied.version_counter = tensor.version_counter
+    return copied
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    """The same memory and version counter, without history; made without a call."""
+    other = shallow_copy(tensor, type(tensor))
+    other.grad = other.grad_fn = other.view_history = None
+    other.requires_grad = False
+    return other
+
+
+Backward: TypeAlias = "Callable[[Node, Gradients], Gradients]"
+_sequence = count()
+
+
+class Node:
+    """One call on the tape.
+
+    Args:
+        name: what it is called, such as `MulBackward`.
+        backward: given the node and the gradients of the results, the gradients of the inputs.
+        inputs: the tensors that a gradient goes on to; None for one that needs none.
+
+    Attributes:
+        sequence: how many calls were recorded before; `backward` takes the latest first.
+    """
+
+    __slots__ = ("__weakref__", "backward", "name", "next_edges", "results", "saved", "sequence", "stash")
+
+    def __init__(
+        self,
+        name: str,
+        backward: Backward,
+        inputs: Sequence[Tensor | None],
+    ) -> None:
+        self.name = name
+        self.backward = backward
+        self.next_edges: tuple[Edge | None, ...] = tuple(
+            None if one is None or not one.requires_grad else edge_of(one) for one in inputs
+        )
+        self.saved: dict[str, SavedTensor] = {}
+        self.stash: dict[str, object] = {}
+        self.results = 1
+        self.sequence = next(_sequence)
+
+    def save(self, name: str, tensor: Tensor | None, *, is_result: bool = False) -> None:
+        """Keep a tensor for the formula; None is kept as nothing."""
+        if tensor is not None:
+            self.saved[name] = SavedTensor(tensor, is_result=is_result, node=self, name=name)
+
+    def unpack(self, name: str) -> Tensor:
+        """A tensor that was kept.
+
+        Raises:
+            AutogradError: it was written since, or is gone.
+        """
+        return self.saved[name].unpack(self)
+
+    def needs(self, at: int) -> bool:
+        """Whether a gradient of input `at` is wanted."""
+        return self.next_edges[at] is not None
+
+    def release(self) -> None:
+        """Forget what was kept."""
+        for saved in self.saved.values():
+            saved.release()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class AccumulateGrad(Node):
+    """Where a gradient ends: it is added to the `grad` of a leaf, as soon as all of it has arrived."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Tensor) -> None:
+        super().__init__("AccumulateGrad", lambda node, gradients: (), ())
+        self.leaf = leaf
+        self.sequence = sys.maxsize
+
+
+Edge: TypeAlias = tuple[Node, int]
+
+
+def edge_of(tensor: Tensor) -> Edge | None:
+    """Where the gradient of a tensor goes: to the node that made it, or to the leaf itself.
+
+    None for a view of a tensor that requires gradients, when it was made under `no_grad`.
+
+    Raises:
+        AutogradError: it is such a view, and its memory was written since.
+    """
+    history = tensor.view_history
+    if history is not None and history.without_grad and history.base.requires_grad:
+        if tensor.version == history.version:
+            return None
+        message = (
+            "this view was made under no_grad(), and its memory was written since, so that it has no history to go by: "
+            "make the view outside of no_grad(), or after the write"
+        )
+        raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
+    if tensor.grad_fn is not None:
+        return tensor.grad_fn, tensor.output_nr
+    # One node for each leaf, as long as a tape leads there: two uses are added up before they arrive.
+    node = None if tensor.grad_accumulator is None else tensor.grad_accumulator()
+    if node is None:
+        node = AccumulateGrad(tensor)
+        tensor.grad_accumulator = ref(node)
+    return node, 0

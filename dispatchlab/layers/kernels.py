@@ -1,0 +1,566 @@
+"""Backend kernels: numpy on the arrays of CPU and CUDA tensors, and shapes alone on Meta.
+
+A kernel knows nothing of autograd, of views or of versions; other keys see to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from dispatchlab.call.strides import is_dense
+from dispatchlab.call.tensor import Array, Generator, Tensor
+from dispatchlab.call.tensor_options import (
+    CPU,
+    DEFAULT_DTYPE,
+    Device,
+    DeviceType,
+    DType,
+    Layout,
+    MemoryFormat,
+    result_dtype,
+)
+from dispatchlab.errors import CallError, ErrorKind
+
+
+def refused(message: str) -> CallError:
+    """The error of a kernel that cannot do what it was asked."""
+    return CallError(ErrorKind.OTHER, message)
+
+
+def like(array: Array, like: Tensor, dtype: DType | None = None) -> Tensor:
+    """A result on the device and in the layout of an argument."""
+    return Tensor(np.asarray(array), device=like.device, layout=like.layout, dtype=dtype)
+
+
+def as_dtype(tensor: Tensor, dtype: DType) -> Array:
+    """The elements as another dtype, in the order in which they lie in memory; in the usual one, when expanded."""
+    order: Literal["K", "C"] = "K" if is_dense(tensor.shape, tensor.strides) else "C"
+    return tensor.data.astype(dtype.numpy, order=order)
+
+
+def shape_of(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that the arguments of an operator are broadcast to.
+
+    Raises:
+        CallError: they do not go together.
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise refused(
+            f"{name} got shapes {' and '.join(map(str, map(list, shapes)))}, which do not go together"
+        ) from None
+
+
+def stand_in(shape: tuple[int, ...], dtype: DType) -> Array:
+    """An array of that shape that takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype.numpy), shape)
+
+
+def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> None:
+    """Refuse to write where one place in memory is several elements, or what is read is a part of it.
+
+    Raises:
+        CallError: it is one that was expanded, or it overlaps `read` and is not the same elements.
+
+    Source: aten/src/ATen/MemoryOverlap.cpp.
+    """
+    if any(size > 1 and step == 0 for size, step in zip(written.shape, written.strides, strict=True)):
+        raise refused(f"{name} would write several elements of one place in memory, as expand makes them: clone first")
+    if read is not None and read is not written and _overlap_in_part(written, read):
+        raise refused(f"{name} would write elements that it reads at other places of the same memory: clone one first")
+
+
+def _overlap_in_part(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors without gaps share memory, unless they are the same elements in the same order."""
+    if any(each._data is None or not is_dense(each.shape, each.strides) for each in (one, other)):
+        return False
+    first, second = _bytes_of(one.data), _bytes_of(other.data)
+    if first == second:
+        return one.strides != other.strides
+    return first[0] < second[1] and second[0] < first[1]
+
+
+def _bytes_of(array: Array) -> tuple[int, int]:
+    start = array.__array_interface__["data"][0]
+    return start, start + array.nbytes
+
+
+Fill = Callable[[tuple[int, ...], np.dtype[Any]], Array]
+
+
+def _new(
+    self: Tensor, shape: tuple[int, ...], fill: Fill, dtype: DType | None, layout: Layout | None, device: Device | None
+) -> Tensor:
+    """A tensor with these options, and those of `self` where they are None; on Meta nothing is filled."""
+    kind = self.dtype if dtype is None else dtype
+    where = self.device if device is None else device
+    array = stand_in(shape, kind) if where.type is DeviceType.META else fill(shape, kind.numpy)
+    return Tensor(array, dtype=kind, device=where, layout=self.layout if layout is None else layout)
+
+
+def _filled_like(fill: Fill) -> Callable[..., Tensor]:
+    def kernel(
+        self: Tensor,
+        *,
+        dtype: DType | None = None,
+        layout: Layout | None = None,
+        device: Device | None = None,
+        pin_memory: bool | None = None,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor:
+        return _new(self, self.shape, fill, dtype, layout, device)
+
+    return kernel
+
+
+def new_empty_strided(
+    self: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+    device: Device | None = None,
+    pin_memory: bool | None = None,
+) -> Tensor:
+    """`new_empty_strided`."""
+    if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
+        raise refused(f"new_empty_strided got the size {list(size)} and the strides {list(stride)}")
+
+    def fill(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+        last = 0 if 0 in shape else 1 + sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
+        steps = [step * kind.itemsize for step in stride]
+        return np.lib.stride_tricks.as_strided(np.empty(last, kind), shape, steps)
+
+    return _new(self, tuple(size), fill, dtype, layout, device)
+
+
+def _check_copied(self: Tensor, src: Tensor) -> None:
+    check_overlap("copy_", self, src)
+    if shape_of("copy_", self.shape, src.shape) != self.shape:
+        raise refused(f"copy_ cannot write the shape {list(src.shape)} into {list(self.shape)}")
+
+
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
+    """`copy_`; of complex numbers that go into real ones, the real part."""
+    if self is src:
+        return self
+    _check_copied(self, src)
+    source = src.data.real if np.iscomplexobj(src.data) and not np.iscomplexobj(self.data) else src.data
+    np.copyto(self.data, source, casting="unsafe")
+    return self
+
+
+def meta_copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
+    """`copy_` on Meta."""
+    if self is not src:
+        _check_copied(self, src)
+    return self
+
+
+def _to_copy(
+    self: Tensor,
+    *,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+    device: Device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
+    made = _new(self, self.shape, np.empty, dtype, layout, device)
+    return made if made.device.type is DeviceType.META else copy_(made, self)
+
+
+def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
+    """`clone`; it lies in memory as what it copies, where that has no gaps and the usual order is not asked for."""
+    keeps = memory_format is not MemoryFormat.contiguous_format and is_dense(self.shape, self.strides)
+    return like(np.array(self.data, order="K" if keeps else "C", copy=True), self, self.dtype)
+
+
+def meta_clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
+    """`clone` on Meta."""
+    return like(stand_in(self.shape, self.dtype), self, self.dtype)
+
+
+COPYING: dict[str, Callable[..., Tensor]] = {
+    "ones_like": _filled_like(np.ones),
+    "zeros_like": _filled_like(np.zeros),
+    "new_empty_strided": new_empty_strided,
+    "copy_": copy_,
+    "_to_copy": _to_copy,
+    "clone": clone,
+}
+"""The kernels that CPU and CUDA share, by operator."""
+
+META_COPYING: dict[str, Callable[..., Tensor]] = {**COPYING, "copy_": meta_copy_, "clone": meta_clone}
+"""The kernels of Meta, by operator."""
+
+
+Size = Sequence[int]
+Number = int | float | complex
+
+_random = Generator()
+
+
+def manual_seed(seed: int) -> None:
+    """Start the generator that is used when a call gives none over."""
+    _random.manual_seed(seed)
+
+
+def _together(name: str, first: Tensor, second: Tensor) -> Device:
+    """The device of a result; a tensor without dimensions may come from the CPU."""
+    if first.device != second.device:
+        for one, other in ((first, second), (second, first)):
+            if one.dim == 0 and one.device == CPU:
+                return other.device
+        raise refused(f"{name} got tensors on {first.device} and {second.device}: move them to one device")
+    return first.device
+
+
+# -- pointwise
+
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "add": lambda first, second: first + second,
+    "sub": lambda first, second: first - second,
+    "mul": lambda first, second: first * second,
+}
+
+
+def _binary_dtype(self: Tensor, other: Tensor, alpha: Number) -> DType:
+    dtype = result_dtype([one.item() if one.is_wrapped_number else (one.dtype, one.dim) for one in (self, other)])
+    if isinstance(alpha, float | complex) and dtype.category < 2:
+        raise refused(f"alpha={alpha} is not an integer, and the result is of {dtype}")
+    return dtype
+
+
+def _binary(name: str) -> Callable[..., Tensor]:
+    compute = _BINARY[name]
+
+    def kernel(self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
+        device = _together(name, self, other)
+        shape_of(name, self.shape, other.shape)
+        dtype = _binary_dtype(self, other, alpha)
+        second = as_dtype(other, dtype)
+        array = compute(as_dtype(self, dtype), second if alpha == 1 else second * np.asarray(alpha, dtype.numpy))
+        return Tensor(np.asarray(array), device=device, dtype=dtype, layout=self.layout)
+
+    return kernel
+
+
+def _binary_in_place(name: str) -> Callable[..., Tensor]:
+    compute = _binary(name)
+
+    def kernel(self: Tensor, other: Tensor, **alpha: Number) -> Tensor:
+        _check_in_place(name, self, other)
+        self.data[...] = compute(self, other, **alpha).data
+        return self
+
+    return kernel
+
+
+def _check_in_place(name: str, self: Tensor, other: Tensor) -> None:
+    check_overlap(f"{name}_", self, other)
+    if shape_of(name, self.shape, other.shape) != self.shape:
+        raise refused(f"{name}_ cannot write a result of shape {list(other.shape)} into {list(self.shape)}")
+    dtype = _binary_dtype(self, other, 1)
+    if dtype.category > self.dtype.category:
+        raise refused(f"{name}_ cannot write a result of {dtype} into {self.dtype}")
+
+
+def _meta_binary(name: str) -> Callable[..., Tensor]:
+    def kernel(self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
+        shape = shape_of(name, self.shape, other.shape)
+        return like(stand_in(shape, dtype := _binary_dtype(self, other, alpha)), self, dtype)
+
+    return kernel
+
+
+def _meta_binary_in_place(name: str) -> Callable[..., Tensor]:
+    def kernel(self: Tensor, other: Tensor, **alpha: Number) -> Tensor:
+        _check_in_place(name, self, other)
+        return self
+
+    return kernel
+
+
+def mul_scalar(self: Tensor, other: Number) -> Tensor:
+    """`mul.Scalar`."""
+    dtype = result_dtype([(self.dtype, self.dim), other])
+    return like(as_dtype(self, dtype) * np.asarray(other, dtype.numpy), self, dtype)
+
+
+def meta_mul_scalar(self: Tensor, other: Number) -> Tensor:
+    """`mul.Scalar` on Meta."""
+    dtype = result_dtype([(self.dtype, self.dim), other])
+    return like(stand_in(self.shape, dtype), self, dtype)
+
+
+def _unary(compute: Callable[[Array], Array], *, floating: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def dtype_of(self: Tensor) -> DType:
+        return DEFAULT_DTYPE if floating and self.dtype.category < 2 else self.dtype
+
+    def kernel(self: Tensor) -> Tensor:
+        dtype = dtype_of(self)
+        return like(compute(as_dtype(self, dtype)), self, dtype)
+
+    def meta(self: Tensor) -> Tensor:
+        dtype = dtype_of(self)
+        return like(stand_in(self.shape, dtype), self, dtype)
+
+    return kernel, meta
+
+
+def threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
+    """The gradient where `self` is above the threshold, and 0 elsewhere."""
+    return like(np.where(self.data > threshold, grad_output.data, 0), self, grad_output.dtype)
+
+
+def meta_threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
+    """`threshold_backward` on Meta."""
+    return like(stand_in(self.shape, grad_output.dtype), self, grad_output.dtype)
+
+
+# -- matrices and sums
+
+
+def _mm_shape(self: Tensor, mat2: Tensor) -> tuple[int, ...]:
+    if self.dim != 2 or mat2.dim != 2 or self.shape[1] != mat2.shape[0] or self.dtype != mat2.dtype:
+        found = f"{self.dtype}{list(self.shape)} and {mat2.dtype}{list(mat2.shape)}"
+        raise refused(f"mm wants two matrices of one dtype that go together, [n, m] and [m, p], and got {found}")
+    return (self.shape[0], mat2.shape[1])
+
+
+def mm(self: Tensor, mat2: Tensor) -> Tensor:
+    """`mm`."""
+    _together("mm", self, mat2)
+    _mm_shape(self, mat2)
+    return like(self.data @ mat2.data, self)
+
+
+def meta_mm(self: Tensor, mat2: Tensor) -> Tensor:
+    """`mm` on Meta."""
+    return like(stand_in(_mm_shape(self, mat2), self.dtype), self)
+
+
+def _sum_dtype(self: Tensor, dtype: DType | None) -> DType:
+    return dtype if dtype is not None else DType.int64 if self.dtype.category < 2 else self.dtype
+
+
+def sum_all(self: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """`sum`."""
+    kind = _sum_dtype(self, dtype)
+    return like(self.data.astype(kind.numpy).sum(dtype=kind.numpy), self, kind)
+
+
+def meta_sum_all(self: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """`sum` on Meta."""
+    return like(stand_in((), _sum_dtype(self, dtype)), self)
+
+
+def _axes(self: Tensor, dim: Size | None) -> tuple[int, ...]:
+    return tuple(range(self.dim)) if not dim else tuple(one % self.dim if self.dim else 0 for one in dim)
+
+
+def sum_dim(self: Tensor, dim: Size | None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:  # noqa: FBT001, FBT002
+    """`sum.dim_IntList`."""
+    kind = _sum_dtype(self, dtype)
+    axes = _axes(self, dim) if self.dim else ()
+    return like(self.data.astype(kind.numpy).sum(axis=axes, dtype=kind.numpy, keepdims=keepdim), self, kind)
+
+
+def meta_sum_dim(self: Tensor, dim: Size | None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:  # noqa: FBT001, FBT002
+    """`sum.dim_IntList` on Meta."""
+    axes = _axes(self, dim) if self.dim else ()
+    sizes = ((1 if at in axes else size) for at, size in enumerate(self.shape) if keepdim or at not in axes)
+    return like(stand_in(tuple(sizes), _sum_dtype(self, dtype)), self)
+
+
+# -- new tensors
+
+
+def _empty(device: str) -> Callable[..., Tensor]:
+    def kernel(
+        size: Size,
+        *,
+        dtype: DType | None = None,
+        layout: Layout | None = None,
+        device: Device | None = None,
+        pin_memory: bool | None = None,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor:
+        kind = DEFAULT_DTYPE if dtype is None else dtype
+        where = Device.parse(home) if device is None else device
+        array = stand_in(tuple(size), kind) if home == "meta" else np.empty(tuple(size), kind.numpy)
+        return Tensor(array, dtype=kind, device=where, layout=Layout.strided if layout is None else layout)
+
+    home = device
+    return kernel
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """`normal_`."""
+    check_overlap("normal_", self)
+    source = _random if generator is None else generator
+    self.data[...] = source.random.normal(mean, std, self.shape)
+    return self
+
+
+def meta_normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """`normal_` on Meta."""
+    check_overlap("normal_", self)
+    return self
+
+
+def stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
+    """`stack`."""
+    _stack_shape(tensors)
+    return like(np.stack([one.data for one in tensors], dim), tensors[0])
+
+
+def meta_stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
+    """`stack` on Meta."""
+    shape = [*_stack_shape(tensors)]
+    shape.insert(dim if dim >= 0 else dim + len(shape) + 1, len(tensors))
+    return like(stand_in(tuple(shape), tensors[0].dtype), tensors[0])
+
+
+def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
+    shapes = sorted({one.shape for one in tensors})
+    if len(shapes) != 1:
+        raise refused(f"stack wants one or more tensors of one shape and got {', '.join(map(str, shapes)) or 'none'}")
+    return shapes[0]
+
+
+def select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
+    """Zeros with the gradient at one index."""
+    array = np.zeros(tuple(input_sizes), grad_output.dtype.numpy)
+    array[_at(len(array.shape), dim, index)] = grad_output.data
+    return like(array, grad_output)
+
+
+def meta_select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
+    """`select_backward` on Meta."""
+    return like(stand_in(tuple(input_sizes), grad_output.dtype), grad_output)
+
+
+# -- views; on Meta the same is done to a stand-in
+
+
+def _at(rank: int, dim: int, index: int) -> tuple[Any, ...]:
+    return (*[slice(None)] * (dim % rank), index)
+
+
+def _view(array: Array, size: Size) -> Array:
+    try:
+        viewed = array.reshape(tuple(size))
+    except ValueError:
+        raise refused(f"view cannot make {list(size)} of the shape {list(array.shape)}") from None
+    if array.size and not np.may_share_memory(viewed, array):
+        raise refused(f"view cannot make {list(size)} of a tensor that is not contiguous: clone it first")
+    return viewed
+
+
+def _select(array: Array, dim: int, index: int) -> Array:
+    if not array.ndim or not -array.ndim <= dim < array.ndim or not -array.shape[dim] <= index < array.shape[dim]:
+        raise refused(f"select cannot take index {index} of dimension {dim} of the shape {list(array.shape)}")
+    selected: Array = array[(*_at(array.ndim, dim, index), ...)]
+    return selected
+
+
+def _expand(array: Array, size: Size, *, implicit: bool = False) -> Array:
+    missing = len(size) - array.ndim
+    wanted = [array.shape[at - missing] if one == -1 else one for at, one in enumerate(size)]
+    shape_of("expand", array.shape, tuple(wanted))
+    # Not what `broadcast_to` gives: that cannot be written, not even where every element has a place of its own.
+    return np.lib.stride_tricks.as_strided(array, wanted, np.broadcast_to(array, wanted).strides)
+
+
+def _unsqueeze(array: Array, dim: int) -> Array:
+    if not -array.ndim - 1 <= dim <= array.ndim:
+        raise refused(f"unsqueeze cannot put a dimension at {dim} of the shape {list(array.shape)}")
+    return np.expand_dims(array, dim)
+
+
+def _squeeze(array: Array, dim: int) -> Array:
+    if not -array.ndim <= dim < max(array.ndim, 1):
+        raise refused(f"squeeze cannot take dimension {dim} of the shape {list(array.shape)}")
+    return np.squeeze(array, dim) if array.ndim and array.shape[dim] == 1 else array[...]
+
+
+def _transposed(array: Array) -> Array:
+    if array.ndim > 2:
+        raise refused(f"t wants at most two dimensions and got the shape {list(array.shape)}")
+    return array.T
+
+
+_VIEWS: dict[str, Callable[..., Array]] = {
+    "detach": lambda array: array,
+    "view": _view,
+    "_unsafe_view": _view,
+    "t": _transposed,
+    "expand": _expand,
+    "unsqueeze": _unsqueeze,
+    "squeeze.dim": _squeeze,
+    "select.int": _select,
+}
+
+
+def _viewing(compute: Callable[..., Array]) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def kernel(self: Tensor, *arguments: object, **named: object) -> Tensor:
+        return like(compute(self.data, *arguments, **named), self, self.dtype)
+
+    def meta(self: Tensor, *arguments: object, **named: object) -> Tensor:
+        whole = np.zeros(self.shape, DType.uint8.numpy)  # a stand-in of its own strides, for views ask for them
+        return like(stand_in(compute(whole, *arguments, **named).shape, self.dtype), self, self.dtype)
+
+    return kernel, meta
+
+
+_UNARY = {
+    "neg": _unary(np.negative, floating=False),
+    "sin": _unary(np.sin, floating=True),
+    "cos": _unary(np.cos, floating=True),
+    "exp": _unary(np.exp, floating=True),
+    "relu": _unary(lambda array: np.maximum(array, 0), floating=False),
+}
+_VIEWING = {name: _viewing(compute) for name, compute in _VIEWS.items()}
+
+BACKEND_KERNELS: dict[str, Callable[..., Tensor]] = {
+    **{f"{name}.Tensor": _binary(name) for name in _BINARY},
+    **{f"{name}_.Tensor": _binary_in_place(name) for name in _BINARY},
+    **{name: kernel for name, (kernel, _) in {**_UNARY, **_VIEWING}.items()},
+    "mul.Scalar": mul_scalar,
+    "threshold_backward": threshold_backward,
+    "mm": mm,
+    "sum": sum_all,
+    "sum.dim_IntList": sum_dim,
+    "normal_": normal_,
+    **COPYING,
+    "stack": stack,
+    "select_backward": select_backward,
+}
+"""The kernels that CPU and CUDA share, by operator."""
+
+EMPTY_KERNELS = {"CPU": _empty("cpu"), "CUDA": _empty("cuda"), "Meta": _empty("meta")}
+"""`empty.memory_format`, by key."""
+
+META_KERNELS: dict[str, Callable[..., Tensor]] = {
+    **{f"{name}.Tensor": _meta_binary(name) for name in _BINARY},
+    **{f"{name}_.Tensor": _meta_binary_in_place(name) for name in _BINARY},
+    **{name: kernel for name, (_, kernel) in {**_UNARY, **_VIEWING}.items()},
+    "mul.Scalar": meta_mul_scalar,
+    "threshold_backward": meta_threshold_backward,
+    "mm": meta_mm,
+    "sum": meta_sum_all,
+    "sum.dim_IntList": meta_sum_dim,
+    "normal_": meta_normal_,
+    **META_COPYING,
+    "stack": meta_stack,
+    "select_backward": meta_select_backward,
+}
+"""The kernels of Meta, by operator."""

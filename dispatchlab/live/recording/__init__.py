@@ -1,0 +1,1 @@
+"""What importing packages registers: watched, recorded as scenarios, and tried in every order."""

@@ -1,0 +1,119 @@
+"""One order of imports in a fresh process: what is registered afterwards, and what failed.
+
+`run_order` runs where torch is, in a process that has imported nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module, invalidate_caches
+
+from dispatchlab.live.bridge.reserved_namespaces import ORDERS
+from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.queries import shortened
+from dispatchlab.live.introspection.registry_reader import dumps, package_roots, without_root
+from dispatchlab.live.recording.watch import Call, Watch
+from dispatchlab.model.registration import Fallback
+
+FALLBACKS = "backend fallbacks"
+"""Stands for an operator in a state: the table of one that nobody touched."""
+
+_UNTOUCHED = f"{ORDERS}::untouched"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What there is after the packages were imported.
+
+    Args:
+        failures: what the import of a package said, by package; those that went well are not in it.
+        dumps: the dump of every operator that is not as it was before.
+        tables: the table of each of these, and of an untouched one under `FALLBACKS`.
+        owners: where these were registered, by operator, `file:line` each.
+    """
+
+    failures: Mapping[str, str]
+    dumps: Mapping[str, str]
+    tables: Mapping[str, str]
+    owners: Mapping[str, tuple[str, ...]]
+
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """What orders are compared by."""
+        return tuple(sorted(mapping.items()) for mapping in (self.failures, self.dumps, self.tables))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRun:
+    """One order.
+
+    Args:
+        order: the packages as they were imported.
+        first: what there is then.
+        again: what there is after their modules were purged and they were imported once more.
+    """
+
+    order: tuple[str, ...]
+    first: Imported
+    again: Imported
+
+
+def run_order(packages: Sequence[str]) -> ImportRun:
+    """Import packages in this order, look, purge their modules, import them again, and look.
+
+    Args:
+        packages: the modules, in order.
+    """
+    torch()
+    before = dumps()
+    kept = bindings()._dispatch_library("FRAGMENT", ORDERS, "")
+    kept.define("untouched() -> ()", "")
+    modules = frozenset(sys.modules)
+    with Watch() as watch:
+        first = _look(before, _import_all(packages), watch.calls)
+        _purge(packages, modules)
+        again = _look(before, _import_all(packages), watch.calls)
+    return ImportRun(tuple(packages), first, again)
+
+
+def _import_all(packages: Iterable[str]) -> dict[str, str]:
+    failures: dict[str, str] = {}
+    for package in packages:
+        try:
+            import_module(package)
+        except Exception as error:
+            said = str(error).strip().splitlines()
+            failures[package] = f"{type(error).__name__}: {said[0] if said else ''}"
+    return failures
+
+
+def _purge(packages: Sequence[str], before: frozenset[str]) -> None:
+    """Forget the packages; what they have imported from elsewhere stays, PyTorch first of all."""
+    for name in set(sys.modules) - before:
+        if any(name == package or name.startswith(f"{package}.") for package in packages):
+            del sys.modules[name]
+    invalidate_caches()
+
+
+def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[Call]) -> Imported:
+    now, roots = dumps(), package_roots()
+    changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
+    owners: dict[str, dict[str, None]] = {}
+    for call in calls:
+        for one in call.made:
+            is_fallback = isinstance(one, Fallback)
+            name = FALLBACKS if is_fallback else f"{call.namespace}::{str(one.operator).rpartition('::')[2]}"  # type: ignore[union-attr]
+            site = without_root(f"registered at {call.site}", roots).removeprefix("registered at ")
+            owners.setdefault(name, {})[site] = None
+    table = bindings()._dispatch_dump_table
+    return Imported(
+        failures,
+        {name: shortened(now.get(name, ""), roots) for name in changed},
+        {
+            **{name: shortened(table(name), roots) for name in changed if name in now},
+            FALLBACKS: shortened(table(_UNTOUCHED), roots),
+        },
+        {name: tuple(sites) for name, sites in owners.items() if name in changed or name == FALLBACKS},
+    )

@@ -1,0 +1,315 @@
+"""The installed PyTorch as an engine: sandboxes in a worker process, and whole explorations inside of it.
+
+This process never imports torch. A worker that dies is an `EngineCrashed` here, and the next sandbox has a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.live.bridge.torch import require_torch, semantics
+from dispatchlab.live.worker.process import WorkerCrashed, WorkerProcess
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.snapshot import Snapshot, Violation
+
+if TYPE_CHECKING:
+    from dispatchlab.explore.limits import Progress
+    from dispatchlab.explore.result import Exploration
+
+# Note [The walk runs in the worker]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A question to the worker and its answer take 100 us, several times what an edge costs. So `LiveEngine.explore` sends
+# the registrations over once and runs the explorer there, on a `LocalEngine`; only progress comes back. If the worker
+# dies, its journal tells the word, and the explorer's own shortening runs it again from here, in a worker for each
+# crash. Whoever needs two engines side by side, as the lockstep does, drives `sandbox()` from here.
+
+
+class LiveEngine:
+    """The running PyTorch.
+
+    Args:
+        imports: modules to import after torch, such as packages that register operators.
+        native: the file of an extension with C++ kernels, see `NativeKernels`.
+        parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42; else as numbers.
+        memory: read the slots from memory where that is possible; else only whether they are filled.
+        every_table: read the table after every step of an exploration too. See Note [When the table is read].
+
+    Raises:
+        TorchMissingError: there is no PyTorch here.
+    """
+
+    name = "torch"
+
+    def __init__(
+        self,
+        *,
+        imports: Sequence[str] = (),
+        native: Path | None = None,
+        parse_keys: bool = True,
+        memory: bool = True,
+        every_table: bool = False,
+    ) -> None:
+        require_torch()
+        self._imports, self._native = tuple(imports), native
+        self._options = {"parse_keys": parse_keys, "memory": memory}
+        self._every_table = every_table
+        self._process: WorkerProcess | None = None
+        self._opened = 0
+
+    @property
+    def semantics(self) -> str:
+        """`torch-2.13` and the like, after the PyTorch that is installed."""
+        return semantics()
+
+    @property
+    def worker(self) -> WorkerProcess:
+        """The worker, started when there is none; starting it imports torch, which takes seconds."""
+        if self._process is None or not self._process.is_alive:
+            self.close()
+            self._process = WorkerProcess(imports=self._imports, native=self._native, options=self._options)
+        return self._process
+
+    def close(self) -> None:
+        """End the worker; the next sandbox starts another one."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def __enter__(self) -> LiveEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def sandbox(self) -> Iterator[RemoteSandbox]:
+        """Fresh namespaces in the worker."""
+        self._opened += 1
+        sandbox = RemoteSandbox(self.worker, self._opened)
+        try:
+            yield sandbox
+        finally:
+            sandbox.close()
+
+    def ask(self, function: str, *arguments: object) -> Any:
+        """Call a function in the worker.
+
+        Args:
+            function: `package.module:function`.
+            arguments: its arguments.
+
+        Raises:
+            WorkerCrashed: the worker died.
+            DispatchLabError: what the function raised.
+        """
+        return self.worker.ask("call", function, arguments)
+
+    def run(
+        self,
+        function: str,
+        registrations: Sequence[Registration],
+        *arguments: object,
+        progress: Callable[[Any], None] | None = None,
+        **options: object,
+    ) -> Any:
+        """Call a function in the worker, with a `LocalEngine` there as its first argument.
+
+        Args:
+            function: `package.module:function`; it is given `progress` as well, a function to tell of its progress.
+            registrations: those whose steps the journal keeps.
+            arguments: further arguments; registrations among them stay the same objects.
+            progress: told what the function tells.
+            options: its keyword arguments.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            WorkerCrashed: the worker died; the error has the word.
+        """
+        request = (function, tuple(registrations), arguments, options, self._every_table)
+        return self.worker.ask("run", *request, progress=progress)
+
+    def explore(
+        self,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        *,
+        order: Sequence[int] = (),
+        progress: Callable[[Progress], None] | None = None,
+        **options: object,
+    ) -> Exploration:
+        """Find out whether the order of registrations matters on the running PyTorch.
+
+        Args:
+            registrations: what is registered and released.
+            operators: what is observed.
+            order: registrations that are registered in this order only.
+            progress: told about ten times a second how far it has come.
+            options: those of `dispatchlab.explore.explore.explore`, but for `cancelled`. See Note [Apart] in
+                explore/partition_by_operator.py.
+
+        Returns:
+            What the explorer returns; `CRASHED` with the word when the worker died.
+
+        Raises:
+            NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
+            Interrupted: by Ctrl-C, with what was covered.
+        """
+        return self.walk(
+            "dispatchlab.explore.partition_by_operator:explore_apart",
+            registrations,
+            operators,
+            order=order,
+            progress=progress,
+            **options,
+        )
+
+    def walk(
+        self,
+        function: str,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        *arguments: object,
+        order: Sequence[int] = (),
+        progress: Callable[[Progress], None] | None = None,
+        **options: object,
+    ) -> Exploration:
+        """Run any walk over registrations in the worker.
+
+        Args:
+            function: `package.module:function`, called as `explore` is, with a `LocalEngine` first.
+            registrations: what is registered and released.
+            operators: what is observed.
+            arguments: what it is given after these.
+            order: registrations that are registered in this order only.
+            progress: told about ten times a second how far it has come.
+            options: further options of the function.
+
+        Returns:
+            What the function returns; `CRASHED` with the shortest word when the worker died.
+
+        Raises:
+            NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
+            Interrupted: by Ctrl-C, with what was covered.
+        """
+        registrations, operators = tuple(registrations), tuple(operators)
+        given = registrations, operators, *arguments
+        try:
+            found: Exploration = self.run(
+                function, registrations, *given, order=tuple(order), progress=progress, **options
+            )
+        except WorkerCrashed as crash:
+            return self._crashed(crash, registrations, operators, order)
+        return found
+
+    def _crashed(
+        self,
+        crash: WorkerCrashed,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        order: Sequence[int],
+    ) -> Exploration:
+        from dispatchlab.explore.conclude import crashed
+        from dispatchlab.explore.limits import count_orders
+        from dispatchlab.explore.result import Exploration
+        from dispatchlab.explore.run_sequence import on_sandboxes
+
+        count = len(registrations)
+        sessions = on_sandboxes(self, registrations, operators)
+        word = crash.word or tuple(range(count))  # it may have died before the first step, over reading them
+        verdict, found = crashed(sessions, count, word, crash, order=order)
+        steps = len(crash.word)
+        return Exploration(verdict, "laps", count, 0, 0, steps, count_orders(count, order), counterexample=found)
+
+
+class RemoteHandle:
+    """A registration that is in force in the worker."""
+
+    __slots__ = ("_index", "_number", "_sandbox")
+
+    def __init__(self, sandbox: RemoteSandbox, index: int, number: int) -> None:
+        self._sandbox: RemoteSandbox | None = sandbox
+        self._index, self._number = index, number
+
+    def release(self) -> None:
+        """Undo it; a second release is harmless.
+
+        Raises:
+            EngineCrashed: the worker died over it.
+        """
+        if self._sandbox is not None:
+            sandbox, self._sandbox = self._sandbox, None
+            sandbox._step(~self._index, "release", self._number)
+
+
+class RemoteSandbox:
+    """A sandbox in the worker, a question and an answer for each call.
+
+    The word of an error counts the registrations in the order in which the sandbox first met them.
+    """
+
+    def __init__(self, worker: WorkerProcess, number: int) -> None:
+        self._worker, self._number = worker, number
+        self._known: dict[int, tuple[int, Registration]] = {}
+        self._handles = 0
+        self._word: list[int] = []
+        self._ask("open")
+
+    def register(self, registration: Registration, /) -> RemoteHandle:
+        """Register it.
+
+        Raises:
+            RegistrationError: PyTorch refused.
+            NotExpressibleError: the bindings have no call for it.
+            EngineCrashed: the worker died over it.
+        """
+        known = self._known.get(id(registration))
+        if known is None:
+            known = len(self._known), registration
+            try:
+                self._ask("know", known[0], registration)
+            except WorkerCrashed as crash:  # reading it took the worker down: a module that it names, for one
+                raise WorkerCrashed(crash.text, (*self._word, known[0])) from None
+            self._known[id(registration)] = known
+        self._handles += 1
+        self._step(known[0], "register", known[0], self._handles)
+        return RemoteHandle(self, known[0], self._handles)
+
+    def snapshot(self, operator: OperatorName, /) -> Snapshot:
+        """What PyTorch shows of the operator now, and what sits in its slots."""
+        found = self._ask("snapshot", operator)
+        assert isinstance(found, Snapshot)
+        return found
+
+    def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
+        """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
+        found = self._ask("violations", operator)
+        assert isinstance(found, tuple)
+        return found
+
+    def close(self) -> None:
+        """Release whatever is still in force; harmless when the worker is gone."""
+        if self._worker.is_alive:
+            with suppress(EngineCrashed):
+                self._ask("close")
+
+    def _step(self, step: int, name: str, *arguments: int) -> None:
+        self._word.append(step)
+        self._ask(name, *arguments)
+
+    def _ask(self, name: str, *arguments: object) -> object:
+        try:
+            if not self._worker.is_alive:
+                raise self._worker.crash()
+            return self._worker.ask(name, self._number, *arguments)
+        except WorkerCrashed as crash:
+            raise WorkerCrashed(crash.text, tuple(self._word)) from None

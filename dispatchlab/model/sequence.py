@@ -1,0 +1,56 @@
+"""Sequences of steps: `+0 +2 -0` registers 0, then 2, then releases 0.
+
+A step is one `int`: *i* registers registration *i*, `~i` releases it. A word is a tuple of steps.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from dispatchlab.errors import ParseError
+
+Step: TypeAlias = int
+Word: TypeAlias = tuple[Step, ...]
+
+_STEP = re.compile(r"([+-])([0-9]{1,9})$")
+
+
+def format_word(word: Word) -> str:
+    """`+0 +2 -0`; the empty word is written `(nothing)`."""
+    return " ".join(f"-{~step}" if step < 0 else f"+{step}" for step in word) or "(nothing)"
+
+
+def parse_word(text: str, *, count: int) -> Word:
+    """Read a word.
+
+    Args:
+        text: steps separated by blanks, such as `+0 +2 -0`.
+        count: how many registrations there are; a number must be below it.
+
+    Raises:
+        ParseError: a step is malformed or out of range, or releases what was not registered before.
+    """
+    steps: list[Step] = []
+    tried: set[int] = set()  # registered, or refused: only an engine can tell
+    for match in re.finditer(r"\S+", text):
+        token, at = match.group(), match.start()
+        found = _STEP.match(token)
+
+        def error(wanted: str, token: str = token, at: int = at) -> ParseError:
+            return ParseError(text, at, wanted=wanted, found=repr(token), width=len(token))
+
+        if found is None:
+            raise error("a step such as +0 or -0")
+        index = int(found.group(2))
+        if index >= count:
+            raise error(f"a registration from 0 to {count - 1}" if count else "no step: there are no registrations")
+        if found.group(1) == "+":
+            tried.add(index)
+            steps.append(index)
+        else:
+            if index not in tried:
+                raise error(f"a registration that is registered here ({index} is not)")
+            tried.remove(index)
+            steps.append(~index)
+    return tuple(steps)

@@ -1,0 +1,167 @@
+"""Sets of dispatch table slots as bits, and one bit for each key where a kernel can be registered.
+
+A set of runtime keys is one `int`, bit *i* for slot *i* of the table (0 is `Undefined`), so that a level of the table's
+precedence is one bit operation. Source: c10/core/DispatchKeySet.cpp (`getRuntimeDispatchKeySet`,
+`getBackendKeySetFromAutograd`) and aten/src/ATen/core/dispatch/OperatorEntry.cpp (`updateDispatchTable_`).
+
+A set of places is an `int`; its low 137 bits are a set of slots (`dispatchlab.model.slot_set`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dispatchlab.model.keys import (
+    ALIAS_KEYS,
+    AUTOGRAD_KEY_OF_BACKEND,
+    BACKENDS,
+    PER_BACKEND_FUNCTIONALITIES,
+    RUNTIME_KEYS,
+    SLOT_OF_KEY,
+    DispatchKey,
+)
+
+ALL_SLOTS = (1 << len(RUNTIME_KEYS)) - 1
+UNDEFINED_SLOT = 1
+
+
+def slots_of(keys: Iterable[DispatchKey]) -> int:
+    """The slots of runtime keys, as bits."""
+    bits = 0
+    for key in keys:
+        bits |= 1 << SLOT_OF_KEY[key]
+    return bits
+
+
+def each_slot(bits: int) -> Iterator[int]:
+    """The slots of a set, ascending."""
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
+
+
+def keys_of(bits: int) -> tuple[DispatchKey, ...]:
+    """The runtime keys of a set of slots, in table order."""
+    return tuple(RUNTIME_KEYS[slot] for slot in each_slot(bits))
+
+
+def _instances(prefix: str, but: tuple[str, ...] = ()) -> int:
+    return slots_of(DispatchKey[prefix + name] for name in BACKENDS if name not in but)
+
+
+NESTED_TENSOR_SLOTS = _instances("NestedTensor")
+_PLAIN_BACKENDS = slots_of(
+    (DispatchKey.FPGA, DispatchKey.Vulkan, DispatchKey.Metal, DispatchKey.CustomRNGKeyId, DispatchKey.MkldnnCPU)
+)
+_AUTOGRAD = _instances("Autograd") | slots_of((DispatchKey.AutogradOther, DispatchKey.AutogradNestedTensor))
+BACKEND_SLOTS = (
+    _PLAIN_BACKENDS | _instances("") | _instances("Quantized") | _instances("Sparse") | _instances("SparseCsr")
+)
+"""The slots whose key is a backend key (`isBackendDispatchKey`); NestedTensor keys are none."""
+
+ALIAS_SLOTS: dict[DispatchKey, int] = {
+    DispatchKey.Autograd: _AUTOGRAD,
+    DispatchKey.CompositeImplicitAutograd: BACKEND_SLOTS | _AUTOGRAD | NESTED_TENSOR_SLOTS,
+    DispatchKey.FuncTorchBatchedDecomposition: slots_of((DispatchKey.FuncTorchBatched,)),
+    DispatchKey.CompositeImplicitAutogradNestedTensor: (
+        NESTED_TENSOR_SLOTS | slots_of((DispatchKey.AutogradNestedTensor,))
+    ),
+    DispatchKey.CompositeExplicitAutograd: BACKEND_SLOTS,
+    DispatchKey.CompositeExplicitAutogradNonFunctional: (
+        _PLAIN_BACKENDS
+        | _instances("", but=("XLA", "Lazy"))
+        | _instances("Quantized", but=("XLA", "Lazy"))
+        | _instances("SparseCsr", but=("XLA", "Lazy"))
+    ),
+}
+"""The runtime keys that each alias key stands for."""
+
+
+def slots_of_key(key: DispatchKey) -> int:
+    """The slots that a kernel at `key` may fill: its own, or those of an alias; none for `Dense` and its kind."""
+    if key in ALIAS_SLOTS:
+        return ALIAS_SLOTS[key]
+    return 1 << SLOT_OF_KEY[key] if key in SLOT_OF_KEY else 0
+
+
+# Note [Backends of an autograd key]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A kernel of a backend takes the composite kernel away from "its" autograd slot. Upstream's table of which backends
+# an autograd key has forgets HIP, VE and MTIA: their autograd slots exist, and nothing ever suppresses the composite
+# kernel there. HIP and VE tensors carry AutogradOther, whose set does not name them either.
+BACKENDS_OF_AUTOGRAD: dict[DispatchKey, int] = {
+    **{
+        DispatchKey[f"Autograd{name}"]: slots_of((DispatchKey[name],))
+        for name in BACKENDS
+        if name not in ("HIP", "VE", "MTIA")
+    },
+    DispatchKey.AutogradOther: BACKEND_SLOTS & ~_instances(""),
+    DispatchKey.AutogradNestedTensor: NESTED_TENSOR_SLOTS,
+}
+"""The backends whose kernels stand before a composite one on an autograd slot.
+
+See Note [Backends of an autograd key].
+"""
+
+FUNCTIONALITY_SLOTS: dict[DispatchKey, int] = {
+    key: slots_of(k for k in RUNTIME_KEYS if k.functionality == key) for key in PER_BACKEND_FUNCTIONALITIES
+}
+"""The runtime instances of each per-backend functionality."""
+
+_ALSO_UNDEFINED = (
+    DispatchKey.CompositeImplicitAutograd,
+    DispatchKey.CompositeExplicitAutograd,
+    DispatchKey.CompositeExplicitAutogradNonFunctional,
+)
+_REGISTRABLE = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
+
+
+def _has_kernel_for(backends: int, key: DispatchKey) -> bool:
+    return bool(backends & (slots_of_key(key) or FUNCTIONALITY_SLOTS.get(key, 0)))
+
+
+def _needed(key: DispatchKey) -> int:
+    bits = slots_of_key(key) | (UNDEFINED_SLOT if key in _ALSO_UNDEFINED else 0)
+    if key == DispatchKey.CompositeExplicitAutograd:
+        return bits | ALIAS_SLOTS[DispatchKey.CompositeImplicitAutograd]
+    if not key.is_alias:
+        bits |= slots_of(k for k, backends in BACKENDS_OF_AUTOGRAD.items() if _has_kernel_for(backends, key))
+    return bits
+
+
+def _upstream(key: DispatchKey) -> int:
+    bits = slots_of_key(key) | (UNDEFINED_SLOT if key in _ALSO_UNDEFINED else 0)
+    if key.is_alias:
+        return bits
+    if (bits or FUNCTIONALITY_SLOTS.get(key, 0)) & BACKEND_SLOTS:
+        backend = key.backend
+        autograd = DispatchKey.AutogradOther if backend is None else AUTOGRAD_KEY_OF_BACKEND[backend]
+        bits |= slots_of((autograd,))
+    return bits
+
+
+REFRESH_NEEDED: dict[DispatchKey, int] = {key: _needed(key) for key in _REGISTRABLE}
+"""The slots whose kernel can change when the active kernel of a key does."""
+
+REFRESH_UPSTREAM: dict[DispatchKey, int] = {key: _upstream(key) for key in _REGISTRABLE}
+"""The slots that PyTorch 2.13 recomputes then: too few for 59 runtime and alias keys."""
+
+
+_WITHOUT_SLOT = (*PER_BACKEND_FUNCTIONALITIES, *ALIAS_KEYS)
+
+KEY_BIT: dict[DispatchKey, int] = {
+    **{key: 1 << slot for slot, key in enumerate(RUNTIME_KEYS)},
+    **{key: 1 << (len(RUNTIME_KEYS) + index) for index, key in enumerate(_WITHOUT_SLOT)},
+}
+CATCH_ALL_BIT = 1 << (len(RUNTIME_KEYS) + len(_WITHOUT_SLOT))
+"""The bucket of kernels without a key, under the semantics that have one."""
+
+KEY_OF_BIT: dict[int, DispatchKey | None] = {
+    **{bit: key for key, bit in sorted(KEY_BIT.items())},
+    CATCH_ALL_BIT: None,
+}
+"""The key of each bit, in the order in which dumps print them: by enum value, the catch-all last."""
+
+DUMP_ORDER: dict[int, int] = {bit: place for place, bit in enumerate(KEY_OF_BIT)}
+"""The place of each bit among the lines of a dump."""

@@ -1,0 +1,164 @@
+"""Certificates of a registry as text, as JSON and for a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dispatchlab.analysis.certificate import Cause, Certificate, Certification, Certified, OrderReason, Owner
+from dispatchlab.model.sequence import format_word
+from dispatchlab.render.formatting import printable, seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SLOTS_SHOWN = 4
+_STYLES = {Certified.PROVED: "green", Certified.ORDER_MATTERS: "red", Certified.NOT_DECIDED: "yellow"}
+
+
+def certification_text(found: Certification) -> str:
+    """Every operator whose order matters with its owners, then what is proved and what was done for it."""
+    lines = [line for each in found.certificates for line in _certificate(each)]
+    return "".join(f"{line}\n" for line in [*lines, *([""] if lines else []), *summary(found)])
+
+
+def summary(found: Certification) -> Iterator[str]:
+    """A line for each verdict and cause, and two for what was covered."""
+    yield f"{found.registry} under {found.semantics}: {_count(len(found.certificates), 'operator')}"
+    yield f"  {Certified.PROVED}: {len(found.of(Certified.PROVED)):,}"
+    matters = found.of(Certified.ORDER_MATTERS)
+    yield f"  {Certified.ORDER_MATTERS}: {len(matters):,}"
+    overridden, stale = found.because(Cause.OVERRIDE), found.because(Cause.STALE)
+    if overridden:
+        yield f"    a kernel takes the place of another at its key: {len(overridden):,}"
+    if stale:
+        now = len(found.because(Cause.STALE, in_force=True))
+        yield f"    a slot that calls use can be left behind: {len(stale):,}, with everything in force: {now:,}"
+    undecided = found.of(Certified.NOT_DECIDED)
+    if undecided:
+        yield f"  {Certified.NOT_DECIDED}: {len(undecided):,}"
+    yield (
+        f"{_count(found.patterns, 'pattern')}, {_count(found.neighbourhoods, 'neighbourhood')} of at most "
+        f"{_count(found.largest, 'registration')} in all orders: {_count(found.sets, 'set')}, "
+        f"{_count(found.edges, 'edge')}, each with the footprints of its refreshes"
+    )
+    yield (
+        f"{_count(found.registrations, 'registration')} stood for, {_count(found.steps, 'step')} on whole operators "
+        f"besides, {seconds(found.elapsed_s)}"
+    )
+    yield "not covered: C++ signatures, which no record tells"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _certificate(one: Certificate) -> Iterator[str]:
+    if one.verdict is Certified.NOT_DECIDED:
+        yield f"{one.operator}: {one.verdict}: {printable(one.not_decided)}"
+    for reason in one.reasons:
+        yield f"{one.operator}: {one.verdict}: {printable(reason_text(reason))}"
+
+
+def reason_text(reason: OrderReason) -> str:
+    """Why the order matters and whose registrations they are, in a sentence."""
+    if reason.winner is not None:
+        others = " and ".join(_debug(loser) for loser in reason.losers)
+        return f"{reason.keys[0]}: the newest wins, which is {_debug(reason.winner)}; it takes the place of {others}"
+    shown = ", ".join(map(str, reason.keys[:_SLOTS_SHOWN]))
+    if len(reason.keys) > _SLOTS_SHOWN:
+        shown += f" and {len(reason.keys) - _SLOTS_SHOWN} more"
+    words = f"{format_word(reason.expected_word)} and {format_word(reason.actual_word)} end differently"
+    owners = ", ".join(f"{number} is {owner}" for number, owner in enumerate(reason.registrations))
+    when = "" if reason.in_force else ", not when everything is in force"
+    return f"{shown}: what calls use can be left behind{when}: {words}, where {owners}"
+
+
+def _debug(owner: Owner) -> str:
+    return owner.debug or "a kernel without a debug text"
+
+
+def certification_json(found: Certification) -> str:
+    """All certificates; `version` says which fields there are."""
+    value = {
+        "version": 1,
+        "registry": found.registry,
+        "semantics": found.semantics,
+        "operators": len(found.certificates),
+        "proved": len(found.of(Certified.PROVED)),
+        "order_matters": len(found.of(Certified.ORDER_MATTERS)),
+        "not_decided": len(found.of(Certified.NOT_DECIDED)),
+        "patterns": found.patterns,
+        "neighbourhoods": found.neighbourhoods,
+        "largest": found.largest,
+        "sets": found.sets,
+        "edges": found.edges,
+        "registrations": found.registrations,
+        "steps": found.steps,
+        "elapsed_s": round(found.elapsed_s, 3),
+        "not_covered": ["C++ signatures"],
+        "certificates": [
+            {
+                "operator": each.operator,
+                "verdict": str(each.verdict),
+                "pattern": each.pattern,
+                "reasons": [_reason(reason) for reason in each.reasons],
+                "not_decided": each.not_decided,
+            }
+            for each in found.certificates
+        ],
+    }
+    return f"{json.dumps(value, indent=1)}\n"
+
+
+def _reason(reason: OrderReason) -> dict[str, object]:
+    return {
+        "cause": str(reason.cause),
+        "keys": [str(key) for key in reason.keys],
+        "winner": None if reason.winner is None else _owner(reason.winner),
+        "losers": [_owner(each) for each in reason.losers],
+        "registrations": [_owner(each) for each in reason.registrations],
+        "expected_word": format_word(reason.expected_word),
+        "actual_word": format_word(reason.actual_word),
+        "in_force": reason.in_force,
+    }
+
+
+def _owner(owner: Owner) -> dict[str, str | None]:
+    return {"key": None if owner.key is None else str(owner.key), "debug": owner.debug}
+
+
+def print_certification(console: Console, found: Certification) -> None:
+    """Print what matters: overrides counted by their owners, each slot that can be left behind, and the summary."""
+    from rich.panel import Panel
+    from rich.table import Table
+
+    owners: Counter[tuple[str, str, str]] = Counter()
+    examples: dict[tuple[str, str, str], str] = {}
+    for each in found.certificates:
+        for reason in each.reasons:
+            if reason.winner is not None:
+                row = (str(reason.keys[0]), _file(reason.winner), " and ".join(map(_file, reason.losers)))
+                owners[row] += 1
+                examples.setdefault(row, each.operator)
+    if owners:
+        table = Table("key", "the newest wins", "over", "operators", "such as", box=None, padding=(0, 2, 0, 0))
+        for row, number in sorted(owners.items(), key=lambda item: (-item[1], item[0])):
+            table.add_row(*map(printable, row), f"{number:,}", examples[row])
+        console.print(table)
+    for each in found.certificates:
+        for reason in each.reasons:
+            if reason.cause is Cause.STALE:
+                console.print(f"{each.operator}: {printable(reason_text(reason))}")
+        if each.not_decided:
+            console.print(f"{each.operator}: {printable(each.not_decided)}", style=_STYLES[each.verdict])
+    worst = next((v for v in (Certified.NOT_DECIDED, Certified.ORDER_MATTERS) if found.of(v)), Certified.PROVED)
+    console.print(Panel("\n".join(summary(found)), border_style=_STYLES[worst], expand=False))
+
+
+def _file(owner: Owner) -> str:
+    """Where a kernel comes from, without the line and the folders."""
+    text = owner.debug.removeprefix("registered at ")
+    return text.rpartition("/")[2].rpartition(":")[0] or text or "(no debug text)"

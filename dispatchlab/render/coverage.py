@@ -1,0 +1,135 @@
+"""Coverage of a backend as text, as JSON and for a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dispatchlab.registry.coverage import Covered, Way
+from dispatchlab.registry.what_if import CoverageReport, WhatIf
+from dispatchlab.render.formatting import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_ROWS_SHOWN = 12
+_STYLES = {Way.DIRECT: "green", Way.COMPOSITE: "cyan", Way.FALLBACK: "yellow", Way.AMBIGUOUS: "red", Way.MISSING: "red"}
+
+
+def coverage_text(report: CoverageReport) -> str:
+    """The counts, the lists that were asked for, and what each supposed registration would do."""
+    return "".join(f"{line}\n" for line in _lines(report))
+
+
+def _lines(report: CoverageReport) -> Iterator[str]:
+    found = report.coverage
+    yield f"{found.key} in {found.registry}: {_operators(len(found.operators))}"
+    for way in Way:
+        number = len(found.by(way))
+        if number or way in (Way.DIRECT, Way.COMPOSITE, Way.MISSING):
+            yield f"  {way}: {number:,}{_of(report, way)}"
+    if found.fallthrough:
+        yield f"  ({found.fallthrough:,} of them fall through to the next key)"
+    for way in report.listed:
+        yield ""
+        for each in found.by(way):
+            yield _covered(each)
+    for one in report.suppositions:
+        yield ""
+        yield from _supposed(one)
+    if report.moved:
+        yield ""
+        yield f"{found.key} with all of it:"
+        for moved in report.moved:
+            yield f"  {moved.before} -> {moved.after}: {_operators(moved.operators)}, such as {moved.example}"
+
+
+def _operators(number: int) -> str:
+    return f"{number:,} operator{'' if number == 1 else 's'}"
+
+
+def _of(report: CoverageReport, way: Way) -> str:
+    sources = report.coverage.sources(way) if way is Way.COMPOSITE else ()
+    return f" ({', '.join(f'{key} {number:,}' for key, number in sources)})" if sources else ""
+
+
+def _covered(one: Covered) -> str:
+    filled = one.filled
+    source = f" at {filled.source}" if filled.way is Way.COMPOSITE else ""
+    debug = f", {printable(one.debug)}" if one.debug else ""
+    return f"{one.operator}: {filled.way}{source}{', falls through' if filled.fallthrough else ''}{debug}"
+
+
+def _supposed(one: WhatIf) -> Iterator[str]:
+    yield f"what if {one.text}{f' ({one.operator})' if one.operator else ''}:"
+    if one.refused:
+        yield f"  refused: {printable(one.refused)}"
+        return
+    for consequence in one.consequences:
+        yield f"  {printable(consequence)}"
+    for row in one.rows[:_ROWS_SHOWN]:
+        yield f"  {row.key}: {printable(row.before) or 'nothing'} -> {printable(row.after) or 'nothing'}"
+    if len(one.rows) > _ROWS_SHOWN:
+        yield f"  and {len(one.rows) - _ROWS_SHOWN} more rows"
+    if not one.rows:
+        yield "  no row of its table changes"
+
+
+def coverage_json(report: CoverageReport) -> str:
+    """All of it; `version` says which fields there are."""
+    found = report.coverage
+    value = {
+        "version": 1,
+        "registry": found.registry,
+        "key": str(found.key),
+        "counts": {str(way): len(found.by(way)) for way in Way},
+        "fallthrough": found.fallthrough,
+        "sources": {str(key): number for key, number in found.sources(Way.COMPOSITE)},
+        "operators": [
+            {
+                "operator": each.operator,
+                "way": str(each.filled.way),
+                "source": None if each.filled.source is None else str(each.filled.source),
+                "fallthrough": each.filled.fallthrough,
+                "debug": each.debug,
+            }
+            for each in found.operators
+        ],
+        "what_if": [
+            {
+                "text": one.text,
+                "operator": one.operator or None,
+                "refused": one.refused or None,
+                "consequences": list(one.consequences),
+                "rows": [{"key": row.key, "before": row.before, "after": row.after} for row in one.rows],
+            }
+            for one in report.suppositions
+        ],
+        "moved": [
+            {"before": str(one.before), "after": str(one.after), "operators": one.operators, "example": one.example}
+            for one in report.moved
+        ],
+    }
+    return f"{json.dumps(value, indent=1)}\n"
+
+
+def print_coverage(console: Console, report: CoverageReport) -> None:
+    """Print a bar for each way, then what `coverage_text` says of the rest."""
+    from rich.table import Table
+    from rich.text import Text
+
+    found = report.coverage
+    console.print(f"{found.key} in {found.registry}: {len(found.operators):,} operators")
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    total = max(1, len(found.operators))
+    for way in Way:
+        number = len(found.by(way))
+        if number or way is not Way.AMBIGUOUS:
+            bar = Text("#" * round(30 * number / total), _STYLES[way])
+            table.add_row(str(way), f"{number:,}", f"{100 * number / total:.0f} %", bar, _of(report, way).strip(" ()"))
+    console.print(table)
+    rest = list(_lines(report))
+    rest = rest[rest.index("") :] if "" in rest else []
+    for line in rest:
+        console.print(Text(line))

@@ -1,0 +1,185 @@
+"""Why a call runs its kernel, as plain text and as JSON.
+
+    version           1
+    source, engine, semantics   where the operator comes from, and who was asked
+    operator, schema  its name and schema
+    arguments         [{name, type, given, keys, note}]
+    of_arguments      all their keys
+    thread            {global_include, global_exclude, local_include, local_exclude}
+    hops              [{kind, why, assumed, set, left_out, keys, key, kernel, refusal}]; left_out: [{key, why, debug,
+                      reason}]; kernel: null, or {debug, reason, source, fallthrough, stale, beaten}; refusal: null, or
+                      the kind of error
+    end               why there is no further hop
+
+Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the runtime keys, highest priority first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from dispatchlab.call.explanation import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
+from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
+from dispatchlab.model.keys import FUNCTIONALITY_KEYS
+from dispatchlab.render.formatting import printable
+
+_AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
+OUTRANKED = "a candidate before it"
+"""What an engine says a kernel lost to when there is nothing more to say."""
+
+
+def explanation_text(found: CallExplanation) -> str:
+    """The whole of it."""
+    return "".join(f"{line}\n" for line in _lines(found))
+
+
+def _lines(found: CallExplanation) -> Iterator[str]:
+    yield printable(found.schema)
+    yield ""
+    yield "arguments"
+    for argument in found.arguments:
+        yield f"  {argument_text(argument)}"
+    if not found.arguments:
+        yield "  none that decides the dispatch"
+    yield "the thread"
+    for title, keys in thread_sets(found.thread):
+        yield f"  {title}: {thread_set_text(title, keys)}"
+    for number, hop in enumerate(found.hops, 1):
+        yield ""
+        yield f"{number}. {hop.kind} -> {hop.key}"
+        yield f"  {hop.why}"
+        yield f"  set: {set_text(hop.start)}"
+        for left in hop.left_out:
+            yield f"  left out: {left_out_text(left)}"
+        if hop.left_out:
+            yield f"  what remains: {set_text(hop.keys)}"
+        yield from (f"  {line}" for line in kernel_lines(hop))
+    yield ""
+    yield found.end
+
+
+def set_text(keys: DispatchKeySet) -> str:
+    """A set, highest priority first."""
+    return ", ".join(map(str, by_priority(keys))) or "(empty)"
+
+
+def functionalities_text(keys: DispatchKeySet) -> str:
+    """The functionalities of a set, highest priority first: what it excludes, whatever the backend.
+
+    The autocast keys are told as one when all ten are there.
+    """
+    names = [str(key) for key in reversed(FUNCTIONALITY_KEYS[1:]) if keys.bits & functionality_bit(key)]
+    autocast = [name for name in names if name.startswith("Autocast")]
+    if len(autocast) == _AUTOCAST_COUNT:
+        at = names.index(autocast[0])
+        names[at : at + _AUTOCAST_COUNT] = ["Autocast*"]
+    return ", ".join(names) or "(empty)"
+
+
+def thread_sets(thread: ThreadKeys) -> tuple[tuple[str, DispatchKeySet], ...]:
+    """The four sets with their titles."""
+    return (
+        ("global include", thread.global_included),
+        ("global exclude", thread.global_excluded),
+        ("local include", thread.local_included),
+        ("local exclude", thread.local_excluded),
+    )
+
+
+def thread_set_text(title: str, keys: DispatchKeySet) -> str:
+    """One of these sets; what is excluded is excluded for every backend."""
+    return functionalities_text(keys) if title.endswith("exclude") else set_text(keys)
+
+
+def argument_text(argument: ArgumentKeys) -> str:
+    """`self (Tensor), cuda: AutogradCUDA, CUDA`."""
+    note = f" ({argument.note})" if argument.note else ""
+    return f"{argument.name} ({argument.type}), {printable(argument.given)}: {set_text(argument.keys)}{note}"
+
+
+def left_out_text(left: LeftOut) -> str:
+    """`BackendSelect, fallthrough: fn [backend fallback]`."""
+    whose = f": {printable(left.debug)} [{left.reason}]" if left.debug else ""
+    return f"{left.key}, {left.why}{whose}"
+
+
+def kernel_lines(hop: Hop) -> Iterator[str]:
+    """The kernel of a hop, and what it beat."""
+    kernel = hop.kernel
+    if kernel is not None:
+        yield f"kernel: {kernel_text(kernel)}"
+    if hop.refusal is not None:
+        yield f"nothing can run: {hop.refusal}"
+    if kernel is None:
+        return
+    if kernel.stale is not None:
+        yield f"the slot is stale: it should hold {printable(kernel.stale)}"
+    verb = "lost" if kernel.stale is None else "should have lost"
+    for lost in kernel.beaten:
+        why = "the kernel above comes first" if lost.why == OUTRANKED else lost.why
+        yield f"{verb}: {printable(lost.debug)} [{lost.reason}], at {lost.source}: {why}"
+
+
+def kernel_text(kernel: Chosen) -> str:
+    """`fn_cpu [kernel], at CPU`."""
+    source = f", at {kernel.source}" if kernel.source else ""
+    return f"{'fallthrough ' if kernel.fallthrough else ''}{printable(kernel.debug)} [{kernel.reason}]{source}"
+
+
+VERSION = 1
+
+
+def explanation_json(found: CallExplanation, *, source: str, engine: str, semantics: str) -> str:
+    """An explanation as one object on one line."""
+    told = {
+        "version": VERSION,
+        "source": source,
+        "engine": engine,
+        "semantics": semantics,
+        "operator": found.operator,
+        "schema": found.schema,
+        "arguments": [
+            {"name": one.name, "type": one.type, "given": one.given, "keys": key_set(one.keys), "note": one.note}
+            for one in found.arguments
+        ],
+        "of_arguments": key_set(found.of_arguments),
+        "thread": {title.replace(" ", "_"): key_set(keys) for title, keys in thread_sets(found.thread)},
+        "hops": [_hop(hop) for hop in found.hops],
+        "end": found.end,
+    }
+    return json.dumps(told, ensure_ascii=False) + "\n"
+
+
+def key_set(keys: DispatchKeySet) -> dict[str, object]:
+    """A set, as bits and as names."""
+    return {"raw": keys.bits, "keys": [str(key) for key in by_priority(keys)]}
+
+
+def _hop(hop: Hop) -> dict[str, object]:
+    kernel = hop.kernel
+    return {
+        "kind": hop.kind,
+        "why": hop.why,
+        "assumed": hop.assumed,
+        "set": key_set(hop.start),
+        "left_out": [
+            {"key": str(one.key), "why": one.why, "debug": one.debug, "reason": one.reason} for one in hop.left_out
+        ],
+        "keys": key_set(hop.keys),
+        "key": str(hop.key),
+        "kernel": None
+        if kernel is None
+        else {
+            "debug": kernel.debug,
+            "reason": kernel.reason,
+            "source": kernel.source,
+            "fallthrough": kernel.fallthrough,
+            "stale": kernel.stale,
+            "beaten": [
+                {"source": one.source, "debug": one.debug, "reason": one.reason, "why": one.why}
+                for one in kernel.beaten
+            ],
+        },
+        "refusal": None if hop.refusal is None else str(hop.refusal),
+    }

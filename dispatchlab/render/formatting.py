@@ -1,0 +1,46 @@
+"""Format numbers and a user's texts for output: short, and free of control characters."""
+
+from __future__ import annotations
+
+from math import log10
+
+
+def printable(text: str) -> str:
+    """The text with every control character but the line feed spelled out: `\\x1b[31m`."""
+    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+_LONGEST_IN_FULL = 10**15
+_CHUNK = 10**4000  # below the limit of digits that Python converts in one go
+
+
+def digits(number: int) -> str:
+    """All digits of a number that is not negative; Python itself refuses more than 4,300 of them."""
+    chunks: list[str] = []
+    while number >= _CHUNK:
+        number, low = divmod(number, _CHUNK)
+        chunks.append(str(low).zfill(4000))
+    return "".join((str(number), *reversed(chunks)))
+
+
+def readable(number: int) -> str:
+    """`14,400`, or `about 4.3e+26` when nobody would count the digits."""
+    if number < _LONGEST_IN_FULL:
+        return f"{number:,}"
+    exponent = int(log10(number))
+    leading = number * 10 // 10**exponent
+    if leading >= 100:  # log10 rounds
+        exponent, leading = exponent + 1, leading // 10
+    elif leading < 10:
+        exponent, leading = exponent - 1, number * 10 // 10 ** (exponent - 1)
+    return f"about {leading // 10}.{leading % 10}e+{exponent}"
+
+
+def seconds(value: float) -> str:
+    """A duration in the unit that suits it: `0.42 ms`, `2.8 s`, `12 min 5 s`."""
+    if value < 1:
+        return f"{value * 1000:.3g} ms"
+    if value < 60:
+        return f"{value:.3g} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s"

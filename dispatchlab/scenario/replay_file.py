@@ -1,0 +1,258 @@
+"""Replay files: two sequences over a scenario that disagreed, kept so that anybody can run them again.
+
+A replay names registrations, so it survives edits of the scenario: as long as the registrations that its words use are
+there, `resolve` finds them, and `staleness` says what else has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dispatchlab.errors import DispatchLabError, ParseError
+from dispatchlab.model.sequence import Word, format_word, parse_word
+from dispatchlab.scenario.load import SEMANTICS_FIELD, all_problems, read_bytes
+from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.scenario.write import scalar_text
+from dispatchlab.yaml_fields import (
+    TEXT,
+    Context,
+    Entry,
+    Field,
+    Shape,
+    Table,
+    Wrong,
+    at_error,
+    expected,
+    list_of,
+    scalar,
+)
+from dispatchlab.yaml_tree import Node, compose
+
+NOTHING = format_word(())
+"""How the empty word is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Two words that should have led to the same and did not.
+
+    Args:
+        scenario: the name of the scenario file, without its folder.
+        digest: the scenario's `digest` when the words were found.
+        registrations: the names of all its registrations; the words' numbers are places in here.
+        expected_word: the word that sets what is expected.
+        actual_word: the word that leads elsewhere.
+        engine: the engine that they were run on.
+        semantics: the semantics of that engine.
+        seed: the seed of the walk that found them, if it had one.
+    """
+
+    scenario: str
+    digest: str
+    registrations: tuple[str, ...]
+    expected_word: Word
+    actual_word: Word
+    engine: str
+    semantics: str
+    seed: int | None = None
+
+
+class StaleReplayError(DispatchLabError):
+    """A replay uses registrations that its scenario no longer has.
+
+    Args:
+        replay: the replay.
+        reasons: what has changed, a sentence each.
+    """
+
+    def __init__(self, replay: Replay, reasons: tuple[str, ...]) -> None:
+        super().__init__(replay, reasons)
+        self.replay, self.reasons = replay, reasons
+
+    def __str__(self) -> str:
+        first = f"the replay no longer fits {self.replay.scenario}; search again with `dispatchlab permute`"
+        return "\n".join((first, *(f"  {reason}" for reason in self.reasons)))
+
+
+def make_replay(
+    scenario: Scenario, expected_word: Word, actual_word: Word, *, engine: str, semantics: str, seed: int | None = None
+) -> Replay:
+    """The replay of two words over a scenario's registrations."""
+    return Replay(
+        scenario.file_name,
+        scenario.digest,
+        scenario.names,
+        expected_word,
+        actual_word,
+        engine,
+        semantics,
+        seed,
+    )
+
+
+def staleness(replay: Replay, scenario: Scenario) -> tuple[str, ...]:
+    """What has changed in the scenario since the replay was saved, a sentence each; empty when nothing that matters."""
+    now = scenario.names
+    if (replay.digest, replay.registrations) == (scenario.digest, now):
+        return ()
+    gone = [name for name in replay.registrations if name not in now]
+    new = [name for name in now if name not in replay.registrations]
+    reasons = [f"gone or renamed: {name}" for name in gone] + [f"new: {name}" for name in new]
+    if not reasons and now != replay.registrations:
+        reasons.append("the registrations are in another order")
+    if not reasons:
+        reasons.append(
+            "the registrations have the same names, but what one of them says (a schema, a kernel, or only the line "
+            "number in a debug text) or what is observed has changed"
+        )
+    return tuple(reasons)
+
+
+def resolve(replay: Replay, scenario: Scenario) -> tuple[Word, Word]:
+    """The replay's two words, expected and actual, in the numbers of the scenario as it is now.
+
+    Raises:
+        StaleReplayError: a registration that a word uses is gone; the error says which and what is new.
+    """
+    place = {name: index for index, name in enumerate(scenario.names)}
+    used = {max(step, ~step) for step in (*replay.expected_word, *replay.actual_word)}
+    if any(replay.registrations[index] not in place for index in used):
+        raise StaleReplayError(replay, staleness(replay, scenario))
+    numbers = [place.get(name, -1) for name in replay.registrations]
+
+    def renumbered(word: Word) -> Word:
+        return tuple(numbers[step] if step >= 0 else ~numbers[~step] for step in word)
+
+    return renumbered(replay.expected_word), renumbered(replay.actual_word)
+
+
+_TOO_LONG = re.compile(r"\d{10}")
+_DIGEST = re.compile("[0-9a-f]{32}")
+
+
+def _version(node: Node, context: Context) -> int:
+    if scalar(node, "the version of the format").text != "1":
+        raise expected("the version 1", node, "a newer dispatchlab may read it")
+    return 1
+
+
+def _digest(node: Node, context: Context) -> str:
+    text = scalar(node, "32 hexadecimal digits").text
+    if not _DIGEST.fullmatch(text):
+        raise expected("32 hexadecimal digits", node)
+    return text
+
+
+def _seed(node: Node, context: Context) -> int:
+    text = scalar(node, "a number").text
+    if not re.fullmatch("-?[0-9]{1,40}", text):
+        raise expected("a number", node)
+    return int(text)
+
+
+def _any_word(node: Node, context: Context) -> Node:
+    scalar(node, "a word such as +0 +1 -0")
+    return node
+
+
+VERSION = Field("replay", Shape("a version", _version, {"const": 1}), "The version of the format.", required=True)
+SCENARIO = Field("scenario", TEXT, "The name of the scenario file.", required=True)
+DIGEST = Field("digest", Shape("32 hexadecimal digits", _digest, {"type": "string"}), "Of the scenario.", required=True)
+ENGINE = Field("engine", TEXT, "The engine that the words were run on.", required=True)
+SEMANTICS = Field("semantics", TEXT, SEMANTICS_FIELD.doc, required=True)
+SEED = Field("seed", Shape("a number", _seed, {"type": "integer"}), "The seed of the walk that found the words.")
+REGISTRATIONS = Field(
+    "registrations", list_of(TEXT, "a list of names"), "The names of the scenario's registrations.", required=True
+)
+_WORD = Shape("a word", _any_word, {"type": "string"})
+EXPECTED = Field("expected", _WORD, "The word that sets what is expected.", required=True)
+ACTUAL = Field("actual", _WORD, "The word that leads elsewhere.", required=True)
+
+REPLAY_TABLE = Table("a replay", (VERSION, SCENARIO, DIGEST, ENGINE, SEMANTICS, SEED, REGISTRATIONS, EXPECTED, ACTUAL))
+
+
+def replay_text(replay: Replay) -> str:
+    """The replay as the text of a file, which `parse_replay` reads."""
+
+    def lines() -> Iterable[str]:
+        yield "replay: 1"
+        yield f"scenario: {scalar_text(replay.scenario)}"
+        yield f"digest: {scalar_text(replay.digest)}"
+        yield f"engine: {scalar_text(replay.engine)}"
+        yield f"semantics: {scalar_text(replay.semantics)}"
+        if replay.seed is not None:
+            yield f"seed: {replay.seed}"
+        yield "registrations:"
+        for number, name in enumerate(replay.registrations):
+            yield f"  - {scalar_text(name)}  # {number}"
+        yield f"expected: {scalar_text(format_word(replay.expected_word))}"
+        yield f"actual: {scalar_text(format_word(replay.actual_word))}"
+
+    return "\n".join((*lines(), ""))
+
+
+def load_replay(path: str | os.PathLike[str]) -> Replay:
+    """Read a replay file.
+
+    Raises:
+        ScenarioError: with every problem of the file.
+    """
+    return parse_replay(read_bytes(path), file=os.fspath(path))
+
+
+def parse_replay(data: bytes | str, *, file: str = "<text>") -> Replay:
+    """Read a replay from the content of a file.
+
+    Raises:
+        ScenarioError: with every problem of the content.
+    """
+    context = Context(file)
+    try:
+        replay = _read(compose(data, file), context)
+    except Wrong as wrong:
+        context.report(wrong)
+        replay = None
+    if context.problems or replay is None:
+        raise all_problems(context)
+    return replay
+
+
+def _read(root: Node, context: Context) -> Replay | None:
+    entry = Entry.read(root, REPLAY_TABLE, context)
+    if not entry.is_right:
+        return None
+    names = entry[REGISTRATIONS]
+    found: dict[str, Word] = {}
+    for field in (EXPECTED, ACTUAL):
+        try:
+            found[field.name] = _word(entry[field], len(names))
+        except Wrong as wrong:
+            context.report(wrong)
+    if context.problems:
+        return None
+    return Replay(
+        scenario=entry[SCENARIO],
+        digest=entry[DIGEST],
+        registrations=names,
+        expected_word=found[EXPECTED.name],
+        actual_word=found[ACTUAL.name],
+        engine=entry[ENGINE],
+        semantics=entry[SEMANTICS],
+        seed=entry.get(SEED),
+    )
+
+
+def _word(node: Node, count: int) -> Word:
+    value = scalar(node, "a word")
+    if value.text == NOTHING:
+        return ()
+    if long := _TOO_LONG.search(value.text):
+        column = value.column_of(long.start())
+        raise Wrong(node, f"expected a registration from 0 to {count - 1} but found a longer number", column=column)
+    try:
+        return parse_word(value.text, count=count)
+    except ParseError as error:
+        raise at_error(value, error) from None

@@ -1,0 +1,219 @@
+"""YAML text as a tree of values that know their source location; the problems of a file in one error.
+
+See Note [YAML as we read it].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import yaml
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.registration import Place
+
+SHOWN = 60
+"""How many characters of a user's text a message quotes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    Args:
+        where: the place, or the file alone when it could not be read at all.
+        message: what was found and what was expected.
+        hint: what to do next, such as the nearest right name; may be empty.
+    """
+
+    where: Place | str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" + (f"; {self.hint}" if self.hint else "")
+
+
+class ScenarioError(DispatchLabError):
+    """A file cannot be used; tells all its problems, one a line, as `file:line:column: message`.
+
+    Args:
+        problems: at least one, in the order of the file.
+    """
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+def quoted(text: str) -> str:
+    """The text as one printable line in quotes, shortened when it is long."""
+    return repr(text if len(text) <= SHOWN else text[: SHOWN - 3] + "...")
+
+
+# Note [YAML as we read it]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~
+# A scenario is text, lists and mappings. We take the events of PyYAML's parser and build the tree from them, because
+# the layers above it do more than a scenario needs: the composer recurses as deep as the file nests, and C code that
+# recurses ends the process; aliases make a small file stand for a huge tree; the resolver turns `no` into False and
+# `2020-01-01` into a date. Here a scalar is the text that stands in the file, `debug: yes` is "yes" and `debug: 1` is
+# "1"; nothing at all after a colon is no value, which is an error; aliases and tags are errors; and depth has a bound.
+MAX_DEPTH = 32
+
+_LOADER: type[yaml.SafeLoader] | type[yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Scalar(NamedTuple):
+    """Text; `raw` is how it is written, quotes included, and `plain` is true when it has none."""
+
+    line: int
+    column: int
+    text: str
+    raw: str
+    plain: bool
+
+    @property
+    def is_missing(self) -> bool:
+        """True when there is nothing after the colon or the dash."""
+        return self.plain and not self.text
+
+    def column_of(self, at: int) -> int:
+        """The column of character `at` of the text, or of the whole scalar where escapes or line breaks come before."""
+        start = 0 if self.plain else 1
+        exact = self.raw[start : start + at] == self.text[:at] and "\n" not in self.text[:at]
+        return self.column + start + at if exact else self.column
+
+
+class Listing(NamedTuple):
+    """A list."""
+
+    line: int
+    column: int
+    items: tuple[Node, ...]
+
+
+class Mapping(NamedTuple):
+    """A mapping; repeated keys are still there, and a key can be any node."""
+
+    line: int
+    column: int
+    pairs: tuple[tuple[Node, Node], ...]
+
+
+Node: TypeAlias = Scalar | Listing | Mapping
+
+
+def compose(data: bytes | str, file: str) -> Node:
+    """The tree of a file with one YAML document.
+
+    Args:
+        data: the content of the file.
+        file: what the places in errors call it.
+
+    Raises:
+        ScenarioError: with the one problem that made it unreadable.
+    """
+    text = _decode(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
+    if found := _UNPRINTABLE.search(text):
+        raise _error(
+            file, text, found.start(), f"found the character U+{ord(found.group()):04X}, which YAML does not allow"
+        )
+    try:
+        return _build(yaml.parse(text, Loader=_LOADER), text, file)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(file, mark.line + 1, mark.column + 1) if mark else file
+        context = f" {error.context}" if error.context else ""
+        if mark and error.context_mark and error.context_mark.line != mark.line:
+            context += f" from line {error.context_mark.line + 1} on"
+        raise ScenarioError((Problem(place, f"this is not YAML: {error.problem}{context}"),)) from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise ScenarioError((Problem(file, f"this is not YAML: {' '.join(str(error).split())}"),)) from None
+
+
+def _decode(data: bytes, file: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig", "replace")
+        hint = "save the file as UTF-8"
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            hint += "; it looks like UTF-16"
+        byte = data[error.start]
+        raise _error(
+            file, before, len(before), f"found the byte 0x{byte:02x}, which is not text in UTF-8", hint
+        ) from None
+
+
+def _error(file: str, text: str, at: int, message: str, hint: str = "") -> ScenarioError:
+    line = text.count("\n", 0, at) + 1
+    return ScenarioError((Problem(Place(file, line, at - text.rfind("\n", 0, at)), message, hint),))
+
+
+class _Open(NamedTuple):
+    line: int
+    column: int
+    is_list: bool
+    nodes: list[Node]
+
+
+def _build(events: Iterator[yaml.Event], text: str, file: str) -> Node:
+    stack: list[_Open] = []
+    root: Node | None = None
+    for event in events:
+        node: Node
+        line, column = (mark.line + 1, mark.column + 1) if (mark := event.start_mark) else (1, 1)
+        match event:
+            case yaml.ScalarEvent():
+                _refuse_tag(event, file)
+                value = event.value
+                if not value.isascii() and _SURROGATE.search(value):
+                    raise _refused(event, file, "found half of a surrogate pair", "write the character itself")
+                raw = text[mark.index : event.end_mark.index] if mark and event.end_mark else ""
+                node = Scalar(line, column, value, raw, event.style in (None, ""))
+            case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
+                _refuse_tag(event, file)
+                if len(stack) == MAX_DEPTH:
+                    message = f"found a value nested more than {MAX_DEPTH} deep"
+                    raise _refused(event, file, message, "a scenario needs 6 at most")
+                stack.append(_Open(line, column, isinstance(event, yaml.SequenceStartEvent), []))
+                continue
+            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                line, column, is_list, nodes = stack.pop()
+                if is_list:
+                    node = Listing(line, column, tuple(nodes))
+                else:
+                    node = Mapping(line, column, tuple(zip(nodes[::2], nodes[1::2], strict=True)))
+            case yaml.AliasEvent():
+                message = f"found the alias *{event.anchor}, which has no meaning here"
+                raise _refused(event, file, message, "write the value out")
+            case yaml.DocumentStartEvent() if root is not None:
+                message = "found a second YAML document, but a file holds one"
+                raise _refused(event, file, message, "give it a file of its own")
+            case _:
+                continue
+        if stack:
+            stack[-1].nodes.append(node)
+        else:
+            root = node
+    return root if root is not None else Scalar(1, 1, "", "", plain=True)
+
+
+def _refuse_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, file: str) -> None:
+    if event.tag is not None:
+        message = f"found the tag {quoted(event.tag)}, which has no meaning here"
+        raise _refused(event, file, message, "leave it out: every value is read as the text that stands there")
+
+
+def _refused(event: yaml.Event, file: str, message: str, hint: str) -> ScenarioError:
+    mark = event.start_mark
+    where = Place(file, mark.line + 1, mark.column + 1) if mark else file
+    return ScenarioError((Problem(where, message, hint),))
