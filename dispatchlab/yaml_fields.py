@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
 from dispatchlab.yaml_tree import Listing, Mapping, Node, Problem, Scalar, quoted
@@ -33,7 +33,7 @@ class Context:
     """What reading one file carries along.
 
     Args:
-        file: what places call it.
+        file: what source locations call it.
         allow_import: whether references to functions may be imported.
         functions: functions by reference, which need no import.
         problems: what was found to be wrong so far.
@@ -46,13 +46,13 @@ class Context:
     problems: list[Problem] = field(default_factory=list)
     parsed: dict[tuple[object, str], object] = field(default_factory=dict)
 
-    def place(self, node: Node) -> Place:
-        """The place of a node."""
-        return Place(self.file, node.line, node.column)
+    def location(self, node: Node) -> SourceLocation:
+        """The source location of a node."""
+        return SourceLocation(self.file, node.line, node.column)
 
     def report(self, wrong: Wrong) -> None:
         """Keep a problem and go on."""
-        where = Place(self.file, wrong.node.line, wrong.column or wrong.node.column)
+        where = SourceLocation(self.file, wrong.node.line, wrong.column or wrong.node.column)
         self.problems.append(Problem(where, wrong.message, wrong.hint))
 
 
@@ -109,7 +109,7 @@ def scalar(node: Node, wanted: str) -> Scalar:
 
 
 def at_error(node: Scalar, error: ParseError, shift: int = 0) -> Wrong:
-    """The problem of text that did not parse, at the place inside it where the trouble starts.
+    """The problem of text that did not parse, at the character where the trouble starts.
 
     Args:
         node: where the text stands.
@@ -124,7 +124,7 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
     """What `parse` makes of the node's text with `prefix` in front; equal texts of a file are parsed once.
 
     Raises:
-        Wrong: with the place inside the text.
+        Wrong: with the column inside the text.
     """
     key = (parse, prefix + node.text)
     value = context.parsed.get(key)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import yaml
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 
 SHOWN = 60
 """How many characters of a user's text a message quotes at most."""
@@ -24,12 +24,12 @@ class Problem:
     """One thing that is wrong.
 
     Args:
-        where: the place, or the file alone when it could not be read at all.
+        where: the source location, or the file alone when it could not be read at all.
         message: what was found and what was expected.
         hint: what to do next, such as the nearest right name; may be empty.
     """
 
-    where: Place | str
+    where: SourceLocation | str
     message: str
     hint: str = ""
 
@@ -116,7 +116,7 @@ def compose(data: bytes | str, file: str) -> Node:
 
     Args:
         data: the content of the file.
-        file: what the places in errors call it.
+        file: what source locations call it.
 
     Raises:
         ScenarioError: with the one problem that made it unreadable.
@@ -130,11 +130,11 @@ def compose(data: bytes | str, file: str) -> Node:
         return _build(yaml.parse(text, Loader=_LOADER), text, file)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = Place(file, mark.line + 1, mark.column + 1) if mark else file
+        where = SourceLocation(file, mark.line + 1, mark.column + 1) if mark else file
         context = f" {error.context}" if error.context else ""
         if mark and error.context_mark and error.context_mark.line != mark.line:
             context += f" from line {error.context_mark.line + 1} on"
-        raise ScenarioError((Problem(place, f"this is not YAML: {error.problem}{context}"),)) from None
+        raise ScenarioError((Problem(where, f"this is not YAML: {error.problem}{context}"),)) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise ScenarioError((Problem(file, f"this is not YAML: {' '.join(str(error).split())}"),)) from None
 
@@ -155,7 +155,7 @@ def _decode(data: bytes, file: str) -> str:
 
 def _error(file: str, text: str, at: int, message: str, hint: str = "") -> ScenarioError:
     line = text.count("\n", 0, at) + 1
-    return ScenarioError((Problem(Place(file, line, at - text.rfind("\n", 0, at)), message, hint),))
+    return ScenarioError((Problem(SourceLocation(file, line, at - text.rfind("\n", 0, at)), message, hint),))
 
 
 class _Open(NamedTuple):
@@ -215,5 +215,5 @@ def _refuse_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, file: str) 
 
 def _refused(event: yaml.Event, file: str, message: str, hint: str) -> ScenarioError:
     mark = event.start_mark
-    where = Place(file, mark.line + 1, mark.column + 1) if mark else file
+    where = SourceLocation(file, mark.line + 1, mark.column + 1) if mark else file
     return ScenarioError((Problem(where, message, hint),))

@@ -9,7 +9,7 @@ import pytest
 
 from dispatchlab.codegen import NativeYamlError, Rule, YamlProblem, load_native_functions, read_native_functions
 from dispatchlab.codegen.read.native_functions import TAGS, read_tags
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 
 BAD = Path(__file__).parent / "data" / "codegen" / "bad"
 RULES = sorted(Rule)
@@ -42,7 +42,7 @@ def test_every_problem_has_a_place_in_its_file(rule: Rule) -> None:
     path = BAD / f"{rule}.yaml"
     lines = path.read_text(encoding="utf-8").splitlines()
     for problem in problems_of(path):
-        assert isinstance(problem.where, Place)
+        assert isinstance(problem.where, SourceLocation)
         assert problem.where.file == path.name
         assert 1 <= problem.where.line <= len(lines) + 1
         if problem.where.line <= len(lines):
@@ -56,8 +56,8 @@ def test_problems_come_all_at_once_in_the_order_of_the_file() -> None:
         read_native_functions(text)
     found = [problem.rule for problem in caught.value.problems]
     assert found == [Rule.UNKNOWN_FIELD] * 2 + [Rule.UNKNOWN_TAG] + [Rule.UNKNOWN_KEY] * 2 + [Rule.OUT_COUNT]
-    places = [problem.where for problem in caught.value.problems]
-    assert all(isinstance(place, Place) for place in places)
+    locations = [problem.where for problem in caught.value.problems]
+    assert all(isinstance(location, SourceLocation) for location in locations)
 
 
 def test_a_file_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:

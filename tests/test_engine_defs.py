@@ -9,7 +9,7 @@ import pytest
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import AliasKind, Def, Impl, Kernel, NameOnly, Place
+from dispatchlab.model.registration import AliasKind, Def, Impl, Kernel, NameOnly, SourceLocation
 from dispatchlab.model.schema_parser import parse_schema
 from tests.engine_words import (
     BAR,
@@ -234,11 +234,11 @@ def test_a_kernel_without_a_key_and_one_at_undefined_are_composite() -> None:
 @each_semantics
 def test_call_sites_are_kept_beside_the_debug_text(semantics: str) -> None:
     dispatcher = Dispatcher(semantics)
-    place = Place("scenario.yaml", 7, 3)
-    handle = dispatcher.register(Impl(FOO, K.CPU, BOXED, "d", place))
+    location = SourceLocation("scenario.yaml", 7, 3)
+    handle = dispatcher.register(Impl(FOO, K.CPU, BOXED, "d", location))
     view = dispatcher.explain(FOO)
     assert view is not None
-    assert [kernel.place for kernel in view.kernels] == [place]
+    assert [kernel.location for kernel in view.kernels] == [location]
     handle.release()
 
 

@@ -55,9 +55,9 @@ def test_a_library_prints_where_it_was_opened_and_keeps_where_it_was_called() ->
     assert f"CPU: registered at {HERE}:{opened} :: (none) [ boxed ]\n" in dispatcher.dump(FOO)
     view = dispatcher.explain(FOO)
     assert view is not None
-    place = view.kernels[0].place
-    assert place is not None
-    assert (place.file, place.line) == (HERE, opened + 2)
+    location = view.kernels[0].location
+    assert location is not None
+    assert (location.file, location.line) == (HERE, opened + 2)
 
 
 def test_the_alias_kind_follows_from_the_form_of_the_def() -> None:

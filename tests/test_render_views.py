@@ -128,7 +128,7 @@ def test_a_view_made_from_texts_agrees_with_the_engine() -> None:
     explained, read = made.explain(FOO), view_of(made.snapshot(FOO), made.violations(FOO))
     assert explained is not None
     assert (read.name, read.schema, read.violations) == (explained.name, explained.schema, explained.violations)
-    assert read.kernels == tuple(replace(kernel, place=None) for kernel in explained.kernels)
+    assert read.kernels == tuple(replace(kernel, location=None) for kernel in explained.kernels)
     by_key = {row.key: row for row in read.table}
     assert set(by_key) == {row.key for row in explained.table}
     for row in explained.table:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.scenario import Problem, ScenarioError, load_scenario, parse_scenario
 from dispatchlab.scenario.load import MAX_BYTES
 
@@ -117,7 +117,7 @@ def test_a_failing_import_is_a_problem_with_its_place(
     start = text.index("'") + 1
     inside = message.startswith(("scenario_kernels has", "expected"))
     at = start + (1 + len("scenario_kernels:") if inside else 0)
-    assert problem.where == Place("a.yaml", 1, at)
+    assert problem.where == SourceLocation("a.yaml", 1, at)
     assert message in str(problem)
 
 
@@ -131,6 +131,6 @@ def test_nothing_is_imported_unless_it_is_allowed(tmp_path: Path, monkeypatch: p
 
 
 def test_the_error_survives_pickling() -> None:
-    error = ScenarioError((Problem(Place("a.yaml", 1, 2), "wrong", "do it right"),))
+    error = ScenarioError((Problem(SourceLocation("a.yaml", 1, 2), "wrong", "do it right"),))
     again = pickle.loads(pickle.dumps(error))
     assert (again.problems, str(again)) == (error.problems, "a.yaml:1:2: wrong; do it right")

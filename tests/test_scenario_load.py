@@ -26,7 +26,7 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
-    Place,
+    SourceLocation,
 )
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
@@ -144,7 +144,7 @@ def test_a_file_with_every_field_makes_these_values() -> None:
             "block",
         ),
     )
-    assert registrations[4].place == Place("folder/all.yaml", 20, 5)
+    assert registrations[4].location == SourceLocation("folder/all.yaml", 20, 5)
     assert (scenario.claim, scenario.namespace, scenario.semantics) == ("Every field is here.", "ns", "torch-2.13")
     assert scenario.operators == (foo, OperatorName("other", "bar", "out"))
     assert scenario.keys == (DispatchKey.Undefined, DispatchKey.CPU, DispatchKey.AutogradCPU)
@@ -223,7 +223,7 @@ def test_the_pure_python_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("dispatchlab.yaml_tree._LOADER", yaml.SafeLoader)
     slow = parse_scenario(EVERYTHING)
     assert fast == slow
-    assert [each.place for each in fast.registrations] == [each.place for each in slow.registrations]
+    assert [each.location for each in fast.registrations] == [each.location for each in slow.registrations]
     for text, told in (('claim: "\\ud800"', "half of a surrogate pair"), ('claim: "\\UFFFFFFFF"', "not YAML")):
         with pytest.raises(ScenarioError, match=told):
             parse_scenario(text)

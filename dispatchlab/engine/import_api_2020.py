@@ -64,7 +64,7 @@ class Import(Registrations):
 
     def __init__(self, namespace: str | None = None, *, dispatcher: Dispatcher, debug: str | None = None) -> None:
         super().__init__(dispatcher)
-        self._block = Block(namespace, BlockKind.IMPORT, debug=debug_of_caller(debug), place=call_site())
+        self._block = Block(namespace, BlockKind.IMPORT, debug=debug_of_caller(debug), location=call_site())
 
     def def_(
         self,
@@ -88,7 +88,7 @@ class Import(Registrations):
         parsed, alias = _declared(schema_or_name)
         made = None if function is None else typed_kernel(function)
         kernel, key, text = (None, None, "") if made is None else (made.kernel, made.key, made.debug_text)
-        definition = Def(parsed, alias, debug=debug or text, kernel=kernel, key=key, place=call_site())
+        definition = Def(parsed, alias, debug=debug or text, kernel=kernel, key=key, location=call_site())
         self._hold_inside(self._block, definition, f"def {parsed}")
         return self
 

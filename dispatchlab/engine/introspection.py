@@ -130,7 +130,7 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
             debug=kernel.debug,
             inferred=None if kernel.kernel.inferred is None else str(kernel.kernel.inferred),
             flags=tuple(kernel.kernel.flags.split()),
-            place=kernel.place,
+            location=kernel.location,
         )
         for bit in KEY_OF_BIT
         for place, kernel in enumerate(entry.kernels.get(bit, ()))

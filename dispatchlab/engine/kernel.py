@@ -17,7 +17,7 @@ from dispatchlab.errors import ErrorKind, RegistrationError, did_you_mean
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.infer_schema import infer_schema, takes_key_set
 from dispatchlab.model.keys import BACKENDS, DispatchKey, UnknownKeyError, parse_key
-from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm, Place
+from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm, SourceLocation
 
 PythonFunction: TypeAlias = Callable[..., object]
 
@@ -136,12 +136,12 @@ def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> 
     raise RegistrationError(kind, message, {"text": text})
 
 
-def call_site() -> Place:
+def call_site() -> SourceLocation:
     """Where the caller of this package stands: the innermost frame outside of it."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return SourceLocation(frame.f_code.co_filename, frame.f_lineno)
 
 
 _PACKAGE = __name__.partition(".")[0] + "."
@@ -171,16 +171,18 @@ class KernelEntry:
         kernel: the kernel.
         debug: where it comes from, as dumps print it.
         key: the key that it is registered at; None in the catch-all bucket of `pr35061`.
-        place: the call site, when it is known.
+        location: the call site, when it is known.
     """
 
-    __slots__ = ("_cells", "debug", "kernel", "key", "place")
+    __slots__ = ("_cells", "debug", "kernel", "key", "location")
 
-    def __init__(self, kernel: Kernel, debug: str, key: DispatchKey | None, place: Place | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, debug: str, key: DispatchKey | None, location: SourceLocation | None = None
+    ) -> None:
         self.kernel = kernel
         self.debug = debug
         self.key = key
-        self.place = place
+        self.location = location
         self._cells: dict[Reason, Cell] = {}
 
     def __repr__(self) -> str:

@@ -127,7 +127,7 @@ class Library(Registrations):
             choice(kind, _KINDS, kind=ErrorKind.UNKNOWN_BLOCK_KIND, what="kind of library"),
             key=key_named(dispatch_key),
             debug=debug_of_caller(debug),
-            place=call_site(),
+            location=call_site(),
         )
         opening = plan_of(self._block, dispatcher.semantics)
         if opening.primitives:

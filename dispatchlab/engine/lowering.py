@@ -138,17 +138,17 @@ def _def_call(registration: Def, semantics: Semantics) -> tuple[Primitive, ...]:
                 operator=str(name),
             )
         schema = clone_with_name(inferred, name)
-    definition = Definition(schema, registration.alias, registration.tags, registration.debug, registration.place)
+    definition = Definition(schema, registration.alias, registration.tags, registration.debug, registration.location)
     call: tuple[Primitive, ...] = (RegisterDef(definition),)
     if kernel is not None:
-        call += _impl_call(Impl(name, registration.key, kernel, registration.debug, registration.place), semantics)
+        call += _impl_call(Impl(name, registration.key, kernel, registration.debug, registration.location), semantics)
     return call
 
 
 def _impl_call(registration: Impl, semantics: Semantics) -> tuple[Primitive, ...]:
     key = _known(registration.key, semantics)
     stored_key = key if key is not None or semantics.catch_all else DispatchKey.CompositeImplicitAutograd
-    entry = KernelEntry(registration.kernel, registration.debug, stored_key, registration.place)
+    entry = KernelEntry(registration.kernel, registration.debug, stored_key, registration.location)
     return (RegisterImpl(registration.operator, entry, semantics, with_key=key is not None),)
 
 
@@ -170,7 +170,7 @@ def _fallback_call(registration: Fallback, semantics: Semantics) -> tuple[Primit
         )
     kernel = registration.kernel
     return tuple(
-        RegisterFallback(k, KernelEntry(kernel, registration.debug, k, registration.place), semantics) for k in keys
+        RegisterFallback(k, KernelEntry(kernel, registration.debug, k, registration.location), semantics) for k in keys
     )
 
 

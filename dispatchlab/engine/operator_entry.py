@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dispatchlab.engine.kernel import KernelEntry
 from dispatchlab.engine.precedence import Kernels, Slots
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import AliasKind, Place
+from dispatchlab.model.registration import AliasKind, SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 
 
@@ -19,10 +19,10 @@ class Definition:
         alias: the alias kind; None when it was left at upstream's default.
         tags: names of tags.
         debug: where it comes from.
-        place: the call site, when it is known.
+        location: the call site, when it is known.
     """
 
-    __slots__ = ("alias", "debug", "place", "schema", "tags")
+    __slots__ = ("alias", "debug", "location", "schema", "tags")
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class Definition:
         alias: AliasKind | None,
         tags: frozenset[str],
         debug: str,
-        place: Place | None = None,
+        location: SourceLocation | None = None,
     ) -> None:
         self.schema = schema
         self.alias = alias
         self.tags = tags
         self.debug = debug
-        self.place = place
+        self.location = location
 
     def __repr__(self) -> str:
         return f"Definition({str(self.schema)!r}, {self.debug!r})"

@@ -134,7 +134,7 @@ def _definition(options: Options) -> _Definition:
         message = "an op needs a schema or a name and has neither: pass one to op, or set schema in its options"
         raise refuse(ErrorKind.OTHER, message)
     schema = _inferred(given, options) if isinstance(given, OperatorName) else given
-    return _Definition(schema, Def(schema, options.alias, debug=DEBUG, place=call_site()))
+    return _Definition(schema, Def(schema, options.alias, debug=DEBUG, location=call_site()))
 
 
 def _inferred(name: OperatorName, options: Options) -> FunctionSchema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.snapshot import Violation
 
 
@@ -18,7 +18,7 @@ class KernelRow:
     debug: str
     inferred: str | None
     flags: tuple[str, ...]
-    place: Place | None = None
+    location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)

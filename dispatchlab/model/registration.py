@@ -1,4 +1,4 @@
-"""What can be registered, as frozen values that know their place in the file.
+"""What can be registered, as frozen values that know their source location.
 
 These are the words of a scenario: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, and `Block`, which is a library with
 its registrations and comes and goes as a whole. A value says nothing about whether an engine will accept it.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """Where something was written: a file, and line and column from 1."""
 
     file: str
@@ -104,7 +104,7 @@ class Def:
         debug: where it comes from, as dumps print it.
         kernel: a kernel registered by the same call, at `key`.
         key: the key of `kernel`; None is "no key".
-        place: where it was written; not compared.
+        location: where it was written; not compared.
     """
 
     schema: FunctionSchema | OperatorName
@@ -113,7 +113,7 @@ class Def:
     debug: str = ""
     kernel: Kernel | None = None
     key: DispatchKey | None = None
-    place: Place | None = field(default=None, compare=False)
+    location: SourceLocation | None = field(default=None, compare=False)
 
     @property
     def operator(self) -> OperatorName:
@@ -129,7 +129,7 @@ class Impl:
     key: DispatchKey | None = None
     kernel: Kernel = Kernel()
     debug: str = ""
-    place: Place | None = field(default=None, compare=False)
+    location: SourceLocation | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Fallback:
     key: DispatchKey | None
     kernel: Kernel = Kernel(KernelForm.FALLTHROUGH)
     debug: str = ""
-    place: Place | None = field(default=None, compare=False)
+    location: SourceLocation | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class NameOnly:
     """Keeps an operator's entry alive without a schema or a kernel (`registerName`)."""
 
     operator: OperatorName
-    place: Place | None = field(default=None, compare=False)
+    location: SourceLocation | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Claim:
 
     namespace: str
     debug: str = ""
-    place: Place | None = field(default=None, compare=False)
+    location: SourceLocation | None = field(default=None, compare=False)
 
 
 class LayerFunction(StrEnum):
@@ -213,7 +213,7 @@ class Block:
     key: DispatchKey | None = None
     debug: str = ""
     made_by: LayerCall | None = None
-    place: Place | None = field(default=None, compare=False)
+    location: SourceLocation | None = field(default=None, compare=False)
 
 
 Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block

@@ -31,7 +31,7 @@ An operator (`dump --format json`, in `operators`):
     schema, debug, alias_kind   null while there is no def
     tags              sorted
     dump, table_text, slots_text   as an engine prints them; slots_text is null where it cannot be read
-    kernels           [{key, is_alias, active, debug, inferred, flags, place}]
+    kernels           [{key, is_alias, active, debug, inferred, flags, location}]
     table             [{key, text, debug, reason, fallthrough, source, beaten, stale}]; beaten: [{source, debug,
                       reason, why}]; stale: what the slot holds instead, null when it holds what it should
     violations        [{rule, detail, keys}]
@@ -159,7 +159,7 @@ def _operator(snapshot: Snapshot, view: OperatorView, *, keys: Collection[str]) 
                 "debug": kernel.debug,
                 "inferred": kernel.inferred,
                 "flags": list(kernel.flags),
-                "place": None if kernel.place is None else str(kernel.place),
+                "location": None if kernel.location is None else str(kernel.location),
             }
             for kernel in view.kernels
         ],

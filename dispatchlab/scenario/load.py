@@ -113,11 +113,11 @@ def read_scenario(data: bytes | str, context: Context) -> Scenario:
 def all_problems(context: Context) -> ScenarioError:
     """The error that tells every problem that was reported, in the order of the file."""
 
-    def place(problem: Problem) -> tuple[int, int]:
+    def position(problem: Problem) -> tuple[int, int]:
         where = problem.where
         return (0, 0) if isinstance(where, str) else (where.line, where.column)
 
-    return ScenarioError(tuple(sorted(context.problems, key=place)))
+    return ScenarioError(tuple(sorted(context.problems, key=position)))
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:

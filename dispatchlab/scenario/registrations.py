@@ -312,7 +312,7 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
     """
     table = _table_of(node, around.tables)
     entry = Entry.read(node, table, context)
-    place = context.place(node)
+    location = context.location(node)
     default = around.debug if around.debug is not None else f"registered at {around.file}:{node.line}"
     debug = entry.get(DEBUG, default)
     if table is BLOCK_TABLE:
@@ -324,19 +324,19 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
         made_by = entry.get(MADE_BY)
         if made_by is not None and entry[LIBRARY_FIELD] is None:
             raise Wrong(entry.node_of(MADE_BY), "a call of torch.library has a namespace, and this library has none")
-        return Block(entry[LIBRARY_FIELD], entry[KIND], members, entry.get(DISPATCH), debug, made_by, place)
+        return Block(entry[LIBRARY_FIELD], entry[KIND], members, entry.get(DISPATCH), debug, made_by, location)
     if not entry.is_right:
         return None
     if table is DEF_TABLE:
-        return replace(_def(entry, around, context), debug=debug, place=place)
+        return replace(_def(entry, around, context), debug=debug, location=location)
     if table is IMPL_TABLE:
         operator = entry[OPERATOR_FIELD].within(around.namespace)
-        return Impl(operator, entry.get(DISPATCH), _kernel_of(entry, Kernel()), debug, place)
+        return Impl(operator, entry.get(DISPATCH), _kernel_of(entry, Kernel()), debug, location)
     if table is FALLBACK_TABLE:
-        return Fallback(entry.get(DISPATCH), entry[FALLBACK_FIELD], debug, place)
+        return Fallback(entry.get(DISPATCH), entry[FALLBACK_FIELD], debug, location)
     if table is NAME_TABLE:
-        return NameOnly(entry[NAME].within(around.namespace), place)
-    return Claim(entry[CLAIM], debug, place)
+        return NameOnly(entry[NAME].within(around.namespace), location)
+    return Claim(entry[CLAIM], debug, location)
 
 
 def read_all(nodes: tuple[Node, ...], around: Surroundings, context: Context) -> list[Registration | None]:

@@ -72,7 +72,7 @@ def _facts(function: NativeFunction) -> dict[str, object]:
         "is_abstract": function.is_abstract,
         "is_view": function.is_view,
         "composites": {str(key) for key in function.composites},
-        "line": function.place.line if function.place and not function.is_generated else None,
+        "line": function.location.line if function.location and not function.is_generated else None,
         "precomputed": None
         if function.precomputed is None
         else (

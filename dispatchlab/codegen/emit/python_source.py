@@ -37,7 +37,7 @@ def schema_text(function: NativeFunction) -> str:
 
 def written_at(function: NativeFunction, file: str) -> str:
     """`native_functions.yaml:558`."""
-    return f"{file}:{function.place.line}" if function.place else file
+    return f"{file}:{function.location.line}" if function.location else file
 
 
 def debug_text(plan: GroupPlan, wrapper: Wrapper, file: str) -> str:

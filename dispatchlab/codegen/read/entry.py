@@ -19,7 +19,7 @@ from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, inner
 from dispatchlab.errors import ParseError, did_you_mean
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name, parse_schema
 from dispatchlab.model.schema_types import SimpleType
@@ -72,7 +72,7 @@ def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
         tags=all_tags,
         is_abstract=delegate is not None or not kernels or any(one.key not in _IMPLICIT for one in kernels),
         is_view=shares_memory(schema, parts, all_tags),
-        place=Place(fields.file, node.line, node.column),
+        location=SourceLocation(fields.file, node.line, node.column),
     )
     _check(fields, function, tags)
     return function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dispatchlab.codegen.read.problems import Rule, YamlProblem
 from dispatchlab.errors import did_you_mean
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.yaml_tree import Listing, Mapping, Node, Scalar, quoted
 
 FIELDS = (
@@ -24,7 +24,7 @@ class Fields:
 
     Args:
         nodes: the fields by name.
-        file: what places call the file.
+        file: what source locations call the file.
         problems: where problems are added.
     """
 
@@ -35,7 +35,7 @@ class Fields:
 
     def report(self, rule: Rule, node: Node, message: str, hint: str = "", *, column: int | None = None) -> None:
         """Add a problem at a node, or at another column of its line."""
-        where = Place(self.file, node.line, node.column if column is None else column)
+        where = SourceLocation(self.file, node.line, node.column if column is None else column)
         self.problems.append(YamlProblem(rule, where, message, hint))
 
     def report_field(self, rule: Rule, field: str, message: str, hint: str = "") -> None:

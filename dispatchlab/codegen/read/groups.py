@@ -33,7 +33,7 @@ from dispatchlab.codegen.read.schema_parts import (
 )
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, SimpleType
 
@@ -123,7 +123,7 @@ def _made(function: NativeFunction, schema: FunctionSchema) -> NativeFunction:
         tags=frozenset(tags),
         is_view=shares_memory(schema, parts, frozenset(tags)),
         is_abstract=function.is_abstract,
-        place=function.place,
+        location=function.location,
     )
 
 
@@ -209,7 +209,7 @@ def grouped(
 
 
 def _problem(rule: Rule, function: NativeFunction, message: str, hint: str = "") -> YamlProblem:
-    return YamlProblem(rule, function.place or Place("<made>", 1), message, hint)
+    return YamlProblem(rule, function.location or SourceLocation("<made>", 1), message, hint)
 
 
 def _completed(variants: _Variants, problems: list[YamlProblem]) -> Iterator[NativeFunction]:
@@ -261,7 +261,7 @@ def _group(variants: _Variants, problems: list[YamlProblem]) -> tuple[FunctionGr
         problems += _broken(group)
         return (group,)
     for one in found:
-        if one.structured and not any(problem.where == one.place for problem in problems):
+        if one.structured and not any(problem.where == one.location for problem in problems):
             message = f"{one.short_name} is structured, and no functional variant has its signature"
             hint = "add the functional variant, with the same arguments but `out`"
             problems.append(_problem(Rule.STRUCTURED_ALONE, one, message, hint))
@@ -413,7 +413,7 @@ def needs_copy(view: NativeFunction) -> bool:
 
 
 def _view_problem(rule: Rule, function: NativeFunction, message: str, hint: str) -> YamlProblem:
-    return YamlProblem(rule, function.place or Place("<made>", 1), message, hint)
+    return YamlProblem(rule, function.location or SourceLocation("<made>", 1), message, hint)
 
 
 def _broken_view(group: ViewGroup) -> Iterator[YamlProblem]:

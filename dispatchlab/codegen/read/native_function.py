@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_types import Type
 
@@ -150,7 +150,7 @@ class NativeFunction:
         kind: functional, inplace, out, mutable or scratch.
         dispatch: the kernels: those of the file, those of `ufunc_inner_loop`, and the composite one that a function
             without `dispatch` has.
-        place: where `func` is written; for a function that was made from another one, where that one is.
+        location: where `func` is written; for a function that was made from another one, where that one is.
         is_abstract: what differs between backends, rather than being one composite kernel.
         is_view: its result shares memory with an argument; see `shares_memory`.
     """
@@ -177,7 +177,7 @@ class NativeFunction:
     tags: frozenset[str] = frozenset()
     is_abstract: bool = False
     is_view: bool = False
-    place: Place | None = field(default=None, compare=False)
+    location: SourceLocation | None = field(default=None, compare=False)
 
     @property
     def name(self) -> OperatorName:

@@ -20,7 +20,7 @@ from dispatchlab.codegen.read.problems import NativeYamlError, Rule, YamlProblem
 from dispatchlab.codegen.read.rules import check_functions
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.yaml_tree import Listing, Scalar, ScenarioError, compose
 from dispatchlab.yaml_tree import Mapping as YamlMapping
 
@@ -41,7 +41,7 @@ def read_tags(data: bytes | str, file: str) -> frozenset[str]:
 
     Args:
         data: the content: entries with `tag` and `desc`.
-        file: what places in errors call it.
+        file: what source locations call it.
 
     Raises:
         NativeYamlError: with every entry that has no name or no description.
@@ -52,14 +52,14 @@ def read_tags(data: bytes | str, file: str) -> frozenset[str]:
         raise not_yaml(error) from None
     problems: list[YamlProblem] = []
     if not isinstance(root, Listing):
-        where = Place(file, root.line, root.column)
+        where = SourceLocation(file, root.line, root.column)
         raise NativeYamlError((YamlProblem(Rule.NOT_A_LIST, where, "found no list of tags", "start with `- tag:`"),))
     found: set[str] = set()
     for node in root.items:
         pairs = node.pairs if isinstance(node, YamlMapping) else ()
         texts = {key.text: value for key, value in pairs if isinstance(key, Scalar)}
         name, description = texts.get("tag"), texts.get("desc")
-        where = Place(file, node.line, node.column)
+        where = SourceLocation(file, node.line, node.column)
         if not isinstance(name, Scalar) or name.is_missing:
             problems.append(YamlProblem(Rule.NO_VALUE, where, "found a tag without a name", "add `tag: name`"))
         elif not isinstance(description, Scalar) or not description.text.strip():
@@ -143,7 +143,7 @@ def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: froz
 
     Args:
         data: the content.
-        file: what places in errors call it.
+        file: what source locations call it.
         tags: the tags that there are.
 
     Raises:
@@ -160,7 +160,7 @@ def _read(data: bytes | str, file: str, tags: frozenset[str]) -> NativeFunctions
     except ScenarioError as error:
         raise not_yaml(error) from None
     if not isinstance(root, Listing):
-        where = Place(file, root.line, root.column)
+        where = SourceLocation(file, root.line, root.column)
         message = "found no list of native functions"
         raise NativeYamlError((YamlProblem(Rule.NOT_A_LIST, where, message, "start with `- func:`"),))
     problems: list[YamlProblem] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.registration import Place
+from dispatchlab.model.registration import SourceLocation
 
 
 class Rule(StrEnum):
@@ -115,13 +115,13 @@ class YamlProblem:
 
     Args:
         rule: the rule that it breaks.
-        where: the place, or the file alone when it could not be read at all.
+        where: the source location, or the file alone when it could not be read at all.
         message: what was found and what was expected.
         hint: what to do next; may be empty.
     """
 
     rule: Rule
-    where: Place | str
+    where: SourceLocation | str
     message: str
     hint: str = ""
 
@@ -147,8 +147,8 @@ class NativeYamlError(DispatchLabError):
 def in_order(problems: list[YamlProblem]) -> tuple[YamlProblem, ...]:
     """The problems in the order of the file, each once."""
 
-    def place(problem: YamlProblem) -> tuple[int, int]:
+    def position(problem: YamlProblem) -> tuple[int, int]:
         where = problem.where
-        return (where.line, where.column) if isinstance(where, Place) else (0, 0)
+        return (where.line, where.column) if isinstance(where, SourceLocation) else (0, 0)
 
-    return tuple(sorted(dict.fromkeys(problems), key=place))
+    return tuple(sorted(dict.fromkeys(problems), key=position))

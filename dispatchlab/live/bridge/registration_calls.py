@@ -117,8 +117,8 @@ class NotExpressibleError(DispatchLabError):
         self.registration, self.reason = registration, reason
 
     def __str__(self) -> str:
-        place = f"{self.registration.place}: " if self.registration.place else ""
-        return f"{place}{describe(self.registration)} cannot be made on the live PyTorch: {self.reason}"
+        location = f"{self.registration.location}: " if self.registration.location else ""
+        return f"{location}{describe(self.registration)} cannot be made on the live PyTorch: {self.reason}"
 
 
 def tags_of(registration: Def) -> list[object]:
@@ -410,7 +410,7 @@ class Opener:
         origin = Origin(replace(registration, schema=schema), registration.debug)
         yield Step(self._libraries.reopened(define, enclosing, number), number, origin)
         if registration.kernel is not None:
-            impl = Impl(schema.name, registration.key, registration.kernel, registration.debug, registration.place)
+            impl = Impl(schema.name, registration.key, registration.kernel, registration.debug, registration.location)
             step = self._impl(impl, enclosing)
             yield step if in_block else replace(step, leaves=number)
 
