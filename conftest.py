@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parent
 SLOW_TIERS = ("tests/deep", "tests/process")
+
+# `tests/effort.py` reads max_examples as a percentage of what a test asks for.
+settings.register_profile("all tiers", max_examples=100, derandomize=True, deadline=None, database=None)
+settings.register_profile("quick", settings.get_profile("all tiers"), max_examples=25)
 
 _NOT_RUN = pytest.StashKey[Counter[str]]()
 _SKIPPED = pytest.StashKey[Counter[str]]()
@@ -75,7 +80,8 @@ class _Skips:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count skipped modules."""
+    """Count skipped modules, and choose on how many examples in a hundred properties are tried."""
+    settings.load_profile("all tiers" if config.getoption("--all-tiers") else "quick")
     config.pluginmanager.register(_Skips(config), "skipped-modules")
 
 

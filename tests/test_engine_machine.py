@@ -15,6 +15,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, NameOnly, Registration
 from dispatchlab.model.slot_set import KEY_BIT
+from tests.effort import examples
 from tests.engine_words import BAR, BOXED, FALLTHROUGH, FOO, TYPED, K, define, typed
 
 KEYS = (None, K.CPU, K.QuantizedCPU, K.NestedTensorCPU, K.AutogradCPU, K.Autograd, K.CompositeExplicitAutograd, K.Dense)
@@ -143,7 +144,5 @@ def _fits(kernel: Kernel) -> bool:
     return kernel.inferred is None or len(kernel.inferred.arguments) == 1
 
 
-Dispatching.TestCase.settings = settings(
-    derandomize=True, deadline=None, max_examples=60, stateful_step_count=30, database=None
-)
+Dispatching.TestCase.settings = settings(examples(60), stateful_step_count=30)
 TestDispatching = Dispatching.TestCase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.engine import precedence
@@ -13,6 +13,7 @@ from dispatchlab.engine.reference_precedence import plain_shape
 from dispatchlab.engine.semantics import STRICT, TORCH_2_13
 from dispatchlab.model.keys import ALIAS_KEYS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, REFRESH_NEEDED
+from tests.effort import examples
 from tests.engine_words import BOXED, FALLTHROUGH
 
 PLACES = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
@@ -20,7 +21,7 @@ PLACES = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
 place = st.one_of(st.sampled_from(ALIAS_KEYS), st.sampled_from(PER_BACKEND_FUNCTIONALITIES), st.sampled_from(PLACES))
 kernel_sets = st.sets(place, max_size=12)
 fallback_sets = st.dictionaries(st.sampled_from(RUNTIME_KEYS), st.booleans(), max_size=8)
-exactly = settings(derandomize=True, deadline=None, max_examples=400, database=None)
+exactly = examples(400)
 
 
 def kernels_at(keys: set[DispatchKey]) -> dict[int, tuple[KernelEntry, ...]]:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
@@ -26,9 +26,10 @@ from dispatchlab.model.registration import (
     NameOnly,
     Registration,
 )
+from tests.effort import examples
 from tests.engine_words import BAR, BOXED, FALLTHROUGH, FOO, TYPED, K, define, typed
 
-exactly = settings(derandomize=True, deadline=None, max_examples=300, database=None)
+exactly = examples(300)
 
 KEYS: tuple[DispatchKey | None, ...] = (
     *(None, K.Undefined, K.CPU, K.CUDA, K.QuantizedCPU, K.NestedTensorCPU, K.AutogradCPU, K.AutogradOther, K.Dense),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.model.dump_format import DumpError, dump_text, read_dump, read_fallbacks, rows_of
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.model import RecordedFallback, RecordedKernel, RecordedOperator
+from tests.effort import examples
 from tests.registry_cases import BAR, DANGLING, FOO
 
 DUMP = """\
@@ -40,7 +41,7 @@ def test_texts_with_lines_of_their_own_and_operators_without_a_def_read_back(ope
     assert read_dump(dump_text(operator), operator.tags) == operator
 
 
-@settings(derandomize=True, deadline=None)
+@examples(100)
 @given(st.text(alphabet="ab :[]()\n", max_size=12))
 def test_any_debug_text_is_kept(debug: str) -> None:
     kernels = (RecordedKernel(K.CPU, debug), RecordedKernel(K.CUDA, "b"))

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.model.keys import DispatchKey
@@ -26,6 +26,7 @@ from dispatchlab.registry.file import (
 )
 from dispatchlab.registry.file_format import HEAD, MAX_DIRECTORY, RegistryFileError, RegistryTooLargeError, sealed
 from dispatchlab.registry.model import KernelFlags, RecordedFallback, RecordedKernel, RecordedOperator, registry_of
+from tests.effort import examples
 from tests.registry_cases import (
     BAR,
     DANGLING,
@@ -152,7 +153,7 @@ def _operators(draw: st.DrawFn) -> RecordedOperator:
     return RecordedOperator(name, f"{name}({draw(_text)}", draw(_text), alias, tags, kernels)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@examples(150)
 @given(
     st.lists(_operators(), max_size=4, unique_by=lambda operator: str(operator.name)),
     st.lists(

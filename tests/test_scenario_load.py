@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.explore.result import Expectation
@@ -31,6 +31,7 @@ from dispatchlab.model.registration import (
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.scenario import Scenario, ScenarioError, load_scenario, parse_scenario, scenario_text
+from tests.effort import examples
 
 BAD = Path(__file__).parent / "data" / "scenarios_bad"
 
@@ -250,7 +251,7 @@ def _outcome(data: bytes) -> str:
     return "refused"
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_any_bytes_are_a_scenario_or_one_error(data: bytes) -> None:
     assert _outcome(data) in ("scenario", "refused")
@@ -267,7 +268,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(0, len(EVERYTHING)), st.integers(0, 30), st.lists(WORDS | st.text(max_size=3), max_size=3))
 def test_a_broken_file_is_a_scenario_or_one_error(at: int, length: int, words: list[str]) -> None:
     broken = EVERYTHING[:at] + " ".join(words) + EVERYTHING[at + length :]
@@ -279,7 +280,7 @@ TREES = st.recursive(
 )
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(st.dictionaries(WORDS, TREES, max_size=4), st.lists(st.dictionaries(WORDS, TREES, max_size=4), max_size=3))
 def test_any_tree_of_known_words_is_a_scenario_or_one_error(top: dict[str, object], entries: list[object]) -> None:
     tree = {"claim": "A", **top, "registrations": [{"impl": "foo"}, *entries]}

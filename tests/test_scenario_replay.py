@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.model.sequence import Word
@@ -24,6 +24,7 @@ from dispatchlab.scenario import (
     resolve,
     staleness,
 )
+from tests.effort import examples
 
 HEAD = "claim: Two kernels.\nregistrations:\n"
 DEF = "  - {def: foo(Tensor x) -> Tensor, debug: d}\n"
@@ -159,7 +160,7 @@ def replays(draw: st.DrawFn) -> Replay:
     return Replay(draw(NAMES), digest, names, word(), word(), draw(NAMES), draw(NAMES), seed)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(replays())
 def test_a_written_replay_loads_back_equal(replay: Replay) -> None:
     assert parse_replay(replay_text(replay)) == replay
@@ -185,14 +186,14 @@ def _outcome(data: bytes) -> str:
     return "replay"
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, len(TEXT)), st.integers(0, 12), st.text(max_size=4) | st.sampled_from(["+0", "-1", " (2)", "0"]))
 def test_a_broken_replay_is_a_replay_or_one_error(at: int, length: int, inserted: str) -> None:
     broken = TEXT[:at] + inserted + TEXT[at + length :]
     assert _outcome(broken.encode("utf-8", "surrogatepass")) in ("replay", "refused")
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_replay_or_one_error(data: bytes) -> None:
     assert _outcome(data) in ("replay", "refused")

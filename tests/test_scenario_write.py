@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.explore.result import Expectation
@@ -36,6 +36,7 @@ from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.scenario import Scenario, UnwritableError, json_schema, parse_scenario, scenario_text
 from dispatchlab.scenario.scenario import SEMANTICS, operators_named_by
 from dispatchlab.scenario.write import scalar_text
+from tests.effort import examples
 
 SCHEMAS = tuple(
     clone_with_name(parse_schema(f"f{text}"), OperatorName("", ""))
@@ -123,7 +124,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(scenarios())
 def test_a_written_scenario_loads_back_equal(scenario: Scenario) -> None:
     text = scenario_text(scenario)
@@ -133,13 +134,13 @@ def test_a_written_scenario_loads_back_equal(scenario: Scenario) -> None:
     assert scenario_text(again) == text
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(scenarios())
 def test_the_json_schema_accepts_what_is_written(scenario: Scenario) -> None:
     assert _violations(json_schema(), yaml.safe_load(scenario_text(scenario))) == []
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(TEXTS)
 def test_scalar_text_is_text_to_every_yaml_reader(text: str) -> None:
     block, flow = scalar_text(text), scalar_text(text, flow=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
@@ -25,6 +25,7 @@ from dispatchlab.model.schema_types import (
     optional_of,
     union_of,
 )
+from tests.effort import examples
 
 SIMPLE = sorted({str(type_) for type_ in SIMPLE_TYPES.values()} - {"NoneType"})
 FAKE = sorted({str(fake_of(SimpleType(name))) for name in SIMPLE})
@@ -145,7 +146,7 @@ def schemas(draw: st.DrawFn) -> FunctionSchema:
 
 
 @given(schemas())
-@settings(derandomize=True, max_examples=500, deadline=None)
+@examples(500)
 def test_a_schema_reads_back_from_its_text(schema: FunctionSchema) -> None:
     text = str(schema)
     again = parse_schema(text)
@@ -155,14 +156,14 @@ def test_a_schema_reads_back_from_its_text(schema: FunctionSchema) -> None:
 
 
 @given(schemas())
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(150)
 def test_a_name_is_never_taken_for_a_schema(schema: FunctionSchema) -> None:
     assert parse_schema_or_name(str(schema.name)) == schema.name
     assert parse_schema_or_name(str(schema)) == schema
 
 
 @given(schemas(), schemas())
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(150)
 def test_a_schema_differs_from_itself_in_nothing_and_differences_are_symmetric(
     one: FunctionSchema, other: FunctionSchema
 ) -> None:
@@ -176,7 +177,7 @@ def test_a_schema_differs_from_itself_in_nothing_and_differences_are_symmetric(
 
 
 @given(schemas())
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(150)
 def test_every_schema_has_a_signature_with_as_many_arguments(schema: FunctionSchema) -> None:
     signature = cpp_signature(schema)
     depth = commas = 0
