@@ -11,7 +11,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.partition_by_operator import TOGETHER, explore_apart, groups_of
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.model.registration import Block, LayerCall, LayerFunction, describe
+from dispatchlab.model.registration import Block, TorchLibraryCall, TorchLibraryFunction, describe
 from dispatchlab.scenario import ScenarioError, parse_scenario
 from dispatchlab.scenario.write import scenario_text
 
@@ -31,9 +31,9 @@ def test_the_documented_call_is_read_and_written_back() -> None:
     assert isinstance(block, Block)
     made_by = block.made_by
     assert made_by is not None
-    assert (made_by.function, str(made_by.operator), made_by.on) == (LayerFunction.CUSTOM_OP, "foo", ("cpu",))
+    assert (made_by.function, str(made_by.operator), made_by.on) == (TorchLibraryFunction.CUSTOM_OP, "foo", ("cpu",))
     assert made_by.parts == (
-        LayerCall(LayerFunction.REGISTER_FAKE, made_by.operator, debug="registered at my/ops.py:23"),
+        TorchLibraryCall(TorchLibraryFunction.REGISTER_FAKE, made_by.operator, debug="registered at my/ops.py:23"),
     )
     assert parse_scenario(scenario_text(scenario)) == scenario
     assert describe(block) == "custom_op my::foo on cpu (registered at my/ops.py:20)"
@@ -42,7 +42,7 @@ def test_the_documented_call_is_read_and_written_back() -> None:
 
 def test_every_call_is_on_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert all(f"`{function}`" in text for function in LayerFunction)
+    assert all(f"`{function}`" in text for function in TorchLibraryFunction)
 
 
 def test_the_lab_engine_registers_what_is_inside() -> None:

@@ -159,7 +159,7 @@ class Claim:
     location: SourceLocation | None = field(default=None, compare=False)
 
 
-class LayerFunction(StrEnum):
+class TorchLibraryFunction(StrEnum):
     """A function of `torch.library` that registers; these have order rules of their own."""
 
     DEFINE = "define"
@@ -174,8 +174,8 @@ class LayerFunction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LayerCall:
-    """A call of the `torch.library` layer, by which a block was made.
+class TorchLibraryCall:
+    """A call of a function of `torch.library`, by which a block was made.
 
     Args:
         function: what was called.
@@ -186,10 +186,10 @@ class LayerCall:
         debug: where it was called; of a part, since a block says so itself.
     """
 
-    function: LayerFunction
+    function: TorchLibraryFunction
     operator: OperatorName
     on: tuple[str, ...] = ()
-    parts: tuple[LayerCall, ...] = ()
+    parts: tuple[TorchLibraryCall, ...] = ()
     debug: str = ""
 
 
@@ -212,7 +212,7 @@ class Block:
     registrations: tuple[Def | Impl | Fallback, ...] = ()
     key: DispatchKey | None = None
     debug: str = ""
-    made_by: LayerCall | None = None
+    made_by: TorchLibraryCall | None = None
     location: SourceLocation | None = field(default=None, compare=False)
 
 
@@ -247,7 +247,7 @@ def describe(registration: Registration) -> str:
             text = f"name {registration.operator}"
         case Claim():
             text = f"claim {registration.namespace}"
-        case Block(made_by=LayerCall(function=function, operator=operator, on=on)):
+        case Block(made_by=TorchLibraryCall(function=function, operator=operator, on=on)):
             text = f"{function} {operator.within(registration.namespace or '')}{' on ' if on else ''}{', '.join(on)}"
         case Block():
             key = f" {registration.key}" if registration.key else ""

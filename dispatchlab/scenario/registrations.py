@@ -24,10 +24,10 @@ from dispatchlab.model.registration import (
     Impl,
     Kernel,
     KernelForm,
-    LayerCall,
-    LayerFunction,
     NameOnly,
     Registration,
+    TorchLibraryCall,
+    TorchLibraryFunction,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.yaml_fields import (
@@ -62,7 +62,7 @@ from dispatchlab.yaml_tree import Listing, Mapping, Node, Scalar, quoted
 
 CALL = Field(
     "call",
-    word("a function of torch.library", {str(each): each for each in LayerFunction}),
+    word("a function of torch.library", {str(each): each for each in TorchLibraryFunction}),
     "The function of torch.library that was called.",
     required=True,
 )
@@ -87,20 +87,20 @@ PARTS = Field(
 LAYER_TABLE = Table("a call of torch.library", (CALL, CALL_OPERATOR_FIELD, ON, PARTS))
 
 
-def _made_by(node: Node, context: Context) -> LayerCall:
+def _made_by(node: Node, context: Context) -> TorchLibraryCall:
     if not isinstance(node, Mapping):
         raise expected("a call of torch.library", node, "a mapping with `call` and `operator`")
     entry = Entry.read(node, LAYER_TABLE, context)
     if not entry.is_right:
-        return LayerCall(LayerFunction.DEFINE, OperatorName("", ""))
+        return TorchLibraryCall(TorchLibraryFunction.DEFINE, OperatorName("", ""))
     function, operator = entry[CALL], entry[CALL_OPERATOR_FIELD]
     parts = tuple(
-        LayerCall(part[CALL], operator, part.get(ON, ()), debug=part.get(CALL_DEBUG, ""))
+        TorchLibraryCall(part[CALL], operator, part.get(ON, ()), debug=part.get(CALL_DEBUG, ""))
         for part in entry.get(PARTS, ())
     )
-    if parts and function is not LayerFunction.CUSTOM_OP:
+    if parts and function is not TorchLibraryFunction.CUSTOM_OP:
         raise Wrong(entry.node_of(PARTS), f"only custom_op has parts, and this is {function}")
-    return LayerCall(function, operator, entry.get(ON, ()), parts)
+    return TorchLibraryCall(function, operator, entry.get(ON, ()), parts)
 
 
 MADE_BY = Field(

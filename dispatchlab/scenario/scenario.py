@@ -15,10 +15,10 @@ from dispatchlab.model.registration import (
     Def,
     Fallback,
     Impl,
-    LayerCall,
-    LayerFunction,
     NameOnly,
     Registration,
+    TorchLibraryCall,
+    TorchLibraryFunction,
     operators_of,
 )
 
@@ -101,9 +101,9 @@ def _name(registration: Registration) -> str:
             return f"name {registration.operator}"
         case Claim():
             return f"claim {registration.namespace}"
-        case Block(made_by=LayerCall(function=function, operator=operator)):
+        case Block(made_by=TorchLibraryCall(function=function, operator=operator)):
             inner = registration.registrations[0] if registration.registrations else None
-            key = inner.key if function == LayerFunction.IMPL and isinstance(inner, Impl) else None
+            key = inner.key if function == TorchLibraryFunction.IMPL and isinstance(inner, Impl) else None
             return f"{function} {operator.within(registration.namespace or '')}{_at(key)}"
         case Block():
             return f"library {registration.namespace or '_'} {registration.kind}{_at(registration.key)}"

@@ -20,9 +20,9 @@ from dispatchlab.model.registration import (
     Impl,
     Kernel,
     KernelForm,
-    LayerCall,
     NameOnly,
     Registration,
+    TorchLibraryCall,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.scenario.load import read_scenario
@@ -136,7 +136,7 @@ def _registration(registration: Registration, namespace: str, debug: str | None)
         yield from _registrations(registration.registrations, "", "  ", registration.debug)
 
 
-def _layer(call: LayerCall) -> Lines:
+def _layer(call: TorchLibraryCall) -> Lines:
     yield f"call: {call.function}"
     yield f"operator: {scalar_text(str(call.operator))}"
     if call.on:

@@ -25,7 +25,15 @@ from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.live.worker.ipc import WorkerError
 from dispatchlab.live.worker.process import WorkerCrashed
 from dispatchlab.model.keys import DispatchKey as K
-from dispatchlab.model.registration import Block, BlockKind, Kernel, KernelForm, LayerCall, LayerFunction, NameOnly
+from dispatchlab.model.registration import (
+    Block,
+    BlockKind,
+    Kernel,
+    KernelForm,
+    NameOnly,
+    TorchLibraryCall,
+    TorchLibraryFunction,
+)
 from tests.live.live_words import FOO, define, impl
 
 DEADLY = impl(K.CUDA, "deadly", Kernel(KernelForm.BOXED, reference="tests.live.crash_on_import:kernel"))
@@ -175,7 +183,7 @@ def test_what_the_bindings_cannot_say_is_told_and_not_counted_as_refused() -> No
 def test_of_several_tags_that_pytorch_does_not_have_the_first_is_told() -> None:
     tags = frozenset(f"tag_{number}" for number in range(10, 42))
     tagged = replace(define(), tags=tags)
-    block = Block("test", BlockKind.FRAGMENT, (tagged,), made_by=LayerCall(LayerFunction.DEFINE, FOO))
+    block = Block("test", BlockKind.FRAGMENT, (tagged,), made_by=TorchLibraryCall(TorchLibraryFunction.DEFINE, FOO))
     with LocalEngine().sandbox() as sandbox:
         with pytest.raises(NotExpressibleError, match="it has no tag tag_10"):
             sandbox.register(tagged)

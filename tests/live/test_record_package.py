@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from importlib.metadata import PackageNotFoundError, version
 
-from dispatchlab.model.registration import AliasKind, Block, Claim, Def, Fallback, Impl, LayerFunction
+from dispatchlab.model.registration import AliasKind, Block, Claim, Def, Fallback, Impl, TorchLibraryFunction
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
 from tests.live.packages import HELPER, LAYERED, dispatchlab, line_of, package
@@ -88,7 +88,7 @@ def test_sites_are_where_the_package_calls_and_helpers_are_named_besides(shop: t
     made = next(
         each
         for each in scenario.registrations
-        if isinstance(each, Block) and each.made_by and each.made_by.function is LayerFunction.CUSTOM_OP
+        if isinstance(each, Block) and each.made_by and each.made_by.function is TorchLibraryFunction.CUSTOM_OP
     )
     assert made.made_by is not None
     assert made.made_by.on == ("cpu",)
@@ -111,7 +111,7 @@ def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path
     block = scenario.registrations[last]
     assert isinstance(block, Block)
     assert block.made_by is not None
-    assert block.made_by.function in (LayerFunction.REGISTER_AUTOGRAD, LayerFunction.REGISTER_FAKE)
+    assert block.made_by.function in (TorchLibraryFunction.REGISTER_AUTOGRAD, TorchLibraryFunction.REGISTER_FAKE)
     assert f"-+{last} refused: other\n" in found["diff"]
     # The kernels that these calls end in commute, and it is the calls that do not.
     lab = json.loads(dispatchlab(folder, "permute", "found.yaml", "--format", "json").stdout)
@@ -174,7 +174,7 @@ def test_arguments_that_are_named_are_read_like_those_in_their_places(tmp_path: 
     blocks = [each for each in scenario.registrations if isinstance(each, Block)]
     assert [one.alias for one in blocks[0].registrations if isinstance(one, Def)] == [AliasKind.CONSERVATIVE]
     made = next(each.made_by for each in blocks if each.made_by and each.made_by.parts)
-    assert [(part.function, part.on) for part in made.parts] == [(LayerFunction.REGISTER_AUTOCAST, ("cuda",))]
+    assert [(part.function, part.on) for part in made.parts] == [(TorchLibraryFunction.REGISTER_AUTOCAST, ("cuda",))]
 
 
 @needs_torchao

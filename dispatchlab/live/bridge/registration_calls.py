@@ -26,9 +26,9 @@ from dispatchlab.model.registration import (
     Impl,
     Kernel,
     KernelForm,
-    LayerCall,
     NameOnly,
     Registration,
+    TorchLibraryCall,
     describe,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
@@ -380,7 +380,7 @@ class Opener:
         number = self._number()
         return Step(self._libraries.opened(enclosing, number), number, Origin(registration, registration.debug))
 
-    def _layer(self, block: Block, call: LayerCall) -> Step:
+    def _layer(self, block: Block, call: TorchLibraryCall) -> Step:
         number = self._number()
         try:
             check(block, call)

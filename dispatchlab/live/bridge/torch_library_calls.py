@@ -11,7 +11,7 @@ from typing import Any
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, Def, Impl, LayerCall, LayerFunction
+from dispatchlab.model.registration import Block, Def, Impl, TorchLibraryCall, TorchLibraryFunction
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 
 # Note [Calls of torch.library, live]
@@ -58,7 +58,9 @@ def stand_in(*arguments: object, **named: object) -> object:
     return arguments[0] if arguments else None
 
 
-def layer_opener(block: Block, call: LayerCall, prefix: str, mark: str, number: int) -> Callable[[], LayerLibrary]:
+def layer_opener(
+    block: Block, call: TorchLibraryCall, prefix: str, mark: str, number: int
+) -> Callable[[], LayerLibrary]:
     """The call of a block, to be made each time the result is called.
 
     Args:
@@ -80,7 +82,7 @@ def layer_opener(block: Block, call: LayerCall, prefix: str, mark: str, number: 
         library = torch().library.Library(namespace, "FRAGMENT")
         library.m.reset()
         library.m = bindings()._dispatch_library("FRAGMENT", namespace, "", mark, number)
-        custom_op = f"{namespace}::{local}" if call.function is LayerFunction.CUSTOM_OP else None
+        custom_op = f"{namespace}::{local}" if call.function is TorchLibraryFunction.CUSTOM_OP else None
         try:
             kept = make(library)
         except Exception as error:
@@ -94,14 +96,14 @@ def layer_opener(block: Block, call: LayerCall, prefix: str, mark: str, number: 
 Maker = Callable[[Any], object]
 
 
-def _define(block: Block, call: LayerCall, qualified: str, local: str) -> Maker:
+def _define(block: Block, call: TorchLibraryCall, qualified: str, local: str) -> Maker:
     definition = _definition(block)
     schema = _schema(definition)
     text, alias, tags = str(clone_with_name(schema, _bare(schema.name))), str(definition.alias or ""), _tags(definition)
     return lambda library: library.define(text, alias, tags=tags)
 
 
-def _impl(block: Block, call: LayerCall, qualified: str, local: str) -> Maker:
+def _impl(block: Block, call: TorchLibraryCall, qualified: str, local: str) -> Maker:
     registered = next((one for one in block.registrations if isinstance(one, Impl)), None)
     if registered is None:
         raise Unmade("the block of an impl has an impl inside")
@@ -111,7 +113,7 @@ def _impl(block: Block, call: LayerCall, qualified: str, local: str) -> Maker:
     return lambda library: library.impl(local, function, key, with_keyset=kernel.with_keyset)
 
 
-def _custom_op(block: Block, call: LayerCall, qualified: str, local: str) -> Maker:
+def _custom_op(block: Block, call: TorchLibraryCall, qualified: str, local: str) -> Maker:
     definition = _definition(block)
     schema = _schema(definition)
     text = str(clone_with_name(schema, OperatorName("", "x"))).removeprefix("x")
@@ -152,66 +154,70 @@ def _library_of(qualified: str, library: Any) -> Iterator[None]:
         ops.get_library_allowing_overwrite = makes
 
 
-def _register(call_it: Callable[[Any, str, LayerCall, Any], object]) -> Callable[..., Maker]:
-    def maker(block: Block, call: LayerCall, qualified: str, local: str) -> Maker:
+def _register(call_it: Callable[[Any, str, TorchLibraryCall, Any], object]) -> Callable[..., Maker]:
+    def maker(block: Block, call: TorchLibraryCall, qualified: str, local: str) -> Maker:
         return lambda library: call_it(torch().library, qualified, call, library)
 
     return maker
 
 
-_MAKERS: Mapping[LayerFunction, Callable[[Block, LayerCall, str, str], Maker]] = {
-    LayerFunction.DEFINE: _define,
-    LayerFunction.IMPL: _impl,
-    LayerFunction.CUSTOM_OP: _custom_op,
-    LayerFunction.REGISTER_KERNEL: _register(
+_MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str, str], Maker]] = {
+    TorchLibraryFunction.DEFINE: _define,
+    TorchLibraryFunction.IMPL: _impl,
+    TorchLibraryFunction.CUSTOM_OP: _custom_op,
+    TorchLibraryFunction.REGISTER_KERNEL: _register(
         lambda layer, name, call, library: layer.register_kernel(name, call.on or None, stand_in, lib=library)
     ),
-    LayerFunction.REGISTER_FAKE: _register(
+    TorchLibraryFunction.REGISTER_FAKE: _register(
         lambda layer, name, call, library: layer.register_fake(name, stand_in, lib=library)
     ),
-    LayerFunction.REGISTER_AUTOGRAD: _register(
+    TorchLibraryFunction.REGISTER_AUTOGRAD: _register(
         lambda layer, name, call, library: layer.register_autograd(name, stand_in, lib=library)
     ),
-    LayerFunction.REGISTER_VMAP: _register(
+    TorchLibraryFunction.REGISTER_VMAP: _register(
         lambda layer, name, call, library: layer.register_vmap(name, stand_in, lib=library)
     ),
-    LayerFunction.REGISTER_AUTOCAST: _register(
+    TorchLibraryFunction.REGISTER_AUTOCAST: _register(
         lambda layer, name, call, library: layer.register_autocast(name, _one(call), torch().float16, lib=library)
     ),
-    LayerFunction.REGISTER_TORCH_DISPATCH: _register(
+    TorchLibraryFunction.REGISTER_TORCH_DISPATCH: _register(
         lambda layer, name, call, library: layer.register_torch_dispatch(
             name, _class(_one(call)), stand_in, lib=library
         )
     ),
 }
 
-_PARTS: Mapping[LayerFunction, Callable[[LayerCall], Callable[[Any], object]]] = {
-    LayerFunction.REGISTER_KERNEL: lambda part: lambda made: made.register_kernel(list(part.on) or None, stand_in),
-    LayerFunction.REGISTER_FAKE: lambda part: lambda made: made.register_fake(stand_in),
-    LayerFunction.REGISTER_AUTOGRAD: lambda part: lambda made: made.register_autograd(stand_in),
-    LayerFunction.REGISTER_VMAP: lambda part: lambda made: made.register_vmap(stand_in),
-    LayerFunction.REGISTER_AUTOCAST: lambda part: lambda made: made.register_autocast(_one(part), torch().float16),
-    LayerFunction.REGISTER_TORCH_DISPATCH: lambda part: (
+_PARTS: Mapping[TorchLibraryFunction, Callable[[TorchLibraryCall], Callable[[Any], object]]] = {
+    TorchLibraryFunction.REGISTER_KERNEL: lambda part: (
+        lambda made: made.register_kernel(list(part.on) or None, stand_in)
+    ),
+    TorchLibraryFunction.REGISTER_FAKE: lambda part: lambda made: made.register_fake(stand_in),
+    TorchLibraryFunction.REGISTER_AUTOGRAD: lambda part: lambda made: made.register_autograd(stand_in),
+    TorchLibraryFunction.REGISTER_VMAP: lambda part: lambda made: made.register_vmap(stand_in),
+    TorchLibraryFunction.REGISTER_AUTOCAST: lambda part: (
+        lambda made: made.register_autocast(_one(part), torch().float16)
+    ),
+    TorchLibraryFunction.REGISTER_TORCH_DISPATCH: lambda part: (
         lambda made: made.register_torch_dispatch(_class(_one(part)), stand_in)
     ),
 }
 
 
-def check(block: Block, call: LayerCall) -> None:
+def check(block: Block, call: TorchLibraryCall) -> None:
     """Whether a block holds what its call needs.
 
     Raises:
         Unmade: it does not.
     """
     for part in (call, *call.parts):
-        if part.function in (LayerFunction.REGISTER_AUTOCAST, LayerFunction.REGISTER_TORCH_DISPATCH):
+        if part.function in (TorchLibraryFunction.REGISTER_AUTOCAST, TorchLibraryFunction.REGISTER_TORCH_DISPATCH):
             _one(part)
     for part in call.parts:
         if part.function not in _PARTS:
             raise Unmade(f"{part.function} cannot be a part of a custom_op")
 
 
-def _one(call: LayerCall) -> str:
+def _one(call: TorchLibraryCall) -> str:
     if len(call.on) != 1:
         raise Unmade(f"{call.function} is on one device type or class, and `on` has {len(call.on)}")
     return call.on[0]

@@ -28,9 +28,9 @@ from dispatchlab.model.registration import (
     Impl,
     Kernel,
     KernelForm,
-    LayerCall,
-    LayerFunction,
     Registration,
+    TorchLibraryCall,
+    TorchLibraryFunction,
 )
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
@@ -260,13 +260,15 @@ def _registration(call: Call, roots: tuple[str, ...]) -> Registration:
     name = call.operator.rpartition("::")[2]
     base, _, overload = name.partition(".")
     operator = OperatorName("", base, overload)
-    parts = tuple(LayerCall(_function(part), operator, part.on, debug=_debug(part.site, roots)) for part in call.parts)
+    parts = tuple(
+        TorchLibraryCall(_function(part), operator, part.on, debug=_debug(part.site, roots)) for part in call.parts
+    )
     made = tuple(replace(_bare(one), debug=debug) for one in call.made)
-    made_by = LayerCall(call.function, operator, call.on, parts)
+    made_by = TorchLibraryCall(call.function, operator, call.on, parts)
     return Block(call.namespace, BlockKind.FRAGMENT, made, None, debug, made_by)
 
 
-def _function(part: Call) -> LayerFunction:
+def _function(part: Call) -> TorchLibraryFunction:
     assert part.function is not None
     return part.function
 

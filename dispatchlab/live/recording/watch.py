@@ -24,7 +24,7 @@ from dispatchlab.live.bridge.registration_calls import T_T
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, KernelForm, LayerFunction
+from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, KernelForm, TorchLibraryFunction
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
 
 
@@ -68,7 +68,7 @@ class Call:
 
     site: Site
     namespace: str
-    function: LayerFunction | None = None
+    function: TorchLibraryFunction | None = None
     operator: str = ""
     on: tuple[str, ...] = ()
     made: list[Def | Impl | Fallback] = field(default_factory=list)
@@ -86,9 +86,9 @@ class Call:
 # first frame outside of `torch.library`: a package that imports a part of PyTorch makes it load, and did not write it.
 
 _IN_IMPL = {
-    "register_autograd": LayerFunction.REGISTER_AUTOGRAD,
-    "register_vmap": LayerFunction.REGISTER_VMAP,
-    "register_autocast": LayerFunction.REGISTER_AUTOCAST,
+    "register_autograd": TorchLibraryFunction.REGISTER_AUTOGRAD,
+    "register_vmap": TorchLibraryFunction.REGISTER_VMAP,
+    "register_autocast": TorchLibraryFunction.REGISTER_AUTOCAST,
 }
 
 
@@ -123,14 +123,14 @@ class CallSites:
                 return Site(frame.f_code.co_filename, frame.f_lineno, name, via=str(at))
         return at
 
-    def function(self) -> tuple[LayerFunction, tuple[str, ...]] | None:
+    def function(self) -> tuple[TorchLibraryFunction, tuple[str, ...]] | None:
         """The function of `torch.library` that led here, and on what, if it is one of those that end in an impl."""
         for frame in self._frames():
             if not frame.f_code.co_filename.startswith(self._layer):
                 return None
             found = _IN_IMPL.get(frame.f_code.co_qualname.partition(".")[0])
             if found is not None:
-                device = frame.f_locals.get("device_type") if found is LayerFunction.REGISTER_AUTOCAST else None
+                device = frame.f_locals.get("device_type") if found is TorchLibraryFunction.REGISTER_AUTOCAST else None
                 return found, () if device is None else (str(device),)
         return None
 
@@ -220,12 +220,12 @@ READERS: dict[str, Callable[..., Made]] = {
 
 
 _PARTS = (
-    LayerFunction.REGISTER_KERNEL,
-    LayerFunction.REGISTER_FAKE,
-    LayerFunction.REGISTER_AUTOGRAD,
-    LayerFunction.REGISTER_VMAP,
-    LayerFunction.REGISTER_AUTOCAST,
-    LayerFunction.REGISTER_TORCH_DISPATCH,
+    TorchLibraryFunction.REGISTER_KERNEL,
+    TorchLibraryFunction.REGISTER_FAKE,
+    TorchLibraryFunction.REGISTER_AUTOGRAD,
+    TorchLibraryFunction.REGISTER_VMAP,
+    TorchLibraryFunction.REGISTER_AUTOCAST,
+    TorchLibraryFunction.REGISTER_TORCH_DISPATCH,
 )
 
 
@@ -270,8 +270,8 @@ class Watch:
             if hasattr(c._DispatchModule, name):
                 self._wrap(c._DispatchModule, name, functools.partial(self._binding, made))
         self._wrap(c._DispatchModule, "reset", self._reset)
-        self._wrap(library, "define", functools.partial(self._layered, LayerFunction.DEFINE))
-        self._wrap(library, "impl", functools.partial(self._layered, LayerFunction.IMPL))
+        self._wrap(library, "define", functools.partial(self._layered, TorchLibraryFunction.DEFINE))
+        self._wrap(library, "impl", functools.partial(self._layered, TorchLibraryFunction.IMPL))
         self._wrap(library, "_register_fake", self._fake)
         self._wrap(library, "_register_torch_dispatch_rule", self._rule)
         self._wrap(ops, "get_library_allowing_overwrite", self._custom_op)
@@ -336,13 +336,13 @@ class Watch:
         return self._modules.setdefault(id(library.m), _Module(library.ns, library.dispatch_key))
 
     def _layered(
-        self, function: LayerFunction, original: Callable[..., Any], library: Any, *arguments: Any, **named: Any
+        self, function: TorchLibraryFunction, original: Callable[..., Any], library: Any, *arguments: Any, **named: Any
     ) -> object:
         def run() -> object:
             return original(library, *arguments, **named)
 
         first = arguments[0] if arguments else named.get("schema", named.get("op_name"))
-        if function is LayerFunction.DEFINE:
+        if function is TorchLibraryFunction.DEFINE:
             return self._made(library, function, str(first).partition("(")[0], run)
         name = first if isinstance(first, str) else str(getattr(first, "_name", first))
         function, on = self._sites.function() or (function, ())
@@ -353,20 +353,25 @@ class Watch:
     ) -> object:
         level = named.pop("_stacklevel", level)
         return self._made(
-            library, LayerFunction.REGISTER_FAKE, name, lambda: original(library, name, fn, level + 4, **named)
+            library, TorchLibraryFunction.REGISTER_FAKE, name, lambda: original(library, name, fn, level + 4, **named)
         )
 
     def _rule(self, original: Callable[..., Any], library: Any, name: str, kind: type, fn: Any) -> object:
         return self._made(
             library,
-            LayerFunction.REGISTER_TORCH_DISPATCH,
+            TorchLibraryFunction.REGISTER_TORCH_DISPATCH,
             name,
             lambda: original(library, name, kind, fn),
             (f"{kind.__module__}:{kind.__qualname__}",),
         )
 
     def _made(
-        self, library: Any, function: LayerFunction, name: str, run: Callable[[], object], on: tuple[str, ...] = ()
+        self,
+        library: Any,
+        function: TorchLibraryFunction,
+        name: str,
+        run: Callable[[], object],
+        on: tuple[str, ...] = (),
     ) -> object:
         known = self._known(library)
         if self._active is not None or known.custom_op is not None:
@@ -380,11 +385,11 @@ class Watch:
     def _custom_op(self, original: Callable[..., Any], namespace: str, name: str) -> object:
         library = original(namespace, name)
         module = self._modules[id(library.m)]
-        module.custom_op = self._keep(module, Call(self._sites.here(), namespace, LayerFunction.CUSTOM_OP, name))
+        module.custom_op = self._keep(module, Call(self._sites.here(), namespace, TorchLibraryFunction.CUSTOM_OP, name))
         return library
 
     def _part(
-        self, function: LayerFunction, original: Callable[..., Any], opdef: Any, *arguments: Any, **named: Any
+        self, function: TorchLibraryFunction, original: Callable[..., Any], opdef: Any, *arguments: Any, **named: Any
     ) -> object:
         result = original(opdef, *arguments, **named)
         known = self._modules.get(id(opdef._lib.m))
@@ -392,9 +397,11 @@ class Watch:
         if call is None:
             return result
         on = _on(function, arguments, named)
-        if function is LayerFunction.REGISTER_KERNEL and self._sites.is_inside("custom_op.<locals>.inner"):
+        if function is TorchLibraryFunction.REGISTER_KERNEL and self._sites.is_inside("custom_op.<locals>.inner"):
             call.on = on
-        elif not (function is LayerFunction.REGISTER_KERNEL and self._sites.is_inside("CustomOpDef.register_kernel")):
+        elif not (
+            function is TorchLibraryFunction.REGISTER_KERNEL and self._sites.is_inside("CustomOpDef.register_kernel")
+        ):
             call.parts.append(Call(self._sites.here(), call.namespace, function, call.operator, on))
         return result
 
@@ -412,15 +419,15 @@ class Watch:
             self._active = None
 
 
-def _on(function: LayerFunction, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, ...]:
+def _on(function: TorchLibraryFunction, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, ...]:
     given = arguments[0] if arguments else next(iter(named.values()), None)
     match function:
-        case LayerFunction.REGISTER_KERNEL:
+        case TorchLibraryFunction.REGISTER_KERNEL:
             given = named.get("device_types", arguments[0] if arguments else None)
             return () if given is None else (given,) if isinstance(given, str) else tuple(map(str, given))
-        case LayerFunction.REGISTER_AUTOCAST:
+        case TorchLibraryFunction.REGISTER_AUTOCAST:
             return (str(named.get("device_type", given)),)
-        case LayerFunction.REGISTER_TORCH_DISPATCH:
+        case TorchLibraryFunction.REGISTER_TORCH_DISPATCH:
             return (f"{given.__module__}:{given.__qualname__}",) if isinstance(given, type) else (str(given),)
         case _:
             return ()

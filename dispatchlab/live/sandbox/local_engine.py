@@ -9,9 +9,9 @@ from dispatchlab.live.bridge import torch as live_torch
 from dispatchlab.live.bridge.registration_calls import NativeKernels
 from dispatchlab.live.introspection.builtin_fallbacks import world
 from dispatchlab.live.introspection.kernel_identity import Naming
+from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.observation import Looked
 from dispatchlab.live.sandbox.sandbox import LiveSandbox
-from dispatchlab.live.worker.journal import Journal
 from dispatchlab.model.registration import Registration
 
 

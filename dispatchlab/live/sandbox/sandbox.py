@@ -15,8 +15,8 @@ from dispatchlab.live.bridge.error_parser import refusal
 from dispatchlab.live.bridge.registration_calls import Libraries, Library, NativeKernels, Opener, Step
 from dispatchlab.live.bridge.reserved_namespaces import sandbox_prefix
 from dispatchlab.live.introspection.kernel_identity import OWN, Naming
+from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.observation import Looked, View, Watched
-from dispatchlab.live.worker.journal import Journal
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation

@@ -1,4 +1,4 @@
-"""The worker process that has torch: `python -m dispatchlab.live.worker.main.main`, started by `WorkerProcess`.
+"""The worker process that has torch: `python -m dispatchlab.live.worker.main`, started by `WorkerProcess`.
 
 It reads requests from its standard input and answers on what was its standard output; whatever kernels and libraries
 print goes to standard error. It ends when its input does, so it never outlives the process that started it.
@@ -25,10 +25,10 @@ from types import FrameType
 from typing import IO, Any
 
 from dispatchlab.live.bridge.torch import bindings
+from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.live.sandbox.sandbox import LiveHandle, LiveSandbox
 from dispatchlab.live.worker.ipc import portable, receive_bytes, send
-from dispatchlab.live.worker.journal import Journal
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation

@@ -15,8 +15,8 @@ from threading import Timer
 from typing import IO, Any
 
 from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.worker.ipc import interrupt, receive, send
-from dispatchlab.live.worker.journal import Journal
 from dispatchlab.model.sequence import Word
 
 _GRACE_S = 5.0
