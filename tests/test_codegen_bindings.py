@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dispatchlab.call import tensor
+from dispatchlab.codegen.call_stack import call_stack
 from dispatchlab.codegen.emit.generate import NoSuchGroupError
 from dispatchlab.codegen.kernels.lab import StructuredLab, lab_functions
-from dispatchlab.codegen.runtime.python_bindings import PythonFunction, PythonFunctions, PythonSignature
-from dispatchlab.codegen.walk import walk
+from dispatchlab.codegen.runtime.python_bindings import PythonArgParser, PythonFunctions, PythonSignature
 from dispatchlab.errors import ParseError
 
 ADD = (
@@ -43,7 +43,7 @@ def test_a_signature_prints_as_messages_show_it() -> None:
 
 
 def test_the_first_signature_that_fits_is_taken_and_a_deprecated_one_warns() -> None:
-    add = PythonFunction("add", ADD)
+    add = PythonArgParser("add", ADD)
     x, y = tensor([1.0]), tensor([2.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -109,7 +109,7 @@ def test_what_fits_no_signature_is_told_in_pytorchs_words(
 
 
 def test_every_signature_is_listed_with_the_reason_why_it_did_not_fit() -> None:
-    clamp = PythonFunction(
+    clamp = PythonArgParser(
         "clamp",
         (
             "clamp(Tensor input, Tensor? min=None, Tensor? max=None, *, Tensor out=None)",
@@ -129,13 +129,13 @@ def test_every_signature_is_listed_with_the_reason_why_it_did_not_fit() -> None:
 
 
 def test_integers_may_be_given_one_by_one_where_only_a_list_of_them_is_taken() -> None:
-    view = PythonFunction("zeros", ("zeros(int[] size, *, ScalarType? dtype=None)",))
+    view = PythonArgParser("zeros", ("zeros(int[] size, *, ScalarType? dtype=None)",))
     assert view.bind((2, 3), {}).values == {"size": (2, 3)}
     assert view.bind(([2, 3],), {}).values == {"size": [2, 3]}
 
 
-def test_a_walk_has_the_frames_of_the_walkthrough() -> None:
-    found = walk("add.out")
+def test_a_call_stack_has_the_frames_of_the_walkthrough() -> None:
+    found = call_stack("add.out")
     assert [(frame.layer, frame.function) for frame in found.frames] == [
         ("Python binding", "function"),
         ("API", "call"),
@@ -151,7 +151,7 @@ def test_a_walk_has_the_frames_of_the_walkthrough() -> None:
     assert third.startswith("#0  kernel by hand")
 
 
-def test_variants_of_all_kinds_of_operators_can_be_walked() -> None:
+def test_variants_of_all_kinds_of_operators_have_a_call_stack() -> None:
     names = [one.short_name for group in lab_functions().structured_groups for one in group.functions]
     assert len(names) == 69
     above, below = ["Python binding", "API", "autograd kernel", "redispatch"], ["wrapper", "structured impl"]
@@ -159,6 +159,6 @@ def test_variants_of_all_kinds_of_operators_can_be_walked() -> None:
     assert len(inplace) == 17
     for name in names[::3]:
         between = ["ADInplaceOrView", "redispatch"] if name in inplace else []
-        assert [frame.layer for frame in walk(name).frames] == [*above, *between, *below, "kernel by hand"]
+        assert [frame.layer for frame in call_stack(name).frames] == [*above, *between, *below, "kernel by hand"]
     with pytest.raises(NoSuchGroupError, match=r"did you mean add\.out"):
-        walk("add.ouut")
+        call_stack("add.ouut")

@@ -15,7 +15,7 @@ from dispatchlab import Dispatcher, LabEngine, Library, fallthrough, load_scenar
 from dispatchlab.call import AutoDispatchBelowAutograd, operator, tensor
 from dispatchlab.codegen import FunctionGroup, NativeFunctions, NativeYamlError, load_native_functions
 from dispatchlab.codegen.emit.generate import NoSuchGroupError, UnwrittenError, differing, generated_files, write_files
-from dispatchlab.codegen.emit.structured_plan import Form, plan_of
+from dispatchlab.codegen.emit.generated_group import Form, generated_group
 from dispatchlab.commands.codegen import CodegenRequest, codegen
 from dispatchlab.errors import CallError, ErrorKind, RegistrationError
 from dispatchlab.explore.explore import explore
@@ -71,9 +71,10 @@ def test_a_second_run_gives_the_same_bytes(files: dict[str, str]) -> None:
 
 
 def test_variants_are_made_for_every_structured_key_and_two_that_no_file_names(natives: NativeFunctions) -> None:
-    plans = {plan.name: plan for plan in map(plan_of, natives.structured_groups)}
+    generated = {each.name: each for each in map(generated_group, natives.structured_groups)}
     assert {
-        name: [(str(each.key), each.form, len(each.wrappers)) for each in plan.keys] for name, plan in plans.items()
+        name: [(str(each.key), each.form, len(each.wrappers)) for each in group.keys]
+        for name, group in generated.items()
     } == {
         "add_Tensor": [
             ("CPU", Form.STRUCTURED, 3),

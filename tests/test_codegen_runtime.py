@@ -13,9 +13,9 @@ from dispatchlab import Dispatcher, Library, fallthrough
 from dispatchlab.call import Tensor, operator, tensor
 from dispatchlab.call.tensor_options import Device, DeviceType, DType
 from dispatchlab.codegen import read_native_functions
+from dispatchlab.codegen.emit.generate import generated_modules
 from dispatchlab.codegen.kernels.lab import StructuredLab
 from dispatchlab.codegen.runtime import check_same_device
-from dispatchlab.codegen.runtime.load import generated_modules
 from dispatchlab.codegen.runtime.memory import Options, empty_strided, strides_of
 from dispatchlab.errors import CallError, ErrorKind
 

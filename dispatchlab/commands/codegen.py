@@ -34,9 +34,9 @@ def walk_operator(asked: str) -> int:
     Raises:
         NoSuchGroupError: there are no kernels for an operator of that name.
     """
-    from dispatchlab.codegen.walk import walk
+    from dispatchlab.codegen.call_stack import call_stack
 
-    out(walk(asked).text())
+    out(call_stack(asked).text())
     return 0
 
 

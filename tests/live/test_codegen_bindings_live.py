@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.call import tensor
-from dispatchlab.codegen.runtime.python_bindings import PythonFunction
+from dispatchlab.codegen.runtime.python_bindings import PythonArgParser
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
@@ -55,7 +55,7 @@ def test_a_refusal_reads_as_torchs_and_adds_the_reasons(
     with pytest.raises(TypeError) as told:
         getattr(torch, name)(*(given(one, theirs) for one in args), **{k: given(v, theirs) for k, v in kwargs.items()})
     with pytest.raises(TypeError) as caught:
-        PythonFunction(name, SIGNATURES[name], numbers=numbers).bind(
+        PythonArgParser(name, SIGNATURES[name], numbers=numbers).bind(
             tuple(given(one, mine) for one in args), {k: given(v, mine) for k, v in kwargs.items()}
         )
     assert _plain(str(caught.value)) == _plain(str(told.value))

@@ -15,8 +15,8 @@ import pytest
 
 from dispatchlab.analysis.certificate import Certified
 from dispatchlab.codegen.emit.generate import generated_files, write_files
+from dispatchlab.codegen.emit.generated_group import GeneratedGroup, generated_group
 from dispatchlab.codegen.emit.scenario_source import scenario_of
-from dispatchlab.codegen.emit.structured_plan import GroupPlan, plan_of
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
@@ -229,8 +229,8 @@ def test_every_key_has_the_kernels_that_torchgen_gives_it() -> None:
 
 
 @cache
-def plans() -> tuple[GroupPlan, ...]:
-    return tuple(map(plan_of, ours().structured_groups))
+def generated_groups() -> tuple[GeneratedGroup, ...]:
+    return tuple(map(generated_group, ours().structured_groups))
 
 
 def test_every_structured_group_registers_at_the_keys_at_which_torchgen_registers_it() -> None:
@@ -254,8 +254,8 @@ def test_every_structured_group_registers_at_the_keys_at_which_torchgen_register
                     expected.add((str(key), name))
     found = {
         (str(each.key), wrapper.function.short_name)
-        for plan in plans()
-        for each in plan.keys
+        for generated in generated_groups()
+        for each in generated.keys
         for wrapper in each.wrappers
     }
     assert found == expected
@@ -264,7 +264,7 @@ def test_every_structured_group_registers_at_the_keys_at_which_torchgen_register
 
 def test_all_structured_groups_compile_register_and_come_down_again(tmp_path: Path) -> None:
     files = generated_files(ours(), file=FILE.name)
-    assert len(files) == 2 * len(plans()) + 1
+    assert len(files) == 2 * len(generated_groups()) + 1
     write_files(tmp_path / "all_of_aten", files)
     sys.path.insert(0, str(tmp_path))
     try:
@@ -284,8 +284,8 @@ def test_all_structured_groups_compile_register_and_come_down_again(tmp_path: Pa
 
 def test_all_generated_registrations_are_certified_as_independent_of_their_order() -> None:
     recorded: list[RecordedOperator] = []
-    for plan in plans():
-        scenario = scenario_of(plan, FILE.name)
+    for generated in generated_groups():
+        scenario = scenario_of(generated, FILE.name)
         kernels: dict[OperatorName, list[RecordedKernel]] = {}
         defs: dict[OperatorName, Def] = {}
         for block in scenario.registrations:
@@ -302,19 +302,19 @@ def test_all_generated_registrations_are_certified_as_independent_of_their_order
             recorded.append(RecordedOperator(name, f"aten::{define.schema}", define.debug, kernels=ordered))
     found = certification_of(registry_of("generated", tuple(recorded), ()), name="g", semantics="strict", jobs=1)
     assert {each.verdict for each in found.certificates} == {Certified.PROVED}
-    assert len(found.certificates) == sum(len(plan.group.functions) for plan in plans())
+    assert len(found.certificates) == sum(len(generated.group.functions) for generated in generated_groups())
     assert found.edges > 100_000
 
 
 def test_small_groups_are_proved_as_a_whole_library_by_library() -> None:
     verdicts: dict[tuple[object, ...], Verdict] = {}
     groups = 0
-    for plan in plans():
-        scenario = scenario_of(plan, FILE.name)
+    for generated in generated_groups():
+        scenario = scenario_of(generated, FILE.name)
         if len(scenario.registrations) > 8:
             continue
         groups += 1
-        shape = tuple((each.key, len(each.wrappers)) for each in plan.keys if each.wrappers)
+        shape = tuple((each.key, len(each.wrappers)) for each in generated.keys if each.wrappers)
         if shape not in verdicts:
             verdicts[shape] = explore(LabEngine(), scenario.registrations, scenario.operators).verdict
     assert set(verdicts.values()) == {Verdict.PROVED}
@@ -327,5 +327,5 @@ def test_the_file_of_pytorch_2_13_has_3101_functions_in_275_structured_groups() 
     if not torch.__version__.startswith("2.13."):
         pytest.skip("the counts are those of PyTorch 2.13")
     made = sum(function.is_generated for function in ours().functions)
-    assert (len(ours().functions), made, len(ours().groups), len(plans())) == (3101, 517, 1691, 275)
-    assert sum(len(each.wrappers) for plan in plans() for each in plan.keys) == 3863
+    assert (len(ours().functions), made, len(ours().groups), len(generated_groups())) == (3101, 517, 1691, 275)
+    assert sum(len(each.wrappers) for generated in generated_groups() for each in generated.keys) == 3863

@@ -1,16 +1,18 @@
-"""Generate a module and a scenario for each group, and an index; write or compare them all at once."""
+"""Generate a module and a scenario for each group, and an index: as texts, as files in a folder, or loaded at once."""
 
 from __future__ import annotations
 
 import fnmatch
+import linecache
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 
+from dispatchlab.codegen.emit.generated_group import generated_group
 from dispatchlab.codegen.emit.python_source import mark, module_text, text_literal
 from dispatchlab.codegen.emit.scenario_source import group_scenario_text
-from dispatchlab.codegen.emit.structured_plan import plan_of
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.errors import DispatchLabError, nearest
@@ -53,13 +55,38 @@ def generated_files(
     Raises:
         NoSuchGroupError: one of `only` is not there.
     """
-    plans = [plan_of(group) for group in chosen_groups(natives, only)]
+    groups = [generated_group(group) for group in chosen_groups(natives, only)]
     files: dict[str, str] = {}
-    for plan in plans:
-        files[f"{plan.name}.py"] = module_text(plan, file)
-        files[f"{plan.name}.yaml"] = group_scenario_text(plan, file)
-    files[INDEX] = _index_text({*beside, *(plan.name for plan in plans)}, file)
+    for each in groups:
+        files[f"{each.name}.py"] = module_text(each, file)
+        files[f"{each.name}.yaml"] = group_scenario_text(each, file)
+    files[INDEX] = _index_text({*beside, *(each.name for each in groups)}, file)
     return files
+
+
+def generated_modules(natives: NativeFunctions, *, file: str, only: Sequence[str] = ()) -> Mapping[str, ModuleType]:
+    """The modules of structured groups by name, loaded without files and ready to `register`.
+
+    Args:
+        natives: what the source file says.
+        file: what it is called in the texts.
+        only: operators, groups or globs; empty for all.
+
+    Raises:
+        NoSuchGroupError: one of `only` is not there.
+    """
+    groups = map(generated_group, chosen_groups(natives, only))
+    return {each.name: _loaded(each.name, module_text(each, file)) for each in groups}
+
+
+def _loaded(name: str, text: str) -> ModuleType:
+    path = f"<generated>/{name}.py"
+    module = ModuleType(f"generated.{name}")
+    module.__file__ = path
+    # NB: with this, tracebacks show the lines
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    exec(compile(text, path, "exec"), module.__dict__)
+    return module
 
 
 def chosen_groups(natives: NativeFunctions, only: Sequence[str]) -> tuple[FunctionGroup, ...]:
@@ -79,7 +106,7 @@ def chosen_groups(natives: NativeFunctions, only: Sequence[str]) -> tuple[Functi
 
 
 def _matches(group: FunctionGroup, asked: str) -> bool:
-    names = [plan_of(group).name]
+    names = [generated_group(group).name]
     for each in group.functions:
         names += (each.short_name, each.name.name)
     return any(name == asked or fnmatch.fnmatchcase(name, asked) for name in names)
@@ -118,15 +145,15 @@ class UnwrittenError(DispatchLabError):
 
     Args:
         path: the folder.
-        told: why.
+        reason: why.
     """
 
-    def __init__(self, path: str, told: str) -> None:
-        super().__init__(path, told)
-        self.path, self.told = path, told
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
 
     def __str__(self) -> str:
-        return f"nothing was written to {self.path}: {self.told}"
+        return f"nothing was written to {self.path}: {self.reason}"
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:

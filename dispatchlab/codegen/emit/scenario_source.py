@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dispatchlab.codegen.emit.generated_group import GeneratedGroup, GeneratedKey, Wrapper
 from dispatchlab.codegen.emit.python_source import annotated_types, debug_text, def_debug_text, mark
-from dispatchlab.codegen.emit.structured_plan import GroupPlan, KeyPlan, Wrapper
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Def, Impl, Kernel, KernelForm
@@ -12,20 +12,20 @@ from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import scenario_text
 
 
-def scenario_of(plan: GroupPlan, file: str) -> Scenario:
+def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
     """What the module of the group registers, library by library.
 
     Args:
-        plan: what is generated.
+        generated: what is generated.
         file: what the source file is called in the text.
     """
-    group = plan.group
+    group = generated.group
     namespace = group.out.name.namespace
     defs = tuple(
-        Def(_bare(each.schema), tags=each.tags, debug=def_debug_text(plan, each, file)) for each in group.functions
+        Def(_bare(each.schema), tags=each.tags, debug=def_debug_text(generated, each, file)) for each in group.functions
     )
     blocks = [Block(namespace, BlockKind.FRAGMENT, defs)]
-    blocks += [_block(plan, key, file) for key in plan.keys if key.wrappers]
+    blocks += [_block(generated, key, file) for key in generated.keys if key.wrappers]
     return Scenario(
         claim=f"The {len(blocks)} libraries that are generated for {group.functional.name} can be loaded in any order.",
         registrations=tuple(blocks),
@@ -34,22 +34,22 @@ def scenario_of(plan: GroupPlan, file: str) -> Scenario:
     )
 
 
-def group_scenario_text(plan: GroupPlan, file: str) -> str:
+def group_scenario_text(generated: GeneratedGroup, file: str) -> str:
     """The same as the text of a file."""
-    return f"{mark(file)}\n{scenario_text(scenario_of(plan, file))}"
+    return f"{mark(file)}\n{scenario_text(scenario_of(generated, file))}"
 
 
-def _block(plan: GroupPlan, key: KeyPlan, file: str) -> Block:
-    impls = tuple(_impl(plan, wrapper, file) for wrapper in key.wrappers)
-    return Block(plan.group.out.name.namespace, BlockKind.IMPL, impls, key=key.key)
+def _block(generated: GeneratedGroup, key: GeneratedKey, file: str) -> Block:
+    impls = tuple(_impl(generated, wrapper, file) for wrapper in key.wrappers)
+    return Block(generated.group.out.name.namespace, BlockKind.IMPL, impls, key=key.key)
 
 
-def _impl(plan: GroupPlan, wrapper: Wrapper, file: str) -> Impl:
+def _impl(generated: GeneratedGroup, wrapper: Wrapper, file: str) -> Impl:
     inferred = inferred_schema(wrapper)
     symint = is_symint_schema(inferred)
     kernel = Kernel(KernelForm.UNBOXED, inferred=inferred, signature=cpp_signature(inferred), symint=symint)
     name = wrapper.function.name
-    return Impl(OperatorName("", name.name, name.overload), None, kernel, debug_text(plan, wrapper, file))
+    return Impl(OperatorName("", name.name, name.overload), None, kernel, debug_text(generated, wrapper, file))
 
 
 def inferred_schema(wrapper: Wrapper) -> FunctionSchema:

@@ -10,9 +10,9 @@ from types import ModuleType, TracebackType
 from typing import Self
 
 from dispatchlab.call.operators import Operator, operator
+from dispatchlab.codegen.emit.generate import generated_modules
 from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.read.native_functions import NativeFunctions, read_native_functions
-from dispatchlab.codegen.runtime.load import generated_modules
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed, fallthrough
 from dispatchlab.engine.library import Library

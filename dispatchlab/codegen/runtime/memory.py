@@ -60,7 +60,7 @@ def dense_strides(tensor: Tensor) -> tuple[int, ...]:
 def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Strides without gaps, the dimensions in the order in which tensors of that shape have them in memory.
 
-    The first tensor that tells two dimensions apart decides; a stride of 0 tells nothing.
+    The first tensor with different strides for two dimensions decides; a stride of 0 decides nothing.
     Source: `TensorIteratorBase::reorder_dimensions`.
     """
 
@@ -132,7 +132,7 @@ def overwrite(tensor: Tensor, source: Tensor) -> None:
 
 
 def write(tensor: Tensor, result: np.ndarray[Any, Any]) -> None:
-    """Write an array into the tensor, cast to its dtype; the imaginary part goes where there is no place for it."""
+    """Write an array into the tensor, cast to its dtype; the imaginary part is dropped where the dtype has none."""
     target = tensor.data
     if result.dtype.kind == "c" and target.dtype.kind not in "cb":
         result = result.real

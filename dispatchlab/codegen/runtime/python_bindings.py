@@ -1,15 +1,17 @@
-"""Python functions for native functions: which signature the arguments fit, and `out=` beside the functional variant.
+"""Python bindings of native functions: signatures, the argument parser, and functions that call operators.
 
-    add = PythonFunction("add", (
+    functions = PythonFunctions(dispatcher, natives)
+    functions.add(x, 2, out=y)
+
+    add = PythonArgParser("add", (
         "add(Tensor input, Tensor other, *, Scalar alpha=1, Tensor out=None)",
         "add(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",
     ))
     add.bind((x, 2, y), {}).signature.deprecated    # True, after a warning
 
 Signatures are tried in order, deprecated ones last, and the first that fits is taken; the messages are PyTorch's.
-Source: torch/csrc/utils/python_arg_parser.cpp, torch/csrc/utils/invalid_arguments.cpp.
-
-Source: tools/autograd/gen_python_functions.py, torchgen/api/python.py, tools/autograd/deprecated.yaml.
+Source: tools/autograd/gen_python_functions.py, tools/autograd/deprecated.yaml, torchgen/api/python.py,
+torch/csrc/utils/python_arg_parser.cpp, torch/csrc/utils/invalid_arguments.cpp.
 """
 
 from __future__ import annotations
@@ -32,93 +34,231 @@ from dispatchlab.model.schema import Argument, default_text
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
 
+NUMBERS_AS_TENSORS = frozenset(
+    (
+        *("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "divide", "multiply", "subtract", "true_divide"),
+        *("floor_divide", "remainder", "fmod", "copysign", "logical_and", "logical_or", "xlogy"),
+    )
+)
+"""Functions whose tensors may be numbers. Source: `should_allow_numbers_as_tensors`."""
+
+DEPRECATED: Mapping[str, tuple[str, ...]] = {
+    "add": ("add(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",),
+    "sub": ("sub(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",),
+    "addmm": (
+        "addmm(Scalar beta, Tensor input, Scalar alpha, Tensor mat1, Tensor mat2, *, Tensor out=None)|deprecated",
+        "addmm(Scalar beta, Tensor input, Tensor mat1, Tensor mat2, *, Tensor out=None)|deprecated",
+    ),
+}
+"""Signatures of the past, which still work and warn. Source: tools/autograd/deprecated.yaml."""
+
+
+class PythonFunctions:
+    """The functions of a dispatcher as Python has them: `functions.add(x, 2, out=y)`.
+
+    Args:
+        dispatcher: where the operators are.
+        natives: what they are.
+        deprecated: signatures of the past by function.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        natives: NativeFunctions,
+        deprecated: Mapping[str, tuple[str, ...]] = DEPRECATED,
+    ) -> None:
+        self._dispatcher, self._natives, self._deprecated = dispatcher, natives, deprecated
+        self._operators: dict[str, Operator] = {}
+
+    @cached_property
+    def _groups(self) -> Mapping[str, list[tuple[PythonSignature, FunctionGroup]]]:
+        found: dict[str, list[tuple[PythonSignature, FunctionGroup]]] = {}
+        for group in self._natives.groups:
+            if isinstance(group, FunctionGroup) and Variant.FUNCTION in group.functional.variants:
+                name = group.functional.name.name
+                found.setdefault(name, []).append((PythonSignature.parse(signature_text(group)), group))
+        return found
+
+    def signatures(self, name: str) -> tuple[PythonSignature, ...]:
+        """The signatures of a function, those of the past first."""
+        past = tuple(PythonSignature.parse(text) for text in self._deprecated.get(name, ()))
+        return (*past, *(signature for signature, _ in self._groups[name]))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__") or name not in self._groups:
+            raise AttributeError(f"there is no function {name}")
+        parser = PythonArgParser(name, self.signatures(name), numbers=name in NUMBERS_AS_TENSORS)
+
+        def function(*args: object, **kwargs: object) -> Any:
+            return self._call(name, parser.bind(args, kwargs))
+
+        function.__name__ = function.__qualname__ = name
+        return function
+
+    def method(self, name: str) -> Callable[..., Any]:
+        """An in-place method, `functions.method("add_")(x, y)`."""
+        function = next(
+            group.inplace
+            for group in self._natives.structured_groups
+            if group.inplace is not None and group.inplace.name.name == name
+        )
+        parser = PythonArgParser(name, (_method_text(function),), numbers=name in NUMBERS_AS_TENSORS)
+
+        def bound_method(*args: object, **kwargs: object) -> Any:
+            values = dict(parser.bind(args, kwargs).values)
+            self._take_numbers(function, values)
+            return self._operator(function)(**values)
+
+        return bound_method
+
+    def _operator(self, function: NativeFunction) -> Operator:
+        called = str(function.name)
+        if called not in self._operators:
+            self._operators[called] = operator(self._dispatcher, function.name)
+        return self._operators[called]
+
+    def _call(self, name: str, bound: Bound) -> Any:
+        values = _operator_values(bound)
+        out = values.pop("out", None)
+        groups = [group for signature, group in self._groups[name] if signature == bound.signature]
+        group = groups[0] if groups else self._groups[name][0][1]
+        target = group.functional if out is None else group.out
+        if out is not None:
+            outs = out if isinstance(out, list | tuple) else (out,)
+            values |= {one.name: each for one, each in zip(target.parts.outs, outs, strict=True)}
+        self._take_numbers(target, values)
+        return self._operator(target)(**values)
+
+    @staticmethod
+    def _take_numbers(target: NativeFunction, values: dict[str, Any]) -> None:
+        for one in target.schema.arguments:
+            if one.type == TENSOR and one.name in values and not isinstance(values[one.name], Tensor):
+                values[one.name] = tensor(values[one.name])
+
+
+def signature_text(group: FunctionGroup | NativeFunction) -> str:
+    """The Python signature of a function, with `out=` where it has an out variant."""
+    function = group.functional if isinstance(group, FunctionGroup) else group
+    parts = function.parts
+    texts = [_out_parameter(one) for one in parts.positional]
+    by_name = [_out_parameter(one) for one in parts.keywords]
+    if isinstance(group, FunctionGroup):
+        count = len(group.out.parts.outs)
+        by_name.append("Tensor out=None" if count == 1 else f"Tensor[{count}] out=None")
+    if by_name:
+        texts += ["*", *by_name]
+    return f"{function.name.name}({', '.join(texts)})"
+
+
+def _method_text(function: NativeFunction) -> str:
+    texts = [_out_parameter(one, "self") for one in function.parts.positional]
+    by_name = [_out_parameter(one) for one in function.parts.keywords]
+    return f"{function.name.name}({', '.join([*texts, *(['*', *by_name] if by_name else [])])})"
+
+
+def _out_parameter(argument: Argument, itself: str = "input") -> str:
+    name = itself if argument.name == "self" else argument.name
+    default = "" if argument.default is None else f"={default_text(argument.default, argument.type)}"
+    return f"{argument.type} {name}{default}"
+
+
+def _operator_values(bound: Bound) -> dict[str, Any]:
+    """The values by the names of the operator: what Python calls `input` is `self` there."""
+    return {"self" if name == "input" else name: value for name, value in bound.values.items()}
+
+
 # Note [What a number may stand for]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # `torch.add(x, 2)` has no overload with a number: for a few functions (those that once had one) the parser takes a
-# number where a tensor is wanted. So a signature is told whether it does.
+# number where a tensor is wanted. So `bind` takes `numbers`, whether it does for this function.
+
+
+class PythonArgParser:
+    """A Python function with several signatures.
+
+    Args:
+        name: what it is called.
+        signatures: as text or parsed, in the order in which they are tried, but for deprecated ones.
+        numbers: numbers may stand for tensors.
+
+    Raises:
+        ParseError: a signature cannot be read.
+    """
+
+    def __init__(self, name: str, signatures: Sequence[str | PythonSignature], *, numbers: bool = False) -> None:
+        self.name = name
+        parsed = [PythonSignature.parse(each) if isinstance(each, str) else each for each in signatures]
+        self.signatures = tuple(sorted(parsed, key=lambda each: each.deprecated))
+        self.numbers = numbers
+
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Bound:
+        """The first signature that the arguments fit.
+
+        Raises:
+            TypeError: they fit none; the text lists the signatures and why each did not fit.
+        """
+        reason = ""
+        for signature in self.signatures:
+            found = signature.bind(args, kwargs, numbers=self.numbers)
+            if isinstance(found, str):
+                reason = found
+                continue
+            if signature.deprecated:
+                self._warn(signature)
+            return Bound(signature, found)
+        if len(self.signatures) == 1:
+            raise TypeError(reason)
+        raise TypeError(self._mismatch(args, kwargs))
+
+    def _mismatch(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+        count = len(args) + len(kwargs)
+        shown = [each for each in self.signatures if not each.hidden]
+        plausible = [each for each in shown if each.required <= count <= len(each.parameters)]
+        if len(plausible) == 1:
+            return self._reason(plausible[0], args, kwargs)
+        got = [_name_of_type(each) for each in args] + [
+            f"{name}={_name_of_type(each)}" for name, each in kwargs.items()
+        ]
+        head = f"{self.name}() received an invalid combination of arguments - got ({', '.join(got)}), but expected"
+        if len(shown) == 1:
+            return f"{head} {shown[0]}\n      didn't match because {self._clause(shown[0], args, kwargs)}"
+        lines = [f"{head} one of:"]
+        for each in shown:
+            lines += [f" * {each}", f"      didn't match because {self._clause(each, args, kwargs)}"]
+        return "\n".join(lines)
+
+    def _reason(self, signature: PythonSignature, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+        """Why the arguments do not fit a signature, as a sentence."""
+        reason = signature.bind(args, kwargs, numbers=self.numbers)
+        assert isinstance(reason, str)
+        return reason
+
+    def _clause(self, signature: PythonSignature, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+        """The same as a clause that begins with "it"."""
+        name = signature.name
+        reason = self._reason(signature, args, kwargs).removeprefix(f"{name}(): ").replace(f"{name}() ", "it ", 1)
+        return reason.replace("it missing", "it is missing", 1)
+
+    def _warn(self, taken: PythonSignature) -> None:
+        instead = [f"\t{self.name}{each}" for each in self.signatures if not each.hidden]
+        warnings.warn(
+            f"This overload of {self.name} is deprecated:\n\t{self.name}{taken}\n"
+            "Consider using one of the following signatures instead:\n" + "\n".join(instead),
+            UserWarning,
+            stacklevel=4,
+        )
+
+    def __repr__(self) -> str:
+        return f"<PythonArgParser {self.name} with {len(self.signatures)} signatures>"
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a Python signature.
+class Bound:
+    """Arguments that fit: the signature, and the values of the parameters that were given."""
 
-    Args:
-        name: its name.
-        type: its type, without the `?`.
-        optional: it can be left out.
-        allows_none: None can be given.
-        default: the text of its default; empty when there is none.
-        by_name: it can only be given by name.
-    """
-
-    name: str
-    type: Type
-    optional: bool
-    allows_none: bool
-    default: str
-    by_name: bool
-
-    @property
-    def type_name(self) -> str:
-        """The type as messages tell it."""
-        return _type_name(self.type)
-
-    def __str__(self) -> str:
-        return f"{self.type_name} {self.name}{f' = {self.default}' if self.default else ''}"
-
-    def accepts(self, value: object, *, numbers: bool) -> bool:
-        """Whether the value is of the type; `numbers` may stand for tensors, see Note [What a number may stand for]."""
-        match self.type:
-            case SimpleType(name):
-                return _accepts(name, value, numbers=numbers)
-            case ListType(SimpleType("int" | "SymInt"), size):
-                if isinstance(value, int) and not isinstance(value, bool):
-                    return size is not None
-                return isinstance(value, list | tuple) and all(_is_int(each) for each in value[:1])
-            case ListType(element):
-                inner = replace(self, type=element.element if isinstance(element, OptionalType) else element)
-                return isinstance(value, list | tuple) and all(inner.accepts(each, numbers=False) for each in value)
-            case _:
-                return False
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-_NUMBERS = (int, float, complex)
-_CLASSES: dict[str, tuple[type, ...]] = {
-    **{"str": (str,), "bool": (bool,), "Tensor": (Tensor,), "ScalarType": (DType,), "Layout": (Layout,)},
-    **{"Device": (Device, str), "MemoryFormat": (MemoryFormat,), "Generator": (Generator,)},
-}
-_TYPE_NAMES = {
-    **{"Scalar": "Number", "ScalarType": "torch.dtype", "Layout": "torch.layout", "Device": "torch.device"},
-    **{"MemoryFormat": "torch.memory_format", "Generator": "torch.Generator", "SymInt": "int"},
-}
-
-
-def _accepts(name: str, value: object, *, numbers: bool) -> bool:
-    match name:
-        case "Tensor" if numbers and isinstance(value, _NUMBERS):
-            return True
-        case "Scalar":
-            return isinstance(value, _NUMBERS) or (isinstance(value, Tensor) and not value.dim)
-        case "int" | "SymInt":
-            return _is_int(value)
-        case "float":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case _:
-            return isinstance(value, _CLASSES.get(name, ()))
-
-
-def _type_name(type_: Type) -> str:
-    match type_:
-        case ListType(element):
-            return f"tuple of {_type_name(element)}s"
-        case OptionalType(element):
-            return _type_name(element)
-        case _:
-            return _TYPE_NAMES.get(str(type_), str(type_))
+    signature: PythonSignature
+    values: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +339,7 @@ class PythonSignature:
                     given, at = tuple(args), len(args) - 1
                 else:
                     where = "" if by_name else f" (position {at + 1})"
-                    found = type_name(given)
+                    found = _name_of_type(given)
                     return f"{self.name}(): argument '{one.name}'{where} must be {one.type_name}, not {found}"
             values[one.name] = given
             if by_name:
@@ -244,235 +384,92 @@ def _parameter(argument: Argument) -> Parameter:
     return Parameter(argument.name, type_, argument.default is not None, allows_none, text, argument.kwarg_only)
 
 
-def type_name(value: object) -> str:
-    """The type of a value as messages tell it: `tuple of (int, str)` for a sequence."""
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a Python signature.
+
+    Args:
+        name: its name.
+        type: its type, without the `?`.
+        optional: it can be left out.
+        allows_none: None can be given.
+        default: the text of its default; empty when there is none.
+        by_name: it can only be given by name.
+    """
+
+    name: str
+    type: Type
+    optional: bool
+    allows_none: bool
+    default: str
+    by_name: bool
+
+    @property
+    def type_name(self) -> str:
+        """The type as messages show it."""
+        return _type_name(self.type)
+
+    def __str__(self) -> str:
+        return f"{self.type_name} {self.name}{f' = {self.default}' if self.default else ''}"
+
+    def accepts(self, value: object, *, numbers: bool) -> bool:
+        """Whether the value is of the type; `numbers` may stand for tensors, see Note [What a number may stand for]."""
+        match self.type:
+            case SimpleType(name):
+                return _accepts(name, value, numbers=numbers)
+            case ListType(SimpleType("int" | "SymInt"), size):
+                if isinstance(value, int) and not isinstance(value, bool):
+                    return size is not None
+                return isinstance(value, list | tuple) and all(_is_int(each) for each in value[:1])
+            case ListType(element):
+                inner = replace(self, type=element.element if isinstance(element, OptionalType) else element)
+                return isinstance(value, list | tuple) and all(inner.accepts(each, numbers=False) for each in value)
+            case _:
+                return False
+
+
+def _name_of_type(value: object) -> str:
+    """The type of a value as messages show it: `tuple of (int, str)` for a sequence."""
     if isinstance(value, list | tuple) and value:
-        inner = ", ".join(type_name(each) for each in value)
+        inner = ", ".join(_name_of_type(each) for each in value)
         return f"{type(value).__name__} of ({inner}{',' if len(value) == 1 and isinstance(value, tuple) else ''})"
     return type(value).__name__
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Arguments that fit: the signature, and the values of the parameters that were given."""
-
-    signature: PythonSignature
-    values: Mapping[str, object]
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-class PythonFunction:
-    """A Python function with several signatures.
-
-    Args:
-        name: what it is called.
-        signatures: as text or parsed, in the order in which they are tried, but for deprecated ones.
-        numbers: numbers may stand for tensors.
-
-    Raises:
-        ParseError: a signature cannot be read.
-    """
-
-    def __init__(self, name: str, signatures: Sequence[str | PythonSignature], *, numbers: bool = False) -> None:
-        self.name = name
-        parsed = [PythonSignature.parse(each) if isinstance(each, str) else each for each in signatures]
-        self.signatures = tuple(sorted(parsed, key=lambda each: each.deprecated))
-        self.numbers = numbers
-
-    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Bound:
-        """The first signature that the arguments fit.
-
-        Raises:
-            TypeError: they fit none; the text lists the signatures and why each did not fit.
-        """
-        told = ""
-        for signature in self.signatures:
-            found = signature.bind(args, kwargs, numbers=self.numbers)
-            if isinstance(found, str):
-                told = found
-                continue
-            if signature.deprecated:
-                self._warn(signature)
-            return Bound(signature, found)
-        if len(self.signatures) == 1:
-            raise TypeError(told)
-        raise TypeError(self._refusal(args, kwargs))
-
-    def _refusal(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
-        count = len(args) + len(kwargs)
-        shown = [each for each in self.signatures if not each.hidden]
-        plausible = [each for each in shown if each.required <= count <= len(each.parameters)]
-        if len(plausible) == 1:
-            told = plausible[0].bind(args, kwargs, numbers=self.numbers)
-            assert isinstance(told, str)
-            return told
-        got = [type_name(each) for each in args] + [f"{name}={type_name(each)}" for name, each in kwargs.items()]
-        head = f"{self.name}() received an invalid combination of arguments - got ({', '.join(got)}), but expected"
-        if len(shown) == 1:
-            told = shown[0].bind(args, kwargs, numbers=self.numbers)
-            assert isinstance(told, str)
-            return f"{head} {shown[0]}\n      didn't match because {_reason(told, self.name)}"
-        lines = [f"{head} one of:"]
-        for each in shown:
-            told = each.bind(args, kwargs, numbers=self.numbers)
-            assert isinstance(told, str)
-            lines += [f" * {each}", f"      didn't match because {_reason(told, each.name)}"]
-        return "\n".join(lines)
-
-    def _warn(self, taken: PythonSignature) -> None:
-        instead = [f"\t{self.name}{each}" for each in self.signatures if not each.hidden]
-        warnings.warn(
-            f"This overload of {self.name} is deprecated:\n\t{self.name}{taken}\n"
-            "Consider using one of the following signatures instead:\n" + "\n".join(instead),
-            UserWarning,
-            stacklevel=4,
-        )
-
-    def __repr__(self) -> str:
-        return f"<PythonFunction {self.name} with {len(self.signatures)} signatures>"
-
-
-def _reason(told: str, name: str) -> str:
-    told = told.removeprefix(f"{name}(): ").replace(f"{name}() ", "it ", 1)
-    return told.replace("it missing", "it is missing", 1)
-
-
-def call_values(bound: Bound) -> dict[str, Any]:
-    """The values by the names of the operator: what Python calls `input` is `self` there."""
-    return {"self" if name == "input" else name: value for name, value in bound.values.items()}
-
-
-NUMBERS_AS_TENSORS = frozenset(
-    (
-        *("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "divide", "multiply", "subtract", "true_divide"),
-        *("floor_divide", "remainder", "fmod", "copysign", "logical_and", "logical_or", "xlogy"),
-    )
-)
-"""Functions whose tensors may be numbers. Source: `should_allow_numbers_as_tensors`."""
-
-DEPRECATED: Mapping[str, tuple[str, ...]] = {
-    "add": ("add(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",),
-    "sub": ("sub(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",),
-    "addmm": (
-        "addmm(Scalar beta, Tensor input, Scalar alpha, Tensor mat1, Tensor mat2, *, Tensor out=None)|deprecated",
-        "addmm(Scalar beta, Tensor input, Tensor mat1, Tensor mat2, *, Tensor out=None)|deprecated",
-    ),
+_NUMBERS = (int, float, complex)
+_CLASSES: dict[str, tuple[type, ...]] = {
+    **{"str": (str,), "bool": (bool,), "Tensor": (Tensor,), "ScalarType": (DType,), "Layout": (Layout,)},
+    **{"Device": (Device, str), "MemoryFormat": (MemoryFormat,), "Generator": (Generator,)},
 }
-"""Signatures of the past, which still work and warn. Source: tools/autograd/deprecated.yaml."""
+_TYPE_NAMES = {
+    **{"Scalar": "Number", "ScalarType": "torch.dtype", "Layout": "torch.layout", "Device": "torch.device"},
+    **{"MemoryFormat": "torch.memory_format", "Generator": "torch.Generator", "SymInt": "int"},
+}
 
 
-def signature_text(group: FunctionGroup | NativeFunction) -> str:
-    """The Python signature of a function, with `out=` where it has an out variant."""
-    function = group.functional if isinstance(group, FunctionGroup) else group
-    parts = function.parts
-    texts = [_out_parameter(one) for one in parts.positional]
-    by_name = [_out_parameter(one) for one in parts.keywords]
-    if isinstance(group, FunctionGroup):
-        count = len(group.out.parts.outs)
-        by_name.append("Tensor out=None" if count == 1 else f"Tensor[{count}] out=None")
-    if by_name:
-        texts += ["*", *by_name]
-    return f"{function.name.name}({', '.join(texts)})"
+def _accepts(name: str, value: object, *, numbers: bool) -> bool:
+    match name:
+        case "Tensor" if numbers and isinstance(value, _NUMBERS):
+            return True
+        case "Scalar":
+            return isinstance(value, _NUMBERS) or (isinstance(value, Tensor) and not value.dim)
+        case "int" | "SymInt":
+            return _is_int(value)
+        case "float":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case _:
+            return isinstance(value, _CLASSES.get(name, ()))
 
 
-def _method_text(function: NativeFunction) -> str:
-    texts = [_out_parameter(one, "self") for one in function.parts.positional]
-    by_name = [_out_parameter(one) for one in function.parts.keywords]
-    return f"{function.name.name}({', '.join([*texts, *(['*', *by_name] if by_name else [])])})"
-
-
-def _out_parameter(argument: Argument, itself: str = "input") -> str:
-    name = itself if argument.name == "self" else argument.name
-    default = "" if argument.default is None else f"={default_text(argument.default, argument.type)}"
-    return f"{argument.type} {name}{default}"
-
-
-class PythonFunctions:
-    """The functions of a dispatcher as Python has them: `functions.add(x, 2, out=y)`.
-
-    Args:
-        dispatcher: where the operators are.
-        natives: what they are.
-        deprecated: signatures of the past by function.
-    """
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        natives: NativeFunctions,
-        deprecated: Mapping[str, tuple[str, ...]] = DEPRECATED,
-    ) -> None:
-        self._dispatcher, self._natives, self._deprecated = dispatcher, natives, deprecated
-        self._operators: dict[str, Operator] = {}
-
-    @cached_property
-    def _groups(self) -> Mapping[str, list[tuple[PythonSignature, FunctionGroup]]]:
-        found: dict[str, list[tuple[PythonSignature, FunctionGroup]]] = {}
-        for group in self._natives.groups:
-            if isinstance(group, FunctionGroup) and Variant.FUNCTION in group.functional.variants:
-                name = group.functional.name.name
-                found.setdefault(name, []).append((PythonSignature.parse(signature_text(group)), group))
-        return found
-
-    def signatures(self, name: str) -> tuple[PythonSignature, ...]:
-        """The signatures of a function, those of the past first."""
-        past = tuple(PythonSignature.parse(text) for text in self._deprecated.get(name, ()))
-        return (*past, *(signature for signature, _ in self._groups[name]))
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("__") or name not in self._groups:
-            raise AttributeError(f"there is no function {name}")
-        parser = PythonFunction(name, self.signatures(name), numbers=name in NUMBERS_AS_TENSORS)
-
-        def function(*args: object, **kwargs: object) -> Any:
-            return self._call(name, parser.bind(args, kwargs))
-
-        function.__name__ = function.__qualname__ = name
-        return function
-
-    def method(self, name: str) -> Callable[..., Any]:
-        """An in-place method, `functions.method("add_")(x, y)`."""
-        function = next(
-            group.inplace
-            for group in self._natives.structured_groups
-            if group.inplace is not None and group.inplace.name.name == name
-        )
-        parser = PythonFunction(name, (_method_text(function),), numbers=name in NUMBERS_AS_TENSORS)
-
-        def bound_method(*args: object, **kwargs: object) -> Any:
-            values = dict(parser.bind(args, kwargs).values)
-            self._take_numbers(function, values)
-            return self._operator(function)(**values)
-
-        return bound_method
-
-    def _operator(self, function: NativeFunction) -> Operator:
-        called = str(function.name)
-        if called not in self._operators:
-            self._operators[called] = operator(self._dispatcher, function.name)
-        return self._operators[called]
-
-    def _call(self, name: str, bound: Bound) -> Any:
-        values = call_values(bound)
-        out = values.pop("out", None)
-        groups = [group for signature, group in self._groups[name] if signature == bound.signature]
-        group = groups[0] if groups else self._groups[name][0][1]
-        target = group.functional if out is None else group.out
-        if out is not None:
-            outs = out if isinstance(out, list | tuple) else (out,)
-            values |= {one.name: each for one, each in zip(target.parts.outs, outs, strict=True)}
-        self._take_numbers(target, values)
-        return self._operator(target)(**values)
-
-    @staticmethod
-    def _take_numbers(target: NativeFunction, values: dict[str, Any]) -> None:
-        for one in target.schema.arguments:
-            if one.type == TENSOR and one.name in values and not isinstance(values[one.name], Tensor):
-                values[one.name] = tensor(values[one.name])
-
-
-def functions_of(
-    dispatcher: Dispatcher, natives: NativeFunctions, names: Sequence[str]
-) -> dict[str, Callable[..., Any]]:
-    """Some of the functions by name."""
-    made = PythonFunctions(dispatcher, natives)
-    return {name: getattr(made, name) for name in names}
+def _type_name(type_: Type) -> str:
+    match type_:
+        case ListType(element):
+            return f"tuple of {_type_name(element)}s"
+        case OptionalType(element):
+            return _type_name(element)
+        case _:
+            return _TYPE_NAMES.get(str(type_), str(type_))

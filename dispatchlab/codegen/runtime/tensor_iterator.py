@@ -172,7 +172,7 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape that all shapes broadcast to.
 
     Raises:
-        CallError: of kind `other`, with the dimension that does not fit, as torch tells it.
+        CallError: of kind `other`, with the dimension that does not fit, in PyTorch's words.
     """
     result: list[int] = []
     for shape in shapes:

@@ -1,7 +1,7 @@
-"""The frames of one call of a structured operator, from the Python binding down to the kernel by hand.
+"""The call stack of a structured operator, from the Python binding down to the kernel by hand.
 
-Nothing in here is told from memory: the operator is called, and the stack is read where the kernel runs. The frames are
-those of the exercise in PyTorch's codegen walkthrough.
+The operator is called, and the stack is read where the kernel runs. The frames are those of the exercise in PyTorch's
+codegen walkthrough.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor, tensor
 from dispatchlab.codegen.emit.generate import NoSuchGroupError
-from dispatchlab.codegen.emit.structured_plan import Form, plan_of
+from dispatchlab.codegen.emit.generated_group import Form, generated_group
 from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.kernels.lab import StructuredLayers, lab_functions
 from dispatchlab.codegen.read.groups import FunctionGroup
@@ -54,7 +54,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class CallStack:
     """The frames of one call, the outermost first."""
 
     operator: str
@@ -71,38 +71,40 @@ class Walk:
         return "\n".join(lines) + "\n"
 
 
-_Place: TypeAlias = tuple[str, str, int]
+_Line: TypeAlias = tuple[str, str, int]
+"""A file, a function and a line."""
 
 
-def walk(asked: str) -> Walk:
-    """Call a structured operator on CPU tensors and tell the frames that the call went through.
+def call_stack(name: str) -> CallStack:
+    """Call a structured operator on CPU tensors and return the frames that the call went through.
 
     Args:
-        asked: a variant by its name: `add.out`, `add.Tensor`.
+        name: a variant by its name: `add.out`, `add.Tensor`.
 
     Raises:
         NoSuchGroupError: there are no kernels for an operator of that name.
     """
     natives = lab_functions()
-    name = asked.removeprefix("aten::")
-    group = next((each for each in natives.structured_groups for one in each.functions if one.short_name == name), None)
+    bare = name.removeprefix("aten::")
+    group = next((each for each in natives.structured_groups for one in each.functions if one.short_name == bare), None)
     if group is None:
         known = tuple(one.short_name for each in natives.structured_groups for one in each.functions)
-        raise NoSuchGroupError(asked, known, other=False)
-    function = next(one for one in group.functions if one.short_name == name)
-    found: list[_Place] = []
+        raise NoSuchGroupError(name, known, other=False)
+    function = next(one for one in group.functions if one.short_name == bare)
+    found: list[_Line] = []
     lab = StructuredLayers(kernels=_watched(group, found))
     _call(lab.dispatcher, group, function, found)
     lab.release()
     frames = tuple(_frames(found, group))
-    return Walk(f"aten::{name}", signature_text(group), frames)
+    return CallStack(f"aten::{bare}", signature_text(group), frames)
 
 
-def _watched(group: FunctionGroup, found: list[_Place]) -> object:
-    """The functions by hand; the kernel of CPU tells the stack that it is called on."""
+def _watched(group: FunctionGroup, found: list[_Line]) -> object:
+    """The functions by hand; the kernel of CPU adds the stack that it is called on to `found`."""
     kernels = by_name()
-    plan = plan_of(group)
-    cpu = next(each for each in plan.keys if each.form is Form.STRUCTURED and each.key is DispatchKey.CPU)
+    cpu = next(
+        each for each in generated_group(group).keys if each.form is Form.STRUCTURED and each.key is DispatchKey.CPU
+    )
     assert cpu.kernel is not None
     kernel = getattr(kernels, cpu.kernel.name)
 
@@ -118,7 +120,7 @@ def _watched(group: FunctionGroup, found: list[_Place]) -> object:
     return SimpleNamespace(**{**vars(kernels), cpu.kernel.name: watched})
 
 
-def _call(dispatcher: Dispatcher, group: FunctionGroup, function: NativeFunction, found: list[_Place]) -> None:
+def _call(dispatcher: Dispatcher, group: FunctionGroup, function: NativeFunction, found: list[_Line]) -> None:
     python = PythonFunctions(dispatcher, lab_functions())
     given = [_sample(one) for one in function.parts.positional]
     named = {one.name: _sample(one) for one in function.parts.keywords}
@@ -170,7 +172,7 @@ _KINDS = (
 )
 
 
-def _frames(found: list[_Place], group: FunctionGroup) -> Iterator[Frame]:
+def _frames(found: list[_Line], group: FunctionGroup) -> Iterator[Frame]:
     frames: list[Frame] = []
     file, function, line = found[0]
     frames.append(Frame("kernel by hand", function, _shown(file), line, "aten/src/ATen/native/*.cpp"))

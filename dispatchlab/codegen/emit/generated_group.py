@@ -1,4 +1,4 @@
-"""What is generated for one structured group, before any of it is text: classes, wrappers, registrations.
+"""What is generated for one structured group, as values: its keys, and the classes and wrappers of each.
 
 Source: torchgen/dest/register_dispatch_key.py (`StructuredRegisterDispatchKey`), torchgen/api/structured.py.
 """
@@ -60,7 +60,7 @@ class Wrapper:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPlan:
+class GeneratedKey:
     """What is generated for one key.
 
     Args:
@@ -79,7 +79,7 @@ class KeyPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPlan:
+class GeneratedGroup:
     """What is generated for one structured group.
 
     Args:
@@ -94,7 +94,7 @@ class GroupPlan:
     name: str
     meta_class: str
     inherits: str
-    keys: tuple[KeyPlan, ...]
+    keys: tuple[GeneratedKey, ...]
 
     @property
     def meta_function(self) -> str:
@@ -127,7 +127,7 @@ class GroupPlan:
         return (*found, *(() if out.precomputed is None else out.precomputed.add), *out.parts.outs)
 
 
-def plan_of(group: FunctionGroup) -> GroupPlan:
+def generated_group(group: FunctionGroup) -> GeneratedGroup:
     """What is generated for a structured group."""
     name = python_name(_flat(group.functional))
     meta_class = f"structured_{name}"
@@ -147,11 +147,11 @@ def plan_of(group: FunctionGroup) -> GroupPlan:
             if kernel is not None:
                 label = _wrapper_name(key, function)
                 wrappers.append(Wrapper(function, label, "", python_name(kernel.name), _checks(key, function)))
-        keys.append(KeyPlan(key, Form.PLAIN, "", out.kernel_at(key), tuple(wrappers)))
-    return GroupPlan(group, name, meta_class, out.structured_inherits or "MetaBase", tuple(keys))
+        keys.append(GeneratedKey(key, Form.PLAIN, "", out.kernel_at(key), tuple(wrappers)))
+    return GeneratedGroup(group, name, meta_class, out.structured_inherits or "MetaBase", tuple(keys))
 
 
-def _structured(group: FunctionGroup, kernel: BackendKernel, *, shared: bool) -> KeyPlan:
+def _structured(group: FunctionGroup, kernel: BackendKernel, *, shared: bool) -> GeneratedKey:
     parent = f"structured_{kernel.name}"
     label = f"{parent}_{kernel.key}" if shared else parent
     return _keyed(kernel.key, Form.STRUCTURED, parent, label, kernel, group.functions)
@@ -164,11 +164,11 @@ def _keyed(
     label: str,
     kernel: BackendKernel | None,
     functions: tuple[NativeFunction, ...],
-) -> KeyPlan:
+) -> GeneratedKey:
     wrappers = tuple(
         Wrapper(each, _wrapper_name(key, each), f"{label}_{each.kind}", "", _checks(key, each)) for each in functions
     )
-    return KeyPlan(key, form, parent, kernel, wrappers)
+    return GeneratedKey(key, form, parent, kernel, wrappers)
 
 
 def _wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
