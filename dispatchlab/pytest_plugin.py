@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from dispatchlab.analysis.report import Report
     from dispatchlab.explore.protocol import Engine
     from dispatchlab.leaks import Watch
     from dispatchlab.model.snapshot import Snapshot
-    from dispatchlab.render.report import Report
     from dispatchlab.scenario.scenario import Scenario
 
 _SCENARIOS = "dispatchlab_scenarios"
@@ -202,7 +202,7 @@ def _examined(name: str, path: Path, *, allow_import: bool) -> tuple[Scenario, R
     import warnings
     from dataclasses import replace
 
-    from dispatchlab.analysis.run_scenario import report_of
+    from dispatchlab.analysis.report import report_of
     from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.explore.explore import explore
     from dispatchlab.scenario.load import load_scenario

@@ -255,7 +255,7 @@ def test_the_states_are_drawn(folder: Path) -> None:
     assert permute("composites.yaml", "--graph", "states.dot").exit_code == 0
     root = ElementTree.fromstring((folder / "states.svg").read_text())
     assert "torch-2.13: violated" in "".join(root.itertext())
-    assert (folder / "states.dot").read_text().startswith("digraph lattice {")
+    assert (folder / "states.dot").read_text().startswith("digraph states {")
 
 
 @pytest.mark.usefixtures("folder")

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from expecttest import assert_expected_inline
 
+from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.model.keys import BACKENDS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.render.formatting import digits, printable, readable, seconds
-from dispatchlab.render.report import Report, summary
 from dispatchlab.render.rich_view import families
-from dispatchlab.render.text import conflict_text, golden_text, operator_text, report_text
+from dispatchlab.render.text import conflict_text, golden_text, operator_text, report_text, summary
 
 FOO = OperatorName("test", "foo")
 SEEN = Snapshot(

@@ -17,7 +17,7 @@ from expecttest import assert_expected_inline
 from rich.cells import cell_len
 from rich.console import Console
 
-from dispatchlab.analysis.state_graph import NotDrawnError, lattice
+from dispatchlab.analysis.state_graph import Edge, Mark, Node, NotDrawnError, StateGraph, state_graph
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.limits import Progress
@@ -29,7 +29,7 @@ from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, Kerne
 from dispatchlab.render.json_view import dump_json, report_json
 from dispatchlab.render.progress import BarDisplay, LineDisplay, progress_text
 from dispatchlab.render.rich_view import console, print_operator, print_report
-from dispatchlab.render.state_graph import Edge, Lattice, Mark, Node, dot, svg
+from dispatchlab.render.state_graph import dot, svg
 from dispatchlab.scenario import parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS, many
 from tests.test_render_text import PROVED, VIOLATED
@@ -218,15 +218,15 @@ def test_an_operator_as_json_says_what_lost_and_what_is_stale() -> None:
 # -- pictures
 
 
-def drawn(text: str, *, counterexample: Counterexample | None = None, semantics: str = "strict") -> Lattice:
-    """The lattice of a scenario."""
+def drawn(text: str, *, counterexample: Counterexample | None = None, semantics: str = "strict") -> StateGraph:
+    """The state graph of a scenario."""
     scenario = parse_scenario(text)
     space = LabEngine(semantics).space(scenario.registrations, scenario.operators)
     names = [f"registration {index}" for index in range(len(scenario.registrations))]
-    return lattice(space, names, title="A title", counterexample=counterexample)
+    return state_graph(space, names, title="A title", counterexample=counterexample)
 
 
-def test_the_lattice_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() -> None:
+def test_the_state_graph_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() -> None:
     picture = drawn(FIVE)
     assert (len(picture.nodes), len(picture.edges)) == (32, 160)
     root = ElementTree.fromstring(svg(picture))
@@ -267,7 +267,7 @@ def test_a_refusal_of_a_counterexample_is_drawn_as_a_loop() -> None:
     assert 'label="+1 refused"' in dot(picture)
 
 
-def test_a_large_lattice_is_cut_to_the_counterexample_or_refused() -> None:
+def test_a_large_state_graph_is_cut_to_the_counterexample_or_refused() -> None:
     told = Counterexample(Flaw.SQUARE, (1, 3), (3, 1), "")
     picture = drawn(many(10), counterexample=told)
     assert {node.members for node in picture.nodes} == {(), (1,), (3,), (1, 3)}
@@ -281,9 +281,9 @@ def test_a_picture_in_the_language_of_graphviz() -> None:
     nodes = (Node(()), Node((0,), mark=Mark.ACTUAL), Node((0,), state=1))
     edges = (Edge(0, 1, 0, mark=Mark.ACTUAL), Edge(1, 0, ~0), Edge(1, 2, 0, refused=True))
     assert_expected_inline(
-        dot(Lattice('A "title"', ('impl a\\b "c"',), nodes, edges, ("a note",))),
+        dot(StateGraph('A "title"', ('impl a\\b "c"',), nodes, edges, ("a note",))),
         """\
-digraph lattice {
+digraph states {
   label="A \\"title\\"\\la note\\l0  impl a\\\\b \\"c\\"\\l"; labeljust=l;
   node [shape=box, style="rounded,filled", fontname="monospace"]; edge [fontname="monospace", fontsize=10];
   n0 [label="nothing", color="#8a8f98", fillcolor="#f6f8fa"];
@@ -299,7 +299,7 @@ digraph lattice {
 
 
 def test_texts_of_a_user_cannot_break_a_picture() -> None:
-    picture = Lattice("<script>&\x00\x1b", ('<a href="x">',), (Node(()), Node((0,))), (Edge(0, 1, 0),))
+    picture = StateGraph("<script>&\x00\x1b", ('<a href="x">',), (Node(()), Node((0,))), (Edge(0, 1, 0),))
     root = ElementTree.fromstring(svg(picture))
     assert "<script>&\\x00\\x1b" in "".join(root.itertext())
     assert dot(picture).count("\x00") == 0
@@ -347,4 +347,4 @@ def test_every_verdict_has_a_panel() -> None:
 def test_a_block_is_one_registration_in_a_picture() -> None:
     block = Block("test", BlockKind.IMPL, (Impl(FOO, DispatchKey.CPU, Kernel(KernelForm.BOXED), "a"),))
     space = LabEngine().space([block], [FOO])
-    assert [node.members for node in lattice(space, ["block"], title="t").nodes] == [(), (0,)]
+    assert [node.members for node in state_graph(space, ["block"], title="t").nodes] == [(), (0,)]

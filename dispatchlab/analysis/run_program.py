@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,6 @@ from traceback import FrameSummary, StackSummary, TracebackException
 from types import ModuleType
 
 import dispatchlab
-from dispatchlab.commands.output import note
 from dispatchlab.errors import DispatchLabError
 
 _GENERATED = "<call of "
@@ -50,23 +49,27 @@ def program_at(path: str) -> Program:
         raise UnreadableProgramError(path, error.strerror or str(error)) from error
 
 
-def run_program(program: Program, arguments: Sequence[str] = ()) -> int:
+def run_program(program: Program, arguments: Sequence[str] = (), *, report: Callable[[str], None]) -> int:
     """Run a program as `__main__` in this process, and wait for the threads that it starts.
 
+    Args:
+        program: the program.
+        arguments: its `sys.argv[1:]`.
+        report: is called with what Python would print on standard error when the program ends with an error.
+
     Returns:
-        0, the code that it exits with, 1 when it raised something, which is told on standard error, or 130 when it was
-        interrupted.
+        0, the code that it exits with, 1 when it raised something, or 130 when it was interrupted.
     """
     with _as_main(program, arguments) as main:
         try:
             exec(compile(program.source, program.path, "exec"), main.__dict__)
             _wait_for_threads()
         except SystemExit as asked:
-            return _exit_code(asked)
+            return _exit_code(asked, report)
         except KeyboardInterrupt:
             return 130
         except BaseException as error:
-            note(error_text(error).rstrip("\n"))
+            report(error_text(error).rstrip("\n"))
             return 1
     return 0
 
@@ -90,25 +93,25 @@ def _wait_for_threads() -> None:
             thread.join()
 
 
-def _exit_code(asked: SystemExit) -> int:
+def _exit_code(asked: SystemExit, report: Callable[[str], None]) -> int:
     if asked.code is None:
         return 0
     if isinstance(asked.code, int):
         return asked.code
-    note(str(asked.code))
+    report(str(asked.code))
     return 1
 
 
 def error_text(error: BaseException) -> str:
     """What Python would print of an error that nobody caught, without the frames of this package."""
-    told = TracebackException.from_exception(error)
-    _shorten(told)
-    return "".join(told.format() if told.stack else told.format_exception_only())
+    shown = TracebackException.from_exception(error)
+    _shorten(shown)
+    return "".join(shown.format() if shown.stack else shown.format_exception_only())
 
 
-def _shorten(told: TracebackException) -> None:
-    told.stack = StackSummary.from_list([frame for frame in told.stack if not _is_ours(frame)])
-    for cause in (told.__cause__, told.__context__, *(told.exceptions or ())):
+def _shorten(shown: TracebackException) -> None:
+    shown.stack = StackSummary.from_list([frame for frame in shown.stack if not _is_ours(frame)])
+    for cause in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
         if cause is not None:
             _shorten(cause)
 

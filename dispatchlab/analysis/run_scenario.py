@@ -12,8 +12,9 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.analysis.engines import EngineName, engine_for
 from dispatchlab.analysis.replay import explained, model_of, replayed
+from dispatchlab.analysis.report import Report, report_of
 from dispatchlab.analysis.reproduce import PROGRAM_SUFFIX, SCENARIO_SUFFIX, cut_text, program_text
-from dispatchlab.analysis.state_graph import NotDrawnError, lattice
+from dispatchlab.analysis.state_graph import NotDrawnError, StateGraph, state_graph
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
@@ -21,10 +22,8 @@ from dispatchlab.explore.limits import Interrupted, Progress
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Verdict, judge
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Registration, describe
+from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import TABLES
-from dispatchlab.render.report import Report
-from dispatchlab.render.state_graph import dot, svg
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.replay_file import load_replay, make_replay, replay_text, staleness
 from dispatchlab.scenario.scenario import Scenario
@@ -96,7 +95,7 @@ class Outcome:
         saved: the text of the file that keeps the counterexample; None without one.
         not_saved: why there is no such file, when one was asked for.
         program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
-        graph: the text of the picture that was asked for.
+        graph: the states, when a picture of them was asked for.
         not_drawn: why there is no picture, when one was asked for.
         notes: what else to tell, a line each.
         interrupted: somebody pressed Ctrl-C, and the report is what was covered until then.
@@ -106,7 +105,7 @@ class Outcome:
     saved: str | None = None
     not_saved: str | None = None
     program: str | None = None
-    graph: str | None = None
+    graph: StateGraph | None = None
     not_drawn: str | None = None
     notes: tuple[str, ...] = field(default=())
     interrupted: bool = False
@@ -180,24 +179,7 @@ def examine(
             with suppress(DispatchLabError):
                 program = _program(scenario, report)
         outcome = Outcome(report, kept, not_kept, program, notes=notes, interrupted=interrupted)
-        return outcome if asked.graph is None or interrupted else _drawn(outcome, scenario, engine, asked.graph)
-
-
-def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require_proof: bool = False) -> Report:
-    """What was found, beside what the scenario expects."""
-    refusals = len(found.conflicts) + len(found.never_accepted)
-    as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
-    return Report(
-        scenario=scenario.file,
-        claim=scenario.claim,
-        engine=engine.name,
-        semantics=engine.semantics,
-        registrations=tuple(map(describe, scenario.registrations)),
-        expected=scenario.expect,
-        exploration=found,
-        as_expected=as_expected,
-        exit_code=code,
-    )
+        return outcome if asked.graph is None or interrupted else _with_graph(outcome, scenario, engine)
 
 
 def _explored(
@@ -299,12 +281,12 @@ def _slots_in(told: Counterexample) -> tuple[str, ...]:
     return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
 
 
-def _drawn(outcome: Outcome, scenario: Scenario, engine: Engine, path: str) -> Outcome:
+def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome:
     if not isinstance(engine, Forkable):
         return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
     report = outcome.report
     try:
-        picture = lattice(
+        graph = state_graph(
             engine.space(scenario.registrations, scenario.operators),
             report.registrations,
             title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
@@ -313,4 +295,4 @@ def _drawn(outcome: Outcome, scenario: Scenario, engine: Engine, path: str) -> O
         )
     except NotDrawnError as error:
         return replace(outcome, not_drawn=str(error))
-    return replace(outcome, graph=svg(picture) if path.endswith(".svg") else dot(picture))
+    return replace(outcome, graph=graph)

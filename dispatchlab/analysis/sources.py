@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,14 +46,21 @@ def is_registry_source(text: str) -> bool:
     return text == LIVE or text in bundled_names() or is_registry_file(text)
 
 
-def recorded_from(source: str, *, imports: Sequence[str] = (), semantics: str | None = None) -> Recorded:
+def recorded_from(
+    source: str,
+    *,
+    imports: Sequence[str] = (),
+    semantics: str | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Recorded:
     """The registry that a source means.
 
     Args:
         source: `live`, the name of a bundled registry, a registry file, or a scenario, which is run in the order of
-            its file; what is refused then is told and left out.
+            its file; registrations that are refused are left out.
         imports: modules to import first, for `live` alone.
-        semantics: those under which a scenario is run; what it says itself when left out.
+        semantics: those under which a scenario is run; those that it names when left out.
+        report: is called with a sentence for each registration of a scenario that is refused.
 
     Raises:
         UnknownRegistryError: there is no such name and no such file.
@@ -67,12 +74,11 @@ def recorded_from(source: str, *, imports: Sequence[str] = (), semantics: str | 
         return record_registry(imports)
     if imports:
         raise ImportOfRecordError(imports)
-    return _of_scenario(source, semantics) if is_scenario_source(source) else open_named(source)
+    return _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)
 
 
-def _of_scenario(source: str, asked: str | None) -> Recorded:
+def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] | None) -> Recorded:
     from dispatchlab.analysis.replay_on_lab import registry_on
-    from dispatchlab.commands.output import note
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.engine.handle import RegistrationHandle
     from dispatchlab.model.registration import Registration, describe
@@ -87,7 +93,8 @@ def _of_scenario(source: str, asked: str | None) -> Recorded:
         try:
             return dispatcher.register(registration)
         except RegistrationError as refusal:
-            note(f"{source}: {describe(registration)} was refused: {refusal}")
+            if report is not None:
+                report(f"{source}: {describe(registration)} was refused: {refusal}")
             return None
 
     in_force = run(scenario.registrations, register)

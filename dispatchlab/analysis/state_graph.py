@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError, RegistrationError
@@ -11,7 +12,68 @@ from dispatchlab.explore.limits import later_masks
 from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.explore.result import Counterexample
 from dispatchlab.model.sequence import Step, Word
-from dispatchlab.render.state_graph import MAX_NODES, Edge, Lattice, Mark, Node
+
+MAX_NODES = 512
+"""Larger graphs are not drawn: nobody could read them."""
+
+
+class Mark(StrEnum):
+    """What a node or an edge has to do with a counterexample."""
+
+    NONE = ""
+    EXPECTED = "expected"
+    ACTUAL = "actual"
+    BOTH = "both"
+
+    def also(self, other: Mark) -> Mark:
+        """Both of them."""
+        if self is Mark.NONE or self is other:
+            return other
+        return self if other is Mark.NONE else Mark.BOTH
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A state: what is active in it, and which of the states of that set it is, from 0."""
+
+    members: tuple[int, ...]
+    state: int = 0
+    mark: Mark = Mark.NONE
+
+    @property
+    def label(self) -> str:
+        """`0 2`, with a prime for each further state of the set."""
+        return (" ".join(map(str, self.members)) or "nothing") + "'" * self.state
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A step between two nodes, by their places; `refused` when the registration was turned down."""
+
+    source: int
+    target: int
+    step: Step
+    refused: bool = False
+    mark: Mark = Mark.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class StateGraph:
+    """States and the steps between them.
+
+    Args:
+        title: what it is about.
+        registrations: what each registration is, in the order of the file.
+        nodes: the states, the empty one first.
+        edges: registrations and releases; refusals that lead nowhere only where a counterexample has them.
+        notes: what a reader should know, such as what was left out.
+    """
+
+    title: str
+    registrations: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    notes: tuple[str, ...] = ()
 
 
 class NotDrawnError(DispatchLabError):
@@ -25,7 +87,7 @@ class NotDrawnError(DispatchLabError):
         return f"the graph was not drawn: {self.reason}"
 
 
-def lattice(
+def state_graph(
     space: StateSpace[Any],
     registrations: Sequence[str],
     *,
@@ -33,7 +95,7 @@ def lattice(
     order: Sequence[int] = (),
     counterexample: Counterexample | None = None,
     max_nodes: int = MAX_NODES,
-) -> Lattice:
+) -> StateGraph:
     """The states of a space with the steps between them, and a counterexample marked.
 
     Args:
@@ -62,7 +124,7 @@ def lattice(
         drawn.mark(counterexample.expected_word, Mark.EXPECTED)
         drawn.mark(counterexample.actual_word, Mark.ACTUAL)
         notes.append("green: the expected word, red: the actual word, yellow: both")
-    return Lattice(title, tuple(registrations), tuple(drawn.nodes), tuple(drawn.edges.values()), tuple(notes))
+    return StateGraph(title, tuple(registrations), tuple(drawn.nodes), tuple(drawn.edges.values()), tuple(notes))
 
 
 class _Drawing:

@@ -71,7 +71,7 @@ def certify(request: CertifyRequest) -> int:
     Raises:
         DispatchLabError: the registry cannot be read, or an operator is not in it.
     """
-    recorded = recorded_from(request.registry, imports=request.imports)
+    recorded = recorded_from(request.registry, imports=request.imports, report=note)
     with _display(request) as display:
         certification = certification_of(
             recorded,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dispatchlab.analysis.replay_on_lab import bench, for_registry
 from dispatchlab.analysis.sources import chosen, recorded_from
-from dispatchlab.commands.output import Format, chosen_format, out
+from dispatchlab.commands.output import Format, chosen_format, note, out
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.kernel import Reason
 from dispatchlab.engine.semantics import Semantics
@@ -50,7 +50,7 @@ def show_coverage(request: CoverageRequest) -> int:
         DispatchLabError: the source, the key, an operator or a supposition cannot be used.
     """
     key = runtime_key(request.key)
-    recorded = recorded_from(request.source, imports=request.imports)
+    recorded = recorded_from(request.source, imports=request.imports, report=note)
     report = coverage_report(recorded, key, request)
     match chosen_format(request.format):
         case "json":

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.sources import LIVE, ImportOfRecordError, recorded_from
-from dispatchlab.commands.output import Format, chosen_format, out
+from dispatchlab.commands.output import Format, chosen_format, note, out
 
 if TYPE_CHECKING:
     from dispatchlab.registry.compare import RegistryDiff
@@ -83,10 +83,13 @@ def _sides(request: RegistryDiffRequest) -> tuple[Recorded, Recorded]:
         raise ImportOfRecordError(request.imports)
     into_first = request.imports if request.after != LIVE else ()
     before = recorded_from(
-        request.before, imports=into_first if request.before == LIVE else (), semantics=request.semantics
+        request.before, imports=into_first if request.before == LIVE else (), semantics=request.semantics, report=note
     )
     after = recorded_from(
-        request.after, imports=request.imports if request.after == LIVE else (), semantics=request.semantics
+        request.after,
+        imports=request.imports if request.after == LIVE else (),
+        semantics=request.semantics,
+        report=note,
     )
     return before, after
 

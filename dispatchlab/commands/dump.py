@@ -190,7 +190,7 @@ def dump_registry(request: RegistryDumpRequest) -> int:
     Raises:
         DispatchLabError: the source, the operator or a key cannot be used.
     """
-    recorded = recorded_from(request.source, imports=request.imports)
+    recorded = recorded_from(request.source, imports=request.imports, report=note)
     if request.counts or request.listing or request.dangling or request.overridden or request.operator is None:
         return list_registry(request, recorded)
     rows = table_rows(request.keys)

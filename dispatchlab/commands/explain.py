@@ -111,7 +111,7 @@ def _recorded(asked: Asked, source: str) -> Found:
 
     if asked.imports:
         raise ImportOfRecordError(asked.imports)
-    recorded = recorded_from(source)
+    recorded = recorded_from(source, report=note)
     name = _one(asked.operator, find_names(recorded.names, asked.operator), tuple(recorded.names), source)
     semantics = asked.semantics or "strict"
     replayed = bench(recorded, semantics=semantics, operators=(name,))

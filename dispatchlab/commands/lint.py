@@ -110,9 +110,9 @@ def _moments(source: str, request: LintRequest) -> tuple[Recorded | None, Record
     Of a live process these are before the imports, after garbage was collected, and after the imports.
     """
     if source != LIVE:
-        against = None if request.against is None else recorded_from(request.against)
-        return against, recorded_from(source, imports=request.imports), against
-    against = None if request.against is None else recorded_from(request.against)
+        against = None if request.against is None else recorded_from(request.against, report=note)
+        return against, recorded_from(source, imports=request.imports, report=note), against
+    against = None if request.against is None else recorded_from(request.against, report=note)
     with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
         if against is None and request.imports:
             against = recorded_from(LIVE)

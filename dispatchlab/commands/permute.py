@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dispatchlab.analysis.engines import kept_engines
-from dispatchlab.analysis.parallel import WorkerDied, in_parallel
-from dispatchlab.analysis.run_scenario import Asked, Outcome, examine
+from dispatchlab.analysis.report import Report
+from dispatchlab.analysis.run_scenario import Asked, Outcome
+from dispatchlab.analysis.run_scenarios import WorkerDied, run_scenarios
 from dispatchlab.analysis.sources import scenario_files
+from dispatchlab.analysis.state_graph import StateGraph
 from dispatchlab.commands.output import Format, OutputClosed, chosen_format, note, out, save
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.render.progress import BarDisplay, Display, LineDisplay, NoDisplay
-from dispatchlab.render.report import Report, summary
 
 BAD_INPUT = 2
 CRASHED = 5
@@ -94,9 +94,19 @@ class _Run:
     def run(self) -> int:
         interrupted = closed = False
         try:
-            with kept_engines(), _display(self.request) as display, closing(self._outcomes(display)) as outcomes:
-                for path, outcome in outcomes:
-                    display.finish(path)
+            with (
+                _display(self.request) as display,
+                closing(
+                    run_scenarios(
+                        self.files,
+                        self.request.asked,
+                        jobs=self.request.jobs,
+                        progress=display.update,
+                        finished=display.finish,
+                    )
+                ) as outcomes,
+            ):
+                for _, outcome in outcomes:
                     interrupted |= self._take(outcome)
         except OutputClosed:
             closed = True
@@ -108,20 +118,6 @@ class _Run:
         if interrupted:
             return INTERRUPTED
         return CLOSED_PIPE if closed else self.code
-
-    def _outcomes(self, display: Display) -> Generator[tuple[str, Outcome | DispatchLabError], None, None]:
-        if self.request.jobs > 1 and len(self.files) > 1:
-            yield from in_parallel(self.files, self.request.asked, self.request.jobs, display)
-            return
-        for path in self.files:
-            try:
-                outcome = examine(path, self.request.asked, progress=lambda told, path=path: display.update(path, told))  # type: ignore[misc]
-            except DispatchLabError as error:
-                yield path, error
-                continue
-            yield path, outcome
-            if outcome.interrupted:
-                return
 
     def _take(self, outcome: Outcome | DispatchLabError) -> bool:
         """Show what became of a scenario; whether it was interrupted."""
@@ -174,7 +170,7 @@ class _Run:
                 self._write(self.request.asked.save, outcome.saved)
         if self.request.asked.graph is not None:
             if outcome.graph is not None:
-                self._write(self.request.asked.graph, outcome.graph)
+                self._write(self.request.asked.graph, _picture(outcome.graph, self.request.asked.graph))
             else:
                 note(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
                 self.code = self.code or BAD_INPUT
@@ -188,6 +184,8 @@ class _Run:
     def _summary(self) -> bool:
         """Print the line that ends several reports; whether nobody reads it."""
         left = len(self.files) - self.reports - self.unreadable
+        from dispatchlab.render.text import summary
+
         text = summary(self.reports, as_expected=self.as_expected, unreadable=self.unreadable, not_explored=left)
         if self.format == "json":
             note(text)
@@ -197,6 +195,12 @@ class _Run:
         except OutputClosed:
             return True
         return False
+
+
+def _picture(graph: StateGraph, path: str) -> str:
+    from dispatchlab.render.state_graph import dot, svg
+
+    return svg(graph) if path.endswith(".svg") else dot(graph)
 
 
 def _display(request: PermuteRequest) -> Display:

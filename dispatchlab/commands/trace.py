@@ -9,7 +9,7 @@ from typing import TextIO
 
 from dispatchlab.analysis.run_program import program_at, run_program
 from dispatchlab.call.trace import Trace, trace
-from dispatchlab.commands.output import Format, OutputClosed, abandon_stdout, chosen_format, out
+from dispatchlab.commands.output import Format, OutputClosed, abandon_stdout, chosen_format, note, out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def trace_file(request: TraceRequest) -> int:
     program = program_at(request.file)
     live = _Lines(sys.stdout) if chosen == "text" and not request.sets else None
     with redirect_stdout(sys.stderr), trace(live) as seen:
-        code = run_program(program, request.arguments)
+        code = run_program(program, request.arguments, report=note)
     if live is None:
         _show(request, seen)
     elif live.closed:

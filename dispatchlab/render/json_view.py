@@ -42,12 +42,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
+from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Counterexample
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.sequence import Word, format_word
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.render.formatting import digits
-from dispatchlab.render.report import Report
 from dispatchlab.render.text import only_rows
 
 VERSION = 1

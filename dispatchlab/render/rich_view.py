@@ -15,12 +15,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Counterexample, Verdict
 from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS
 from dispatchlab.model.operator_view import Beaten, OperatorView, TableRow
 from dispatchlab.model.sequence import Word
 from dispatchlab.render.formatting import printable, seconds
-from dispatchlab.render.report import Report
 from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, reasons, step_text
 
 _FAMILIES = tuple(

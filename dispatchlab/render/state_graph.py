@@ -7,87 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from html import escape
 
+from dispatchlab.analysis.state_graph import Mark, StateGraph
 from dispatchlab.model.sequence import Step, format_word
 from dispatchlab.render.formatting import printable
-
-MAX_NODES = 512
-"""Larger lattices are not drawn: nobody could read them."""
-
-
-class Mark(StrEnum):
-    """What a node or an edge has to do with a counterexample."""
-
-    NONE = ""
-    EXPECTED = "expected"
-    ACTUAL = "actual"
-    BOTH = "both"
-
-    def also(self, other: Mark) -> Mark:
-        """Both of them."""
-        if self is Mark.NONE or self is other:
-            return other
-        return self if other is Mark.NONE else Mark.BOTH
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A state: what is active in it, and which of the states of that set it is, from 0."""
-
-    members: tuple[int, ...]
-    state: int = 0
-    mark: Mark = Mark.NONE
-
-    @property
-    def label(self) -> str:
-        """`0 2`, with a prime for each further state of the set."""
-        return (" ".join(map(str, self.members)) or "nothing") + "'" * self.state
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A step between two nodes, by their places; `refused` when the registration was turned down."""
-
-    source: int
-    target: int
-    step: Step
-    refused: bool = False
-    mark: Mark = Mark.NONE
-
-
-@dataclass(frozen=True, slots=True)
-class Lattice:
-    """States and the steps between them.
-
-    Args:
-        title: what it is about.
-        registrations: what each registration is, in the order of the file.
-        nodes: the states, the empty one first.
-        edges: registrations and releases; refusals that lead nowhere only where a counterexample has them.
-        notes: what a reader should know, such as what was left out.
-    """
-
-    title: str
-    registrations: tuple[str, ...]
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-    notes: tuple[str, ...] = ()
-
 
 _COLORS = {Mark.NONE: "#8a8f98", Mark.EXPECTED: "#1a7f37", Mark.ACTUAL: "#cf222e", Mark.BOTH: "#9a6700"}
 _FILLS = {Mark.NONE: "#f6f8fa", Mark.EXPECTED: "#dafbe1", Mark.ACTUAL: "#ffebe9", Mark.BOTH: "#fff8c5"}
 
 
-def dot(lattice: Lattice) -> str:
-    """The lattice in the language of graphviz."""
-    return "".join(f"{line}\n" for line in _dot(lattice))
+def dot(graph: StateGraph) -> str:
+    """The state graph in the language of graphviz."""
+    return "".join(f"{line}\n" for line in _dot(graph))
 
 
-def svg(lattice: Lattice) -> str:
-    """The lattice as a picture that every browser shows."""
-    return "".join(f"{line}\n" for line in _Svg(lattice).lines())
+def svg(graph: StateGraph) -> str:
+    """The state graph as a picture that every browser shows."""
+    return "".join(f"{line}\n" for line in _Svg(graph).lines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +42,11 @@ class _Line:
         return " / ".join(f"{format_word((step,))}" for step in self.steps)
 
 
-def _lines_of(lattice: Lattice) -> list[_Line]:
-    backward = {(edge.source, edge.target, edge.step): edge for edge in lattice.edges}
+def _lines_of(graph: StateGraph) -> list[_Line]:
+    backward = {(edge.source, edge.target, edge.step): edge for edge in graph.edges}
     drawn: list[_Line] = []
     merged: set[tuple[int, int, Step]] = set()
-    for edge in lattice.edges:
+    for edge in graph.edges:
         if (edge.source, edge.target, edge.step) in merged:
             continue
         back = None if edge.refused else backward.get((edge.target, edge.source, ~edge.step))
@@ -122,29 +59,29 @@ def _lines_of(lattice: Lattice) -> list[_Line]:
     return drawn
 
 
-def _layers(lattice: Lattice) -> list[list[int]]:
-    layers: list[list[int]] = [[] for _ in range(1 + max(len(node.members) for node in lattice.nodes))]
-    for index, node in enumerate(lattice.nodes):
+def _layers(graph: StateGraph) -> list[list[int]]:
+    layers: list[list[int]] = [[] for _ in range(1 + max(len(node.members) for node in graph.nodes))]
+    for index, node in enumerate(graph.nodes):
         layers[len(node.members)].append(index)
     for layer in layers:
-        layer.sort(key=lambda index: (lattice.nodes[index].members, lattice.nodes[index].state))
+        layer.sort(key=lambda index: (graph.nodes[index].members, graph.nodes[index].state))
     return [layer for layer in layers if layer]
 
 
 # -- DOT
 
 
-def _dot(lattice: Lattice) -> Iterator[str]:
-    yield "digraph lattice {"
-    yield f"  label={_quoted(chr(10).join([lattice.title, *lattice.notes, *_legend(lattice)]))}; labeljust=l;"
+def _dot(graph: StateGraph) -> Iterator[str]:
+    yield "digraph states {"
+    yield f"  label={_quoted(chr(10).join([graph.title, *graph.notes, *_legend(graph)]))}; labeljust=l;"
     yield '  node [shape=box, style="rounded,filled", fontname="monospace"]; edge [fontname="monospace", fontsize=10];'
-    for index, node in enumerate(lattice.nodes):
+    for index, node in enumerate(graph.nodes):
         colors = f'color="{_COLORS[node.mark]}", fillcolor="{_FILLS[node.mark]}"'
         wide = ", penwidth=2" if node.mark is not Mark.NONE else ""
         yield f"  n{index} [label={_quoted(node.label)}, {colors}{wide}];"
-    for layer in _layers(lattice):
+    for layer in _layers(graph):
         yield f"  {{ rank=same; {' '.join(f'n{index};' for index in layer)} }}"
-    for line in _lines_of(lattice):
+    for line in _lines_of(graph):
         both = ", dir=both" if len(line.steps) == 2 else ""
         style = ", style=dashed" if line.refused else ""
         wide = ", penwidth=2" if line.mark is not Mark.NONE else ""
@@ -159,9 +96,9 @@ def _quoted(text: str) -> str:
     return f'"{lines[0]}"' if len(lines) == 1 else '"' + "".join(f"{line}\\l" for line in lines) + '"'
 
 
-def _legend(lattice: Lattice) -> list[str]:
-    used = sorted({max(edge.step, ~edge.step) for edge in lattice.edges})
-    return [f"{index}  {lattice.registrations[index]}" for index in used]
+def _legend(graph: StateGraph) -> list[str]:
+    used = sorted({max(edge.step, ~edge.step) for edge in graph.edges})
+    return [f"{index}  {graph.registrations[index]}" for index in used]
 
 
 # -- SVG
@@ -172,11 +109,11 @@ _SWEEPS = 6
 
 
 class _Svg:
-    def __init__(self, lattice: Lattice) -> None:
-        self.lattice = lattice
-        self.drawn = _lines_of(lattice)
-        self.head = [printable(line) for line in (lattice.title, *lattice.notes)]
-        self.legend = [printable(line) for line in _legend(lattice)]
+    def __init__(self, graph: StateGraph) -> None:
+        self.graph = graph
+        self.drawn = _lines_of(graph)
+        self.head = [printable(line) for line in (graph.title, *graph.notes)]
+        self.legend = [printable(line) for line in _legend(graph)]
         self.top = _MARGIN + _LINE_HEIGHT * len(self.head) + _HEIGHT
         self.layers = self._ordered()
         self.x: dict[int, float] = {}
@@ -197,7 +134,7 @@ class _Svg:
             yield f'<text x="{_MARGIN}" y="{_MARGIN + number * _LINE_HEIGHT}"{weight}>{escape(text)}</text>'
         for line in sorted(self.drawn, key=lambda line: line.mark is not Mark.NONE):
             yield from self._edge(line)
-        for index in range(len(self.lattice.nodes)):
+        for index in range(len(self.graph.nodes)):
             yield from self._node(index)
         below = self.top + _LAYER * len(self.layers)
         for number, text in enumerate(self.legend):
@@ -205,12 +142,12 @@ class _Svg:
         yield "</svg>"
 
     def _width(self, index: int) -> float:
-        return len(self.lattice.nodes[index].label) * _CHAR + 16
+        return len(self.graph.nodes[index].label) * _CHAR + 16
 
     def _ordered(self) -> list[list[int]]:
         """The layers, each in the order that keeps its nodes near the middle of their neighbours."""
-        layers = _layers(self.lattice)
-        neighbours: dict[int, set[int]] = {index: set() for index in range(len(self.lattice.nodes))}
+        layers = _layers(self.graph)
+        neighbours: dict[int, set[int]] = {index: set() for index in range(len(self.graph.nodes))}
         for line in self.drawn:
             neighbours[line.source].add(line.target)
             neighbours[line.target].add(line.source)
@@ -237,9 +174,9 @@ class _Svg:
                 left += self._width(index) + gap
 
     def _node(self, index: int) -> Iterator[str]:
-        node = self.lattice.nodes[index]
+        node = self.graph.nodes[index]
         wide, x, y = self._width(index), self.x[index], self.y[index]
-        members = [printable(f"{member} {self.lattice.registrations[member]}") for member in node.members]
+        members = [printable(f"{member} {self.graph.registrations[member]}") for member in node.members]
         told = "\n".join([*members, *([f"({node.mark})"] if node.mark else [])]) or "nothing is registered"
         stroke = 2.5 if node.mark is not Mark.NONE else 1
         yield (
@@ -271,7 +208,7 @@ class _Svg:
             f'<g><title>{escape(text)}</title><path d="{path}" fill="none" stroke="{color}" '
             f'stroke-width="{stroke}"{dashes}/>'
         )
-        if len(self.lattice.nodes) <= _LABELLED or line.mark is not Mark.NONE:
+        if len(self.graph.nodes) <= _LABELLED or line.mark is not Mark.NONE:
             yield (
                 f'<text x="{label[0]:.1f}" y="{label[1]:.1f}" font-size="10" fill="{color}" '
                 f'paint-order="stroke" stroke="white" stroke-width="3">{escape(_short(line))}</text>'

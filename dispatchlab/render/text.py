@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.model.sequence import Step, Word, format_word
 from dispatchlab.model.snapshot import TABLES, Snapshot
 from dispatchlab.render.formatting import readable, seconds
-from dispatchlab.render.report import Report
 
 FLAWS = {
     Flaw.SQUARE: "two orders of the same registrations lead to different states",
@@ -207,3 +207,16 @@ def _with_slots(snapshot: Snapshot, keys: Collection[str]) -> str:
     if not rows:
         return text
     return text + "\nslots that calls use, where they differ from the table:\n" + "".join(f"{row}\n" for row in rows)
+
+
+def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:
+    """The line that ends the reports of several scenarios."""
+    total = reports + unreadable + not_explored
+    parts = [f"{as_expected:,} as expected"]
+    if reports > as_expected:
+        parts.append(f"{reports - as_expected:,} not")
+    if unreadable:
+        parts.append(f"{unreadable:,} could not be used")
+    if not_explored:
+        parts.append(f"{not_explored:,} not explored")
+    return f"{total:,} scenario{'' if total == 1 else 's'}: {', '.join(parts)}"
