@@ -24,6 +24,11 @@ class OperatorName:
         """`ns::name`, without the overload."""
         return f"{self.namespace}::{self.name}" if self.namespace else self.name
 
+    @property
+    def without_namespace(self) -> OperatorName:
+        """`name.overload`, as it stands in a library of its namespace."""
+        return OperatorName("", self.name, self.overload)
+
     def within(self, namespace: str) -> OperatorName:
         """The same name, in `namespace` if it had none."""
         return self if self.namespace or not namespace else OperatorName(namespace, self.name, self.overload)

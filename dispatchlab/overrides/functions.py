@@ -44,8 +44,7 @@ class Functions(Mapping[str, Function]):
         found: dict[str, list[Operator]] = {}
         for name in lab.dispatcher.operators():
             if name.namespace == NAMESPACE and not name.name.startswith("_"):
-                full = f"{name.name}.{name.overload}" if name.overload else name.name
-                found.setdefault(name.name, []).append(lab(full))
+                found.setdefault(name.name, []).append(lab(str(name.without_namespace)))
         self._functions = {
             name: _function(name, sorted(operators, key=lambda one: _rank(one.name.overload)))
             for name, operators in sorted(found.items())

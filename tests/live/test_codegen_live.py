@@ -151,7 +151,7 @@ def _their_facts(function: Any) -> dict[str, object]:
 
 
 def _name(name: OperatorName | None) -> str | None:
-    return None if name is None else f"{name.name}.{name.overload}" if name.overload else name.name
+    return None if name is None else str(name.without_namespace)
 
 
 def test_all_functions_have_the_facts_that_torchgen_gives_them() -> None:

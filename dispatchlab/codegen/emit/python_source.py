@@ -53,8 +53,7 @@ def mark(file: str) -> str:
 
 def _schema_text(function: NativeFunction) -> str:
     """The schema as a def in a library says it, without namespace."""
-    name = function.name
-    return str(clone_with_name(function.schema, type(name)("", name.name, name.overload)))
+    return str(clone_with_name(function.schema, function.name.without_namespace))
 
 
 def _written_at(function: NativeFunction, file: str) -> str:

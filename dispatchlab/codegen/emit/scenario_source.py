@@ -48,8 +48,7 @@ def _impl(generated: GeneratedGroup, wrapper: Wrapper, file: str) -> Impl:
     inferred = inferred_schema(wrapper)
     symint = is_symint_schema(inferred)
     kernel = Kernel(KernelForm.UNBOXED, inferred=inferred, signature=cpp_signature(inferred), symint=symint)
-    name = wrapper.function.name
-    return Impl(OperatorName("", name.name, name.overload), None, kernel, debug_text(generated, wrapper, file))
+    return Impl(wrapper.function.name.without_namespace, None, kernel, debug_text(generated, wrapper, file))
 
 
 def inferred_schema(wrapper: Wrapper) -> FunctionSchema:
@@ -63,5 +62,4 @@ def inferred_schema(wrapper: Wrapper) -> FunctionSchema:
 
 
 def _bare(schema: FunctionSchema) -> FunctionSchema:
-    name = OperatorName("", schema.name.name, schema.name.overload)
-    return FunctionSchema(name, schema.arguments, schema.returns)
+    return FunctionSchema(schema.name.without_namespace, schema.arguments, schema.returns)

@@ -14,15 +14,14 @@ from dispatchlab.codegen.read.fields import Fields
 from dispatchlab.codegen.read.kernel_fields import read_dispatch, read_precomputed, read_ufunc, with_ufunc_kernels
 from dispatchlab.codegen.read.native_function import DeviceCheck, NativeFunction, Variant, shares_memory
 from dispatchlab.codegen.read.problems import Rule
-from dispatchlab.codegen.read.rules import broken_rules
-from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost, kind_of_schema, parts_of
+from dispatchlab.codegen.read.rules import broken_rules, check_fields
+from dispatchlab.codegen.read.schema_parts import SchemaParts, kind_of_schema, parts_of
 from dispatchlab.errors import ParseError, did_you_mean
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name, parse_schema
-from dispatchlab.model.schema_types import SimpleType
 from dispatchlab.yaml_tree import Listing, Scalar, quoted
 
 DEFAULT_NAMESPACE = "aten"
@@ -38,8 +37,8 @@ def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
         return None
     parts = parts_of(schema)
     kind = kind_of_schema(parts)
-    for rule, message, hint, word in broken_rules(schema, parts, kind):
-        fields.report(rule, node, message, hint, column=_column_of(node, word))
+    for rule, message, hint, culprit in broken_rules(schema, parts, kind):
+        fields.report(rule, node, message, hint, column=_column_of(node, culprit))
     given = fields.nodes
     structured = "structured" in given and fields.flag("structured")
     delegate = _name(fields, "structured_delegate", schema) if "structured_delegate" in given else None
@@ -74,7 +73,7 @@ def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
         is_view=shares_memory(schema, parts, all_tags),
         location=SourceLocation(fields.file, node.line, node.column),
     )
-    _check(fields, function, tags)
+    check_fields(fields, function, tags)
     return function
 
 
@@ -91,8 +90,8 @@ def _schema(fields: Fields, node: Scalar) -> FunctionSchema | None:
     return FunctionSchema(inside, schema.arguments, schema.returns, schema.is_vararg, schema.is_varret)
 
 
-def _column_of(node: Scalar, word: str) -> int | None:
-    found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", node.text) if word else None
+def _column_of(node: Scalar, culprit: str) -> int | None:
+    found = re.search(rf"(?<!\w){re.escape(culprit)}(?!\w)", node.text) if culprit else None
     return node.column_of(found.start()) if found else None
 
 
@@ -134,14 +133,8 @@ def _device_check(fields: Fields) -> DeviceCheck:
 
 
 def _plain_name(fields: Fields, field: str, wanted: str) -> str | None:
-    node = fields.scalar(field, wanted)
+    node = _bare(fields, field, wanted)
     if node is None:
-        return None
-    if "::" in node.text:
-        message = f"{field} is {quoted(node.text)}, with a namespace"
-        fields.report(
-            Rule.NAMESPACE_IN_NAME, node, message, "leave the namespace out: it is that of the function itself"
-        )
         return None
     if not node.text.isidentifier():
         fields.report(Rule.UNREADABLE_NAME, node, f"{field} is {quoted(node.text)}, and should be {wanted}")
@@ -150,18 +143,19 @@ def _plain_name(fields: Fields, field: str, wanted: str) -> str | None:
 
 
 def _name(fields: Fields, field: str, schema: FunctionSchema) -> OperatorName | None:
-    node = fields.scalar(field, "the name of an operator")
-    if node is None:
+    node = _bare(fields, field, "the name of an operator")
+    return None if node is None else _operator(fields, node, node.text, 0, schema)
+
+
+def _bare(fields: Fields, field: str, wanted: str) -> Scalar | None:
+    """The text of a field that is a name without a namespace."""
+    node = fields.scalar(field, wanted)
+    if node is not None and "::" in node.text:
+        message = f"{field} is {quoted(node.text)}, with a namespace"
+        hint = "leave the namespace out: it is that of the function itself"
+        fields.report(Rule.NAMESPACE_IN_NAME, node, message, hint)
         return None
-    if "::" in node.text:
-        fields.report(
-            Rule.NAMESPACE_IN_NAME,
-            node,
-            f"{field} is {quoted(node.text)}, with a namespace",
-            "leave the namespace out: it is that of the function itself",
-        )
-        return None
-    return _operator(fields, node, node.text, 0, schema)
+    return node
 
 
 def _operator(fields: Fields, node: Scalar, text: str, at: int, schema: FunctionSchema) -> OperatorName | None:
@@ -227,94 +221,3 @@ def _tags(fields: Fields, parts: SchemaParts, schema: FunctionSchema, known: fro
     if parts.name.inplace:
         found.add("inplace")
     return frozenset(found & known)
-
-
-def _check(fields: Fields, function: NativeFunction, tags: frozenset[str]) -> None:
-    """The rules about fields that contradict the schema or each other."""
-    parts, name = function.parts, function.short_name
-    if parts.outs:
-        if Variant.METHOD in function.variants:
-            fields.report_field(
-                Rule.OUT_METHOD,
-                "variants",
-                f"{name} has out= arguments and is a method",
-                "only functions take out=: write `variants: function`",
-            )
-        if function.use_const_ref_for_mutable_tensors:
-            fields.report_field(
-                Rule.CONST_REF_OUT,
-                "use_const_ref_for_mutable_tensors",
-                f"{name} has out= arguments, which are never const references",
-                "leave it out",
-            )
-    if function.python_module is not None and Variant.METHOD in function.variants:
-        fields.report_field(
-            Rule.MODULE_METHOD,
-            "python_module",
-            f"{name} is a function of the module {function.python_module} and a method of tensors",
-            "write `variants: function`, or leave the module out",
-        )
-    if function.structured:
-        if function.kind is not SchemaKind.OUT:
-            fields.report_field(
-                Rule.STRUCTURED_VARIANT,
-                "structured",
-                f"{name} is the {function.kind} variant, and the out variant is the structured one",
-                "write `structured_delegate:` with the name of the out variant",
-            )
-        if parts.options:
-            fields.report_field(
-                Rule.STRUCTURED_OPTIONS,
-                "structured",
-                f"{name} takes tensor options, and structured functions take none",
-            )
-    if function.structured_delegate is not None and function.kind is SchemaKind.OUT:
-        fields.report_field(
-            Rule.DELEGATE_VARIANT,
-            "structured_delegate",
-            f"{name} is the out variant, to which the others delegate",
-            "write `structured: True`",
-        )
-    if function.in_structured_group and not function.device_guard:
-        fields.report_field(
-            Rule.STRUCTURED_DEVICE_GUARD,
-            "device_guard",
-            "structured kernels guard the device themselves, whatever device_guard says",
-            "leave it out",
-        )
-    if function.structured_inherits is not None and not function.structured:
-        fields.report_field(
-            Rule.INHERITS_UNSTRUCTURED,
-            "structured_inherits",
-            f"{name} is not structured and has no meta class that could inherit from {function.structured_inherits}",
-            "write it at the out variant, beside `structured: True`",
-        )
-    if name.startswith("_foreach") and function.device_check is not DeviceCheck.NO_CHECK:
-        fields.report_field(
-            Rule.FOREACH_DEVICE_CHECK,
-            "device_check",
-            f"{name} takes the slow path when its tensors are on different devices, so nothing may check for that",
-            "add `device_check: NoCheck`",
-        )
-    if "nondeterministic_seeded" in tags and "nondeterministic_seeded" not in function.tags and _is_random(function):
-        fields.report_field(
-            Rule.SEEDED_TAG,
-            "tags",
-            f"{name} looks random, by its name or by a generator among its arguments",
-            "add `tags: nondeterministic_seeded`",
-        )
-    if function.is_view and parts.name.inplace and "inplace_view" not in function.tags:
-        fields.report_field(
-            Rule.INPLACE_VIEW_TAG,
-            "tags",
-            f"{name} changes in place what the tensor is a view of",
-            "add `tags: inplace_view`",
-        )
-
-
-def _is_random(function: NativeFunction) -> bool:
-    name = function.short_name
-    if "rand" in name or any(innermost(one.type) == SimpleType("Generator") for one in function.parts.inputs):
-        return True
-    drops = "dropout" in name or any("dropout" in one.name for one in function.schema.arguments)
-    return drops and "backward" not in name and function.schema.name.name != "_cudnn_init_dropout_state"

@@ -1,11 +1,8 @@
-"""Groups: the functions that are variants of one operator or of one view, completed by generated variants.
+"""Groups of native functions: the variants of one operator, and a view with its copies.
 
-Source: torchgen/native_function_generation.py (`generate_function`).
-
-Source: torchgen/native_function_generation.py (`add_generated_native_functions`), torchgen/model.py
-(`NativeFunctionsGroup`), torchgen/gen.py (`get_grouped_native_functions`).
-
-Source: torchgen/gen.py (`get_grouped_by_view_native_functions`), torchgen/model.py (`NativeFunctionsViewGroup`).
+Variants that the file leaves out are generated from the others. Source: torchgen/gen.py
+(`get_grouped_native_functions`, `get_grouped_by_view_native_functions`), torchgen/model.py (`NativeFunctionsGroup`,
+`NativeFunctionsViewGroup`), torchgen/native_function_generation.py (`add_generated_native_functions`).
 """
 
 from __future__ import annotations
@@ -37,114 +34,6 @@ from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, SimpleType
 
-_KEPT_TAGS = frozenset(("nondeterministic_seeded", "view_copy", "pt2_compliant_tag"))
-
-
-def out_variant(function: NativeFunction) -> NativeFunction:
-    """The out variant of an in-place, a mutable or a functional function."""
-    name, parts = function.name, function.parts
-    overload = f"{name.overload}_out" if name.overload else "out"
-    made = OperatorName(name.namespace, _base(parts), overload)
-    if function.kind is SchemaKind.INPLACE:
-        itself = parts.self_argument
-        assert itself is not None
-        out = Argument("out", itself.type, None, kwarg_only=True, alias=itself.alias)
-        inputs = tuple(replace(one, alias=None) if one is itself else one for one in parts.inputs)
-        return _made(function, FunctionSchema(made, (*inputs, out), function.schema.returns))
-    outs, returns = _outs_and_returns(function)
-    inputs = parts.inputs
-    if function.kind is SchemaKind.FUNCTIONAL:
-        inputs = tuple(replace(one, alias=None) for one in (*parts.positional, *parts.by_name))
-    return _made(function, FunctionSchema(made, (*inputs, *outs), returns))
-
-
-def functional_variant(function: NativeFunction) -> NativeFunction:
-    """The functional variant of an in-place, a mutable or an out function: what was written comes back as new."""
-    name, parts = function.name, function.parts
-    suffix = "_functional" if function.kind is SchemaKind.MUTABLE else ""
-    made = OperatorName(name.namespace, _base(parts) + suffix, name.overload)
-    given = [one.alias for one in function.schema.returns]
-    itself = () if parts.self_argument is None else (parts.self_argument,)
-    written = tuple(
-        Argument(f"{one.name}_out", one.type)
-        for one in (*itself, *parts.outs, *parts.after_self)
-        if is_written(one) and one.alias not in given
-    )
-    returns = tuple(Argument(one.name, one.type) for one in function.schema.returns)
-    inputs = tuple(replace(one, alias=None) for one in (*parts.positional, *parts.by_name))
-    return _made(function, FunctionSchema(made, inputs, (*returns, *written)))
-
-
-def _base(parts: SchemaParts) -> str:
-    return f"__{parts.name.base}__" if parts.name.dunder else parts.name.base
-
-
-def _outs_and_returns(function: NativeFunction) -> tuple[tuple[Argument, ...], tuple[Argument, ...]]:
-    returns = function.schema.returns
-    used = alias_letters(function.schema)
-    letters = [letter for letter in string.ascii_lowercase if letter not in used]
-    plain = all(one.type == TENSOR for one in returns)
-    outs: list[Argument] = []
-    back: list[Argument] = []
-    for at, one in enumerate(returns):
-        if not is_tensor_like(one.type):
-            back.append(one)
-            continue
-        alias = writes_alias(letters[at])
-        if isinstance(one.type, ListType):
-            alias = AliasInfo(frozenset(), frozenset(), is_write=True, contained=(alias,))
-        name = "out" if len(returns) == 1 else f"out{at}"
-        outs.append(Argument(name, one.type, None, kwarg_only=True, alias=alias))
-        if plain:
-            back.append(Argument("", one.type, alias=alias))
-    return tuple(outs), tuple(back)
-
-
-def _made(function: NativeFunction, schema: FunctionSchema) -> NativeFunction:
-    parts = parts_of(schema)
-    kind = kind_of_schema(parts)
-    name = schema.name
-    kernel = native_name(schema, parts)
-    if kind is SchemaKind.OUT:
-        kernel = f"{name.name}_{name.overload}" if name.overload else name.name
-    if any(innermost(one.type) == SimpleType("SymInt") for one in function.parts.inputs):
-        kernel += "_symint"
-    tags = {"generated", *(function.tags & _KEPT_TAGS)}
-    if parts.outs:
-        tags.add("out")
-    return NativeFunction(
-        schema=schema,
-        parts=parts,
-        kind=kind,
-        dispatch=(BackendKernel(DispatchKey.CompositeExplicitAutograd, kernel),),
-        device_guard=False,
-        device_check=DeviceCheck.NO_CHECK,
-        use_const_ref_for_mutable_tensors=function.use_const_ref_for_mutable_tensors,
-        tags=frozenset(tags),
-        is_view=shares_memory(schema, parts, frozenset(tags)),
-        is_abstract=function.is_abstract,
-        location=function.location,
-    )
-
-
-_OUT_WITHOUT_OTHERS = frozenset(("adaptive_avg_pool3d_backward.grad_input", "_slow_conv2d_backward.grad_input"))
-_INPLACE_WITHOUT_OTHERS = frozenset(("polygamma_",))
-_WITHOUT_OUT = frozenset(
-    (
-        *("_cummax_helper", "_cummin_helper", "_assert_async", "_assert_async.msg", "_assert_tensor_metadata"),
-        *("_cslt_sparse_mm_search", "_assert_scalar", "_dimI", "_dimV", "_has_same_storage_numel"),
-        *("_linalg_check_errors", "_local_scalar_dense", "_nested_tensor_from_mask_left_aligned", "_nnz"),
-        *("_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss"),
-        *("_use_miopen_ctc_loss.Tensor", "_validate_compressed_sparse_indices", "allclose", "dense_dim", "equal"),
-        *("is_coalesced", "is_pinned", "is_same_size", "is_set_to", "q_per_channel_axis", "q_scale"),
-        *("q_zero_point", "qscheme", "record_stream", "sparse_dim", "sym_constrain_range"),
-        *("sym_constrain_range_for_size", "_nested_tensor_storage_offsets"),
-        *("_chunk_grad_outputs_efficient_attention", "_fused_sdp_choice", "_print", "_sink_tokens"),
-        "_nested_get_ragged_idx",
-    )
-)
-"""Operators without a tensor among their returns, of which no out variant can be made; torchgen lists them, too."""
-
 
 @dataclass(frozen=True, slots=True)
 class FunctionGroup:
@@ -174,13 +63,25 @@ class FunctionGroup:
         return (self.functional, self.out, *optional)
 
 
-_Variants = dict[SchemaKind, NativeFunction]
+@dataclass(frozen=True, slots=True)
+class ViewGroup:
+    """A view and what belongs to it.
+
+    Args:
+        view: shares memory with its argument.
+        copy: gives a new tensor with the same elements; `None` where the view is taken apart by its composite kernel.
+        inplace: makes self the view.
+    """
+
+    view: NativeFunction
+    copy: NativeFunction | None = None
+    inplace: NativeFunction | None = None
 
 
-def grouped(
+def group_variants(
     functions: Sequence[NativeFunction], problems: list[YamlProblem]
 ) -> tuple[tuple[NativeFunction, ...], tuple[FunctionGroup | NativeFunction, ...]]:
-    """The functions that are made from others, and all functions in groups.
+    """The functions that are generated from others, and all functions in groups.
 
     Args:
         functions: those of the file, each right on its own.
@@ -208,8 +109,57 @@ def grouped(
     return tuple(made), tuple(groups)
 
 
-def _problem(rule: Rule, function: NativeFunction, message: str, hint: str = "") -> YamlProblem:
-    return YamlProblem(rule, function.location or SourceLocation("<made>", 1), message, hint)
+def group_views(
+    functions: Sequence[NativeFunction], problems: list[YamlProblem]
+) -> tuple[ViewGroup | NativeFunction, ...]:
+    """The functions with views in groups; what is wrong with them is added to `problems`."""
+    # NB: only what has the name of a view, or of the copy of one, can meet another function under that name
+    named = {_view_name(each) for each in functions if each.is_view or each.parts.name.base.endswith(_SUFFIXES)}
+    by_signature: dict[Hashable, dict[SchemaKind | ViewKind, NativeFunction]] = {}
+    for function in functions:
+        if _view_name(function) not in named:
+            by_signature[function.name] = {function.kind: function}
+            continue
+        signature = signature_of(function.schema, function.parts, base=_view_name(function))
+        found = by_signature.setdefault(signature, {})
+        kind = _view_kind(function) or function.kind
+        if kind in found:
+            message = f"{function.short_name} and {found[kind].short_name} are both the {kind} variant of one view"
+            problems.append(_problem(Rule.REPEATED_VIEW, function, message, "give one of them another name"))
+        else:
+            found[kind] = function
+    groups: list[ViewGroup | NativeFunction] = []
+    for found in by_signature.values():
+        view = found.pop(ViewKind.ALIASING, None)
+        if view is not None:
+            inplace, copy = found.pop(ViewKind.ALIASING_INPLACE, None), found.pop(SchemaKind.FUNCTIONAL, None)
+            group = ViewGroup(view, copy, inplace)
+            problems += _broken_view(group)
+            groups.append(group)
+        groups += found.values()
+    return tuple(groups)
+
+
+_Variants = dict[SchemaKind, NativeFunction]
+
+
+_OUT_WITHOUT_OTHERS = frozenset(("adaptive_avg_pool3d_backward.grad_input", "_slow_conv2d_backward.grad_input"))
+_INPLACE_WITHOUT_OTHERS = frozenset(("polygamma_",))
+_WITHOUT_OUT = frozenset(
+    (
+        *("_cummax_helper", "_cummin_helper", "_assert_async", "_assert_async.msg", "_assert_tensor_metadata"),
+        *("_cslt_sparse_mm_search", "_assert_scalar", "_dimI", "_dimV", "_has_same_storage_numel"),
+        *("_linalg_check_errors", "_local_scalar_dense", "_nested_tensor_from_mask_left_aligned", "_nnz"),
+        *("_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss"),
+        *("_use_miopen_ctc_loss.Tensor", "_validate_compressed_sparse_indices", "allclose", "dense_dim", "equal"),
+        *("is_coalesced", "is_pinned", "is_same_size", "is_set_to", "q_per_channel_axis", "q_scale"),
+        *("q_zero_point", "qscheme", "record_stream", "sparse_dim", "sym_constrain_range"),
+        *("sym_constrain_range_for_size", "_nested_tensor_storage_offsets"),
+        *("_chunk_grad_outputs_efficient_attention", "_fused_sdp_choice", "_print", "_sink_tokens"),
+        "_nested_get_ragged_idx",
+    )
+)
+"""Operators without a tensor among their returns, of which no out variant can be made; torchgen lists them, too."""
 
 
 def _completed(variants: _Variants, problems: list[YamlProblem]) -> Iterator[NativeFunction]:
@@ -244,12 +194,12 @@ def _completed(variants: _Variants, problems: list[YamlProblem]) -> Iterator[Nat
                 hint = "return a tensor; torchgen has a list of those that need not"
                 problems.append(_problem(Rule.NO_OUT_VARIANT, base, message, hint))
             return
-        if not any("out" in f"{name.name}.{name.overload}" for name in base.autogen):
+        if not any("out" in str(name.without_namespace) for name in base.autogen):
             return
-        out = variants[SchemaKind.OUT] = out_variant(base)
+        out = variants[SchemaKind.OUT] = _out_variant(base)
         yield out
     if SchemaKind.FUNCTIONAL not in variants:
-        functional = variants[SchemaKind.FUNCTIONAL] = functional_variant(base)
+        functional = variants[SchemaKind.FUNCTIONAL] = _functional_variant(base)
         yield functional
 
 
@@ -266,12 +216,13 @@ def _group(variants: _Variants, problems: list[YamlProblem]) -> tuple[FunctionGr
             hint = "add the functional variant, with the same arguments but `out`"
             problems.append(_problem(Rule.STRUCTURED_ALONE, one, message, hint))
         elif one.structured_delegate is not None:
-            message = f"{one.short_name} delegates to {_short(one.structured_delegate)}, which has another signature"
+            delegate = one.structured_delegate.without_namespace
+            message = f"{one.short_name} delegates to {delegate}, which has another signature"
             hint = "variants have the same arguments but `out`, with the same names and defaults"
             problems.append(_problem(Rule.DELEGATE_ALONE, one, message, hint))
     if functional is None and out is not None and len(found) > 1:
-        told = " and ".join(sorted(one.short_name for one in found))
-        message = f"{told} are variants of one operator that has no functional variant"
+        names = " and ".join(sorted(one.short_name for one in found))
+        message = f"{names} are variants of one operator that has no functional variant"
         problems.append(_problem(Rule.NO_FUNCTIONAL, out, message, "add it, with the same arguments but `out`"))
     return found
 
@@ -288,7 +239,7 @@ def _broken(group: FunctionGroup) -> Iterator[YamlProblem]:
         if one.in_structured_group is not group.structured:
             structured, other = (out, one) if group.structured else (one, out)
             if structured is one:
-                # NB: a delegate of something that is not structured has been told before
+                # NB: a delegate of something that is not structured has been reported before
                 message = f"{one.short_name} delegates, and its out variant {out.short_name} is not structured"
             else:
                 message = f"{out.short_name} is structured, and {other.short_name}, a variant of it, does not delegate"
@@ -297,7 +248,7 @@ def _broken(group: FunctionGroup) -> Iterator[YamlProblem]:
         elif group.structured and one is not out and one.structured_delegate != out.name:
             assert one.structured_delegate is not None
             message = (
-                f"{one.short_name} delegates to {_short(one.structured_delegate)}, "
+                f"{one.short_name} delegates to {one.structured_delegate.without_namespace}, "
                 f"and the out variant with its signature is {out.short_name}"
             )
             yield _problem(Rule.OTHER_DELEGATE, one, message, f"write `structured_delegate: {out.short_name}`")
@@ -309,30 +260,20 @@ def _broken(group: FunctionGroup) -> Iterator[YamlProblem]:
 
 
 def _autogen(group: FunctionGroup) -> Iterator[YamlProblem]:
-    made = sorted(_short(one.name) for one in group.functions if one.is_generated)
-    told = sorted({_short(name) for one in group.functions for name in one.autogen})
-    if made == told:
+    generated = sorted(str(one.name.without_namespace) for one in group.functions if one.is_generated)
+    listed = sorted({str(name.without_namespace) for one in group.functions for name in one.autogen})
+    if generated == listed:
         return
     source = next(one for one in group.functions if not one.is_generated)
-    hint = f"write `autogen: {', '.join(made)}` there" if made else "leave autogen out"
-    if not told:
-        message = f"{', '.join(made)} can be made from {source.short_name}, and no autogen says so"
+    hint = f"write `autogen: {', '.join(generated)}` there" if generated else "leave autogen out"
+    if not listed:
+        message = f"{', '.join(generated)} can be made from {source.short_name}, and no autogen says so"
         yield _problem(Rule.AUTOGEN_MISSING, source, message, hint)
         return
-    telling = next(one for one in group.functions if one.autogen)
-    makes = ", ".join(made) if made else "nothing"
-    message = f"autogen says {', '.join(told)}, and what can be made from {telling.short_name} is {makes}"
-    yield _problem(Rule.AUTOGEN_DIFFERS, telling, message, hint)
-
-
-def _short(name: OperatorName) -> str:
-    return f"{name.name}.{name.overload}" if name.overload else name.name
-
-
-_COMPOSITES = (
-    DispatchKey.CompositeImplicitAutograd,
-    DispatchKey.CompositeImplicitAutogradNestedTensor,
-)
+    lister = next(one for one in group.functions if one.autogen)
+    makes = ", ".join(generated) if generated else "nothing"
+    message = f"autogen says {', '.join(listed)}, and what can be made from {lister.short_name} is {makes}"
+    yield _problem(Rule.AUTOGEN_DIFFERS, lister, message, hint)
 
 
 class ViewKind(StrEnum):
@@ -342,50 +283,10 @@ class ViewKind(StrEnum):
     ALIASING_INPLACE = "aliasing_inplace"
 
 
-@dataclass(frozen=True, slots=True)
-class ViewGroup:
-    """A view and what belongs to it.
-
-    Args:
-        view: shares memory with its argument.
-        copy: gives a new tensor with the same elements; `None` where the view is taken apart by its composite kernel.
-        inplace: makes self the view.
-    """
-
-    view: NativeFunction
-    copy: NativeFunction | None = None
-    inplace: NativeFunction | None = None
-
-
-def grouped_by_view(
-    functions: Sequence[NativeFunction], problems: list[YamlProblem]
-) -> tuple[ViewGroup | NativeFunction, ...]:
-    """The functions with views in groups; what is wrong with them is added to `problems`."""
-    # NB: only what has the name of a view, or of the copy of one, can meet another function under that name
-    named = {_view_name(each) for each in functions if each.is_view or each.parts.name.base.endswith(_SUFFIXES)}
-    by_signature: dict[Hashable, dict[SchemaKind | ViewKind, NativeFunction]] = {}
-    for function in functions:
-        if _view_name(function) not in named:
-            by_signature[function.name] = {function.kind: function}
-            continue
-        signature = signature_of(function.schema, function.parts, base=_view_name(function))
-        found = by_signature.setdefault(signature, {})
-        kind = view_kind(function) or function.kind
-        if kind in found:
-            message = f"{function.short_name} and {found[kind].short_name} are both the {kind} variant of one view"
-            problems.append(_view_problem(Rule.REPEATED_VIEW, function, message, "give one of them another name"))
-        else:
-            found[kind] = function
-    groups: list[ViewGroup | NativeFunction] = []
-    for found in by_signature.values():
-        view = found.pop(ViewKind.ALIASING, None)
-        if view is not None:
-            inplace, copy = found.pop(ViewKind.ALIASING_INPLACE, None), found.pop(SchemaKind.FUNCTIONAL, None)
-            group = ViewGroup(view, copy, inplace)
-            problems += _broken_view(group)
-            groups.append(group)
-        groups += found.values()
-    return tuple(groups)
+_COMPOSITES = (
+    DispatchKey.CompositeImplicitAutograd,
+    DispatchKey.CompositeImplicitAutogradNestedTensor,
+)
 
 
 _SUFFIXES = ("_copy", "_scatter")
@@ -396,14 +297,14 @@ def _view_name(function: NativeFunction) -> str:
     return without_copy(base) if base.endswith(_SUFFIXES) else base
 
 
-def view_kind(function: NativeFunction) -> ViewKind | None:
+def _view_kind(function: NativeFunction) -> ViewKind | None:
     """How the function is a view, or None."""
     if not function.is_view:
         return None
     return ViewKind.ALIASING_INPLACE if function.parts.name.inplace else ViewKind.ALIASING
 
 
-def needs_copy(view: NativeFunction) -> bool:
+def _needs_copy(view: NativeFunction) -> bool:
     """Whether there must be a copying variant of the view."""
     return (
         DispatchKey.CompositeImplicitAutograd not in view.composites
@@ -412,28 +313,118 @@ def needs_copy(view: NativeFunction) -> bool:
     )
 
 
-def _view_problem(rule: Rule, function: NativeFunction, message: str, hint: str) -> YamlProblem:
-    return YamlProblem(rule, function.location or SourceLocation("<made>", 1), message, hint)
-
-
 def _broken_view(group: ViewGroup) -> Iterator[YamlProblem]:
     view, copy, inplace = group.view, group.copy, group.inplace
     if copy is None:
-        if needs_copy(view):
+        if _needs_copy(view):
             message = f"{view.short_name} is a view, and no function copies in its place"
             name = view.short_name.replace(view.parts.name.base, f"{view.parts.name.base}_copy", 1)
-            yield _view_problem(Rule.VIEW_COPY_MISSING, view, message, f"add {name} with the tag view_copy")
+            yield _problem(Rule.VIEW_COPY_MISSING, view, message, f"add {name} with the tag view_copy")
     else:
         if not copy.parts.name.base.endswith(_SUFFIXES):
             message = f"{copy.short_name} has the signature of the view {view.short_name} and is no view"
-            yield _view_problem(Rule.VIEW_COPY_NAME, copy, message, f"call it {copy.parts.name.base}_copy")
+            yield _problem(Rule.VIEW_COPY_NAME, copy, message, f"call it {copy.parts.name.base}_copy")
         if "view_copy" not in copy.tags:
             message = f"{copy.short_name} copies in the place of the view {view.short_name}"
-            yield _view_problem(Rule.VIEW_COPY_TAG, copy, message, "add `tags: view_copy`")
+            yield _problem(Rule.VIEW_COPY_TAG, copy, message, "add `tags: view_copy`")
     if inplace is not None:
         for key in _COMPOSITES:
             if key in view.composites and key not in inplace.composites:
                 message = (
                     f"{view.short_name} has a {key} kernel, and its in-place variant {inplace.short_name} has none"
                 )
-                yield _view_problem(Rule.VIEW_COMPOSITE, inplace, message, "give it one, or take it from the view")
+                yield _problem(Rule.VIEW_COMPOSITE, inplace, message, "give it one, or take it from the view")
+
+
+def _problem(rule: Rule, function: NativeFunction, message: str, hint: str = "") -> YamlProblem:
+    return YamlProblem(rule, function.location or SourceLocation("<made>", 1), message, hint)
+
+
+def _out_variant(function: NativeFunction) -> NativeFunction:
+    """The out variant of an in-place, a mutable or a functional function."""
+    name, parts = function.name, function.parts
+    overload = f"{name.overload}_out" if name.overload else "out"
+    made = OperatorName(name.namespace, _base(parts), overload)
+    if function.kind is SchemaKind.INPLACE:
+        itself = parts.self_argument
+        assert itself is not None
+        out = Argument("out", itself.type, None, kwarg_only=True, alias=itself.alias)
+        inputs = tuple(replace(one, alias=None) if one is itself else one for one in parts.inputs)
+        return _generated(function, FunctionSchema(made, (*inputs, out), function.schema.returns))
+    outs, returns = _outs_and_returns(function)
+    inputs = parts.inputs
+    if function.kind is SchemaKind.FUNCTIONAL:
+        inputs = tuple(replace(one, alias=None) for one in (*parts.positional, *parts.by_name))
+    return _generated(function, FunctionSchema(made, (*inputs, *outs), returns))
+
+
+def _functional_variant(function: NativeFunction) -> NativeFunction:
+    """The functional variant of an in-place, a mutable or an out function: what was written comes back as new."""
+    name, parts = function.name, function.parts
+    suffix = "_functional" if function.kind is SchemaKind.MUTABLE else ""
+    made = OperatorName(name.namespace, _base(parts) + suffix, name.overload)
+    given = [one.alias for one in function.schema.returns]
+    itself = () if parts.self_argument is None else (parts.self_argument,)
+    written = tuple(
+        Argument(f"{one.name}_out", one.type)
+        for one in (*itself, *parts.outs, *parts.after_self)
+        if is_written(one) and one.alias not in given
+    )
+    returns = tuple(Argument(one.name, one.type) for one in function.schema.returns)
+    inputs = tuple(replace(one, alias=None) for one in (*parts.positional, *parts.by_name))
+    return _generated(function, FunctionSchema(made, inputs, (*returns, *written)))
+
+
+def _base(parts: SchemaParts) -> str:
+    return f"__{parts.name.base}__" if parts.name.dunder else parts.name.base
+
+
+def _outs_and_returns(function: NativeFunction) -> tuple[tuple[Argument, ...], tuple[Argument, ...]]:
+    returns = function.schema.returns
+    used = alias_letters(function.schema)
+    letters = [letter for letter in string.ascii_lowercase if letter not in used]
+    plain = all(one.type == TENSOR for one in returns)
+    outs: list[Argument] = []
+    back: list[Argument] = []
+    for at, one in enumerate(returns):
+        if not is_tensor_like(one.type):
+            back.append(one)
+            continue
+        alias = writes_alias(letters[at])
+        if isinstance(one.type, ListType):
+            alias = AliasInfo(frozenset(), frozenset(), is_write=True, contained=(alias,))
+        name = "out" if len(returns) == 1 else f"out{at}"
+        outs.append(Argument(name, one.type, None, kwarg_only=True, alias=alias))
+        if plain:
+            back.append(Argument("", one.type, alias=alias))
+    return tuple(outs), tuple(back)
+
+
+_KEPT_TAGS = frozenset(("nondeterministic_seeded", "view_copy", "pt2_compliant_tag"))
+
+
+def _generated(function: NativeFunction, schema: FunctionSchema) -> NativeFunction:
+    parts = parts_of(schema)
+    kind = kind_of_schema(parts)
+    name = schema.name
+    kernel = native_name(schema, parts)
+    if kind is SchemaKind.OUT:
+        kernel = str(name.without_namespace).replace(".", "_")
+    if any(innermost(one.type) == SimpleType("SymInt") for one in function.parts.inputs):
+        kernel += "_symint"
+    tags = {"generated", *(function.tags & _KEPT_TAGS)}
+    if parts.outs:
+        tags.add("out")
+    return NativeFunction(
+        schema=schema,
+        parts=parts,
+        kind=kind,
+        dispatch=(BackendKernel(DispatchKey.CompositeExplicitAutograd, kernel),),
+        device_guard=False,
+        device_check=DeviceCheck.NO_CHECK,
+        use_const_ref_for_mutable_tensors=function.use_const_ref_for_mutable_tensors,
+        tags=frozenset(tags),
+        is_view=shares_memory(schema, parts, frozenset(tags)),
+        is_abstract=function.is_abstract,
+        location=function.location,
+    )

@@ -1,12 +1,10 @@
 """Read the fields about kernels: `dispatch`, `ufunc_inner_loop` and `precomputed`.
 
-Source: torchgen/model.py (`NativeFunction.from_yaml`).
-
     precomputed:
     - kernel_size -> int poolSizeT, int poolSizeH, int poolSizeW
     - int numBatch, int numPlanes          # the last line may add values beside the arguments
 
-Source: torchgen/model.py (`Precompute`).
+Source: torchgen/model.py (`NativeFunction.from_yaml`, `Precompute`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One entry of native_functions.yaml as a frozen value: the operator, its kernels, and how its variants are made.
 
-Everything that the file says is a field; `parts` and `kind` are what the schema says of itself. Read them with `read`,
-group them with `groups`. Source: torchgen/model.py.
+Everything that the file says is a field; `parts` and `kind` follow from the schema. Source: torchgen/model.py.
 """
 
 from __future__ import annotations
@@ -187,8 +186,7 @@ class NativeFunction:
     @property
     def short_name(self) -> str:
         """`add.out`: the name as the file has it."""
-        name = self.schema.name
-        return f"{name.name}.{name.overload}" if name.overload else name.name
+        return str(self.schema.name.without_namespace)
 
     @property
     def is_generated(self) -> bool:

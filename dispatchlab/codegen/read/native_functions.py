@@ -1,6 +1,6 @@
 """Read native_functions.yaml, and tags.yaml beside it: all functions and groups, or every problem of the file.
 
-Same rules as torchgen, in one pass over the events of the YAML parser. See Note [What is read otherwise].
+Same rules as torchgen, in one pass over the events of the YAML parser. See Note [Differences from torchgen].
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.codegen.read.entry import read_entry
 from dispatchlab.codegen.read.fields import Fields, entry_of
-from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup, grouped, grouped_by_view
+from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup, group_variants, group_views
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
 from dispatchlab.codegen.read.problems import NativeYamlError, Rule, YamlProblem, in_order
 from dispatchlab.codegen.read.rules import check_functions
@@ -24,77 +24,13 @@ from dispatchlab.model.registration import SourceLocation
 from dispatchlab.yaml_tree import Listing, Scalar, ScenarioError, compose
 from dispatchlab.yaml_tree import Mapping as YamlMapping
 
-TAGS: frozenset[str] = frozenset(
-    (
-        *("inplace_view", "pt2_compliant_tag", "view_copy", "dynamic_output_shape", "data_dependent_output"),
-        *("generated", "nondeterministic_seeded", "nondeterministic_bitwise", "needs_exact_strides"),
-        *("needs_contiguous_strides", "needs_fixed_stride_order", "flexible_layout", "core", "pointwise"),
-        *("maybe_aliasing_or_mutating", "cudagraph_unsafe", "reduction", "out", "inplace"),
-        "out_variant",
-    )
-)
-"""The tags of PyTorch 2.13. Source: aten/src/ATen/native/tags.yaml."""
-
-
-def read_tags(data: bytes | str, file: str) -> frozenset[str]:
-    """The tags that a tags.yaml lists.
-
-    Args:
-        data: the content: entries with `tag` and `desc`.
-        file: what source locations call it.
-
-    Raises:
-        NativeYamlError: with every entry that has no name or no description.
-    """
-    try:
-        root = compose(data, file)
-    except ScenarioError as error:
-        raise not_yaml(error) from None
-    problems: list[YamlProblem] = []
-    if not isinstance(root, Listing):
-        where = SourceLocation(file, root.line, root.column)
-        raise NativeYamlError((YamlProblem(Rule.NOT_A_LIST, where, "found no list of tags", "start with `- tag:`"),))
-    found: set[str] = set()
-    for node in root.items:
-        pairs = node.pairs if isinstance(node, YamlMapping) else ()
-        texts = {key.text: value for key, value in pairs if isinstance(key, Scalar)}
-        name, description = texts.get("tag"), texts.get("desc")
-        where = SourceLocation(file, node.line, node.column)
-        if not isinstance(name, Scalar) or name.is_missing:
-            problems.append(YamlProblem(Rule.NO_VALUE, where, "found a tag without a name", "add `tag: name`"))
-        elif not isinstance(description, Scalar) or not description.text.strip():
-            problems.append(
-                YamlProblem(Rule.NO_VALUE, where, f"the tag {name.text} has no description", "add `desc: ...`")
-            )
-        else:
-            found.add(name.text)
-    if problems:
-        raise NativeYamlError(in_order(problems))
-    return frozenset(found)
-
-
-def not_yaml(error: ScenarioError) -> NativeYamlError:
-    """The same problems, as those of a file of native functions."""
-    return NativeYamlError(
-        tuple(YamlProblem(Rule.NOT_YAML, each.where, each.message, each.hint) for each in error.problems)
-    )
-
-
-# Note [What is read otherwise]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# torchgen compares the text of a schema with what it prints of it, so a second blank between two arguments is an error
-# there; here blanks do not count. torchgen lets a key of `dispatch` be given twice, once alone and once in a list with
-# commas, and the later kernel wins; here that is an error. A field without a value is None there and mostly means "not
-# given"; here it is an error. torchgen does not ask whether what `precomputed` replaces is an argument; we do. A
-# structured function that names a kernel for Meta passes its reader and fails in its generator; here the reader tells.
-
 
 @dataclass(frozen=True)
 class NativeFunctions:
     """What a file of native functions says.
 
     Args:
-        functions: those of the file in its order, then those that were made from them.
+        functions: those of the file in its order, then those that are generated from them.
         groups: functions in groups where they are variants of one operator, else alone.
     """
 
@@ -123,7 +59,19 @@ class NativeFunctions:
     @cached_property
     def view_groups(self) -> tuple[ViewGroup | NativeFunction, ...]:
         """The functions again, views grouped with their copies."""
-        return grouped_by_view(self.functions, [])
+        return group_views(self.functions, [])
+
+
+TAGS: frozenset[str] = frozenset(
+    (
+        *("inplace_view", "pt2_compliant_tag", "view_copy", "dynamic_output_shape", "data_dependent_output"),
+        *("generated", "nondeterministic_seeded", "nondeterministic_bitwise", "needs_exact_strides"),
+        *("needs_contiguous_strides", "needs_fixed_stride_order", "flexible_layout", "core", "pointwise"),
+        *("maybe_aliasing_or_mutating", "cudagraph_unsafe", "reduction", "out", "inplace"),
+        "out_variant",
+    )
+)
+"""The tags of PyTorch 2.13. Source: aten/src/ATen/native/tags.yaml."""
 
 
 def load_native_functions(path: str | os.PathLike[str]) -> NativeFunctions:
@@ -154,11 +102,57 @@ def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: froz
         return _read(data, file, tags)
 
 
+def read_tags(data: bytes | str, file: str) -> frozenset[str]:
+    """The tags that a tags.yaml lists.
+
+    Args:
+        data: the content: entries with `tag` and `desc`.
+        file: what source locations call it.
+
+    Raises:
+        NativeYamlError: with every entry that has no name or no description.
+    """
+    try:
+        root = compose(data, file)
+    except ScenarioError as error:
+        raise _not_yaml(error) from None
+    problems: list[YamlProblem] = []
+    if not isinstance(root, Listing):
+        where = SourceLocation(file, root.line, root.column)
+        raise NativeYamlError((YamlProblem(Rule.NOT_A_LIST, where, "found no list of tags", "start with `- tag:`"),))
+    found: set[str] = set()
+    for node in root.items:
+        pairs = node.pairs if isinstance(node, YamlMapping) else ()
+        texts = {key.text: value for key, value in pairs if isinstance(key, Scalar)}
+        name, description = texts.get("tag"), texts.get("desc")
+        where = SourceLocation(file, node.line, node.column)
+        if not isinstance(name, Scalar) or name.is_missing:
+            problems.append(YamlProblem(Rule.NO_VALUE, where, "found a tag without a name", "add `tag: name`"))
+        elif not isinstance(description, Scalar) or not description.text.strip():
+            problems.append(
+                YamlProblem(Rule.NO_VALUE, where, f"the tag {name.text} has no description", "add `desc: ...`")
+            )
+        else:
+            found.add(name.text)
+    if problems:
+        raise NativeYamlError(in_order(problems))
+    return frozenset(found)
+
+
+# Note [Differences from torchgen]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# torchgen compares the text of a schema with what it prints of it, so a second blank between two arguments is an error
+# there; here blanks do not count. torchgen lets a key of `dispatch` be given twice, once alone and once in a list with
+# commas, and the later kernel wins; here that is an error. A field without a value is None there and mostly means "not
+# given"; here it is an error. torchgen does not check that `precomputed` replaces an argument; we do. A structured
+# function that names a kernel for Meta passes its reader and fails in its generator; here the reader reports it.
+
+
 def _read(data: bytes | str, file: str, tags: frozenset[str]) -> NativeFunctions:
     try:
         root = compose(data, file)
     except ScenarioError as error:
-        raise not_yaml(error) from None
+        raise _not_yaml(error) from None
     if not isinstance(root, Listing):
         where = SourceLocation(file, root.line, root.column)
         message = "found no list of native functions"
@@ -184,19 +178,26 @@ def _read(data: bytes | str, file: str, tags: frozenset[str]) -> NativeFunctions
         functions.append(function)
     check_functions(functions, entries)
     if problems:
-        # NB: a group is told of only when its functions are right, or one mistake would be told many times
+        # NB: groups are checked only when their functions are right, or one mistake would be reported many times
         raise NativeYamlError(in_order(problems))
-    made, groups = grouped(functions, problems)
+    generated, groups = group_variants(functions, problems)
     if not problems:
-        grouped_by_view((*functions, *made), problems)
+        group_views((*functions, *generated), problems)
     if problems:
         raise NativeYamlError(in_order(problems))
-    return NativeFunctions((*functions, *made), groups)
+    return NativeFunctions((*functions, *generated), groups)
 
 
 def _bytes_of(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        told = error.strerror or str(error)
-        raise NativeYamlError((YamlProblem(Rule.NOT_YAML, str(path), f"the file cannot be read: {told}"),)) from None
+        reason = error.strerror or str(error)
+        raise NativeYamlError((YamlProblem(Rule.NOT_YAML, str(path), f"the file cannot be read: {reason}"),)) from None
+
+
+def _not_yaml(error: ScenarioError) -> NativeYamlError:
+    """The same problems, as those of a file of native functions."""
+    return NativeYamlError(
+        tuple(YamlProblem(Rule.NOT_YAML, each.where, each.message, each.hint) for each in error.problems)
+    )

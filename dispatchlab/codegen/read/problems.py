@@ -130,7 +130,7 @@ class YamlProblem:
 
 
 class NativeYamlError(DispatchLabError):
-    """A file cannot be used; tells all its problems, one a line, as `file:line:column: message`.
+    """A file cannot be used; lists all its problems, one a line, as `file:line:column: message`.
 
     Args:
         problems: at least one, in the order of the file.

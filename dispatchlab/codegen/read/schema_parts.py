@@ -1,6 +1,6 @@
-"""What the arguments of a schema are for, which variant it is, and what it has in common with other variants.
+"""Parts of a schema: its arguments by role, which variant of an operator it is, and the signature that variants share.
 
-A schema says by its shape whether it is the functional, the in-place, the out or the mutable variant of an operator;
+A schema shows by its shape whether it is the functional, the in-place, the out or the mutable variant of an operator;
 variants have equal signatures. Source: torchgen/model.py (`Arguments`, `FunctionSchema.kind`, `.signature`).
 """
 
