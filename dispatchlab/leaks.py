@@ -143,9 +143,8 @@ def _lab_moment(dispatcher: Dispatcher) -> Moment:
 
 def _difference(operator: str, old: str, new: str) -> list[str]:
     """What differs between two dumps, in the words of a comparison of registries where they can be read."""
-    from dispatchlab.model.dump_format import read_dump
     from dispatchlab.registry.compare import compare, diff_text
-    from dispatchlab.registry.model import registry_of
+    from dispatchlab.registry.model import read_dump, registry_of
 
     try:
         sides = [registry_of(name, [read_dump(text)] if text else []) for name, text in (("before", old), ("now", new))]

@@ -10,11 +10,12 @@ from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
-from dispatchlab.engine.kernel import KernelEntry, Reason
+from dispatchlab.engine.kernel import KernelEntry
 from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.precedence import TORCH_2_13, computed_table
 from dispatchlab.engine.state import FALLBACKS
 from dispatchlab.errors import RegistrationError
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.registration import Def
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.slot_set import KEY_BIT
@@ -47,17 +48,17 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
         "the slot of CPU holds nothing and should hold fn [kernel]",
     ),
     "a slot with a kernel for another reason": (
-        lambda entry: entry._replace(slots={entry.kernels[CPU][0].because(Reason.MATH): CPU}),
+        lambda entry: entry._replace(slots={entry.kernels[CPU][0].because(Provenance.MATH): CPU}),
         "stale slot",
         "the slot of CPU holds fn [math kernel] and should hold fn [kernel]",
     ),
     "a slot with an equal kernel that is another one": (
-        lambda entry: entry._replace(slots={KernelEntry(TYPED, "fn", K.CPU).because(Reason.KERNEL): CPU}),
+        lambda entry: entry._replace(slots={KernelEntry(TYPED, "fn", K.CPU).because(Provenance.KERNEL): CPU}),
         "stale slot",
         "the slot of CPU holds fn [kernel] and should hold fn [kernel]",
     ),
     "a kernel in the slot of Undefined": (
-        lambda entry: entry._replace(slots={**entry.slots, OTHER.because(Reason.MATH): UNDEFINED}),
+        lambda entry: entry._replace(slots={**entry.slots, OTHER.because(Provenance.MATH): UNDEFINED}),
         "stale slot",
         "the slot of Undefined holds other [math kernel] and should hold nothing",
     ),
@@ -173,12 +174,12 @@ def test_upstream_compares_functions_only_and_skips_undefined() -> None:
     handle = dispatcher.register(impl(K.CPU, "fn", BOXED))
     entry = dispatcher.operator(FOO)
     assert entry is not None
-    another = KernelEntry(BOXED, "other", K.CPU).because(Reason.KERNEL)
+    another = KernelEntry(BOXED, "other", K.CPU).because(Provenance.KERNEL)
     cases = {
         "another boxed kernel": {another: CPU},
         "nothing": {},
         "Undefined too": {**entry.slots, another: UNDEFINED},
-        "a typed kernel": {OTHER.because(Reason.KERNEL): CPU},
+        "a typed kernel": {OTHER.because(Provenance.KERNEL): CPU},
     }
     found = {
         name: upstream_violations(entry._replace(slots=slots), fallbacks_in(dispatcher._cells), dispatcher.semantics)

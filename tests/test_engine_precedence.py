@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from dispatchlab.engine import precedence
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import KernelEntry, Reason
+from dispatchlab.engine.kernel import KernelEntry
 from dispatchlab.engine.precedence import Precedence, Slots, computed_table
 from dispatchlab.engine.reference_precedence import plain_shape
 from dispatchlab.engine.semantics import STRICT, TORCH_2_13
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import ALIAS_KEYS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, REFRESH_NEEDED
 from tests.effort import examples
@@ -33,20 +34,20 @@ def fallbacks_at(keys: dict[DispatchKey, bool]) -> Fallbacks:
     return Fallbacks(entries)
 
 
-def shape(slots: Slots) -> dict[tuple[str, Reason], int]:
+def shape(slots: Slots) -> dict[tuple[str, Provenance], int]:
     return {(cell.entry.debug, cell.reason): bits for cell, bits in slots.items()}
 
 
 def plain(
     which: Precedence, kernels: dict[int, tuple[KernelEntry, ...]], fallbacks: Fallbacks
-) -> dict[tuple[str, Reason], int]:
-    found: dict[tuple[str, Reason], int] = {}
+) -> dict[tuple[str, Provenance], int]:
+    found: dict[tuple[str, Provenance], int] = {}
     table = plain_shape(which.plain, sum(kernels), fallbacks.slots, fallbacks.fallthrough_slots)
     for (source, reason), bits in table.items():
-        if reason is Reason.AMBIGUOUS:
+        if reason is Provenance.AMBIGUOUS:
             debug = "ambiguous_autogradother"
         else:
-            debug = (fallbacks.by_slot[source] if reason is Reason.FALLBACK else kernels[source][0]).debug
+            debug = (fallbacks.by_slot[source] if reason is Provenance.FALLBACK else kernels[source][0]).debug
         found[debug, reason] = found.get((debug, reason), 0) | bits
     return found
 

@@ -7,6 +7,7 @@ import pytest
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.model.keys import BACKENDS, RUNTIME_KEYS, DispatchKey, parse_key
+from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.slot_set import ALIAS_SLOTS, keys_of
 from tests.engine_words import BAR, FALLTHROUGH, FOO, K, fallback, impl, refused, rows, slots, state
@@ -171,6 +172,6 @@ def test_explain_gives_the_reason_of_a_row_and_all_that_lost_to_it() -> None:
     assert (row.source, row.reason, row.stale) == ("Autograd", "autograd kernel", None)
     assert [(lost.source, lost.why) for lost in row.beaten] == [
         ("CompositeImplicitAutograd", "CPU has a kernel of its own"),
-        ("AutogradCPU", "a candidate before it"),
+        ("AutogradCPU", OUTRANKED),
     ]
     assert table.dispatcher.explain("test::nobody") is None

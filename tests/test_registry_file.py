@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import AliasKind
+from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.registry.bundled import UnknownRegistryError, bundled_names, open_bundled, open_named
 from dispatchlab.registry.file import (
     RegistryFile,
@@ -25,7 +25,7 @@ from dispatchlab.registry.file import (
     save_registry,
 )
 from dispatchlab.registry.file_format import HEAD, MAX_DIRECTORY, RegistryFileError, RegistryTooLargeError, sealed
-from dispatchlab.registry.model import KernelFlags, RecordedFallback, RecordedKernel, RecordedOperator, registry_of
+from dispatchlab.registry.model import RecordedFallback, RecordedKernel, RecordedOperator, registry_of
 from tests.effort import examples
 from tests.registry_cases import (
     BAR,

@@ -12,12 +12,11 @@ import pytest
 from dispatchlab.analysis.replay_on_lab import Bench, bench, for_registry, registry_on
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import ErrorKind, RegistrationError
-from dispatchlab.model.dump_format import dump_text
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Def, Fallback, Impl, KernelForm
 from dispatchlab.model.schema_difference import DifferenceKind, schema_difference
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.model import Registry
+from dispatchlab.registry.model import Registry, dump_text
 from dispatchlab.registry.replay import inferred_of, operator_registrations, registrations_of, replay, schema_of
 from tests.registry_cases import BAR, DANGLING, FOO, SMALL, part
 
@@ -115,7 +114,7 @@ def test_a_registry_is_registered_def_first_and_of_each_key_the_oldest_first() -
 def test_a_boxed_kernel_with_a_schema_takes_symbolic_integers() -> None:
     _, impl = operator_registrations(BAR)
     assert isinstance(impl, Impl)
-    assert (impl.kernel.form, impl.kernel.symint, impl.kernel.flags) == (KernelForm.UNBOXED, True, "boxed ")
+    assert (impl.kernel.form, impl.kernel.symint, impl.kernel.flags) == (KernelForm.UNBOXED, True, "boxed")
 
 
 def test_a_kernel_that_does_not_fit_is_refused() -> None:

@@ -22,9 +22,9 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.result import Counterexample, Flaw, Verdict
-from dispatchlab.model.dump_format import view_of
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import view_of
 from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, KernelForm
 from dispatchlab.render.json_view import dump_json, report_json
 from dispatchlab.render.progress import BarDisplay, LineDisplay, progress_text

@@ -9,11 +9,10 @@ from itertools import chain
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.semantics import Semantics, semantics_named
-from dispatchlab.model.dump_format import read_dump, read_fallbacks
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import NameOnly
-from dispatchlab.registry.model import Recorded, Registry, registry_of
+from dispatchlab.registry.model import Recorded, Registry, read_dump, read_fallbacks, registry_of
 from dispatchlab.registry.replay import fallback_registration, operator_registrations, replay, run
 
 _UNTOUCHED = OperatorName("dlabrecord", "untouched")

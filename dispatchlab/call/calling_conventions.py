@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from dispatchlab.call.call_signature import CallSignature
-from dispatchlab.engine.kernel import Cell, Reason
+from dispatchlab.engine.kernel import Cell
 from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.registration import KernelForm
 
@@ -71,7 +72,7 @@ def short_target_of(operator: object, signature: CallSignature, cell: Cell, keys
 
 def _with_arguments(operator: object, function: Target, cell: Cell, keys: DispatchKeySet) -> Target:
     first: tuple[object, ...] = (keys,) if cell.entry.kernel.with_keyset else ()
-    if cell.reason is Reason.FALLBACK:
+    if cell.reason is Provenance.FALLBACK:
         first = (*first, operator)
     return partial(function, *first) if first else function
 

@@ -12,8 +12,9 @@ from dispatchlab.call.dispatch_errors import refuse
 from dispatchlab.call.local_key_set import DEFAULT_MASKS, thread
 from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
 from dispatchlab.engine.introspection import fallbacks_in
-from dispatchlab.engine.kernel import AMBIGUOUS, Cell, Reason
+from dispatchlab.engine.kernel import AMBIGUOUS, Cell
 from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.slot_set import KEY_BIT, each_slot
@@ -147,10 +148,10 @@ class CallTable:
         """
         active = self.entry.active(KEY_BIT[key])
         if active is not None:
-            cell: Cell | None = active.because(Reason.KERNEL)
+            cell: Cell | None = active.because(Provenance.KERNEL)
         else:
             fallback = fallbacks_in(self.dispatcher._cells).by_slot.get(KEY_BIT[key])
-            cell = None if fallback is None else fallback.because(Reason.FALLBACK)
+            cell = None if fallback is None else fallback.because(Provenance.FALLBACK)
         if cell is None or cell.entry.kernel.is_fallthrough:
             refuse(self.signature, self.entry, DispatchKeySet.of(key), cell)
         return Found(cell, keys)

@@ -7,7 +7,6 @@ tools/autograd/gen_variable_type.py, tools/autograd/gen_inplace_or_view_type.py,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,18 +16,15 @@ from dispatchlab.call.explanation import CallExplanation, Chosen, Hop, LeftOut, 
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.errors import DispatchLabError, ErrorKind
+from dispatchlab.model.dump_format import Provenance, parse_entry
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
 from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
-from dispatchlab.model.operator_view import OperatorView, TableRow
+from dispatchlab.model.operator_view import NO_KERNEL, OperatorView, TableRow
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.slot_set import keys_of, slots_of, slots_of_key
 
-_TEXT = re.compile(r"(fallthrough )?(.*) \[([^\[\]]*)\]", re.DOTALL)
-_MATH = "math kernel"
-_AMBIGUOUS = "ambiguous autogradother"
-_FALLBACK = "backend fallback"
-_FOR_ALL_BACKENDS = ("default backend kernel", "catchall kernel")
+_FOR_ALL_BACKENDS = (Provenance.DEFAULT_BACKEND, Provenance.CATCH_ALL)
 _BELOW_AUTOGRAD = DispatchKeySet.full_after(DispatchKey.AutogradOther)
 
 
@@ -116,11 +112,11 @@ class _Table:
 
 def _chosen(row: TableRow) -> Chosen | None:
     if row.stale is None:
-        return Chosen(row.debug, row.reason, row.source, row.fallthrough, row.beaten)
-    found = _TEXT.fullmatch(row.stale)
-    if found is None:
+        return None if row.reason is None else Chosen(row.debug, row.reason, row.source, row.fallthrough, row.beaten)
+    if row.stale == NO_KERNEL:
         return None
-    return Chosen(found[2], found[3], "", found[1] is not None, row.beaten, row.text or "nothing")
+    held = parse_entry(row.stale)
+    return Chosen(held.debug, held.provenance, "", held.fallthrough, row.beaten, row.text or NO_KERNEL)
 
 
 # -- the hops
@@ -175,7 +171,7 @@ def _hop(
     if kernel is None:
         nothing = keys.highest() == DispatchKey.Undefined
         refusal = ErrorKind.NO_TENSOR_ARGUMENTS if nothing else ErrorKind.MISSING_KERNEL
-    elif kernel.reason == _AMBIGUOUS:
+    elif kernel.reason is Provenance.AMBIGUOUS:
         refusal = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
     elif kernel.fallthrough:
         refusal = ErrorKind.FALLTHROUGH_EXECUTED
@@ -208,12 +204,12 @@ def _after(hop: Hop, described: Described, thread: ThreadKeys, *, factory: bool)
     kernel, key, keys = hop.kernel, hop.key, hop.keys
     if hop.refusal is not None or kernel is None:
         return f"the call fails: {hop.refusal}"
-    if kernel.reason == _MATH:
+    if kernel.reason is Provenance.MATH:
         return "a composite kernel: it is made of other operators, and each of them dispatches anew"
     functionality = key.functionality
     if functionality <= DispatchKey.NestedTensor:
-        if kernel.reason == _FALLBACK:
-            return f"the backend fallback of {key}: it serves every operator that has no kernel there"
+        if kernel.reason is Provenance.FALLBACK:
+            return f"the {kernel.reason} of {key}: it serves every operator that has no kernel there"
         if kernel.reason in _FOR_ALL_BACKENDS:
             return "a kernel for all backends: it redispatches no further, and what it calls dispatches anew"
         return "a backend kernel: it does the work and redispatches no further"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dispatchlab.errors import ErrorKind
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_view import Beaten
@@ -65,7 +66,7 @@ class LeftOut:
     key: DispatchKey
     why: str
     debug: str = ""
-    reason: str = ""
+    reason: Provenance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Chosen:
     """
 
     debug: str
-    reason: str
+    reason: Provenance
     source: str
     fallthrough: bool = False
     beaten: tuple[Beaten, ...] = ()

@@ -13,6 +13,7 @@ from typing import Self, TypeAlias
 
 from dispatchlab.call.call_observer import CallKind, Step, observers
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, excluded, included
+from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import DispatchKeySet
 
 
@@ -29,7 +30,7 @@ class TracedKernel:
     """
 
     debug: str
-    reason: str
+    reason: Provenance
     source: str
     conversion: str
 
@@ -289,8 +290,8 @@ def _kernel(step: Step) -> TracedKernel | None:
     entry = step.cell.entry
     takes_stack, has_stack = entry.kernel.takes_stack, step.kind in _BOXED
     conversion = "" if takes_stack == has_stack else "boxed" if takes_stack else "unboxed"
-    source = "catchall" if entry.key is None else str(entry.key)
-    return TracedKernel(entry.debug, step.cell.reason.value, source, conversion)
+    source = key_text(entry.key)
+    return TracedKernel(entry.debug, step.cell.reason, source, conversion)
 
 
 def _told(error: BaseException) -> str:

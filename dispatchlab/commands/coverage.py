@@ -10,19 +10,19 @@ from dispatchlab.analysis.replay_on_lab import bench, for_registry
 from dispatchlab.analysis.sources import chosen, recorded_from
 from dispatchlab.commands.output import Format, chosen_format, note, out
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.kernel import Reason
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import RegistrationError
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.registration import Fallback, Impl, Kernel, KernelForm, Registration
+from dispatchlab.model.registration import Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.registry.bundled import DEFAULT
 from dispatchlab.registry.coverage import Coverage, Filled, Way, coverage, runtime_key
-from dispatchlab.registry.model import KernelFlags, Recorded, RecordedFallback, RecordedKernel, RecordedOperator
+from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
 from dispatchlab.registry.replay import run
 from dispatchlab.registry.what_if import CoverageReport, Moved, Supposition, WhatIf, compared, parse_what_if
 
-_WAYS = {Reason.KERNEL: Way.DIRECT, Reason.FALLBACK: Way.FALLBACK, Reason.AMBIGUOUS: Way.AMBIGUOUS}
+_WAYS = {Provenance.KERNEL: Way.DIRECT, Provenance.FALLBACK: Way.FALLBACK, Provenance.AMBIGUOUS: Way.AMBIGUOUS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -321,7 +321,7 @@ def _dump_installed(request: DumpRequest, keys: tuple[str, ...]) -> int:
     if request.after is not None:
         raise WordWithoutSourceError(request.after)
     from dispatchlab.live.worker.engine import LiveEngine
-    from dispatchlab.model.dump_format import view_of
+    from dispatchlab.model.operator_view import view_of
 
     if request.semantics is not None:
         raise SemanticsOfTorchError(request.semantics)
@@ -399,7 +399,7 @@ def _view(sandbox: Sandbox, name: OperatorName) -> OperatorView:
     view = sandbox.explain(name) if isinstance(sandbox, Explains) else None
     if view is not None:
         return view
-    from dispatchlab.model.dump_format import view_of
+    from dispatchlab.model.operator_view import view_of
 
     snapshot: Snapshot = sandbox.snapshot(name)
     return view_of(snapshot, sandbox.violations(name))

@@ -147,7 +147,7 @@ def _after(scenario: Scenario, engine: Engine, name: OperatorName, *, tell: bool
     from dispatchlab.commands.dump import Explains
     from dispatchlab.commands.output import note
     from dispatchlab.explore.run_sequence import SandboxSession, run
-    from dispatchlab.model.dump_format import view_of
+    from dispatchlab.model.operator_view import view_of
     from dispatchlab.model.registration import describe
 
     with engine.sandbox() as sandbox:
@@ -169,7 +169,7 @@ def _after(scenario: Scenario, engine: Engine, name: OperatorName, *, tell: bool
 def _live(asked: Asked) -> Found:
     from dispatchlab.analysis.replay_on_lab import bench
     from dispatchlab.live.worker.engine import LiveEngine
-    from dispatchlab.model.dump_format import view_of
+    from dispatchlab.model.operator_view import view_of
 
     if asked.semantics is not None:
         raise SemanticsOfTorchError(asked.semantics)

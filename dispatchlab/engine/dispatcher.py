@@ -23,15 +23,17 @@ from dispatchlab.engine.listeners import Listener as Listener  # part of what a 
 from dispatchlab.engine.listeners import Listeners, Named
 from dispatchlab.engine.lowering import Plan, plan_of
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.primitives import RegisterImpl, place_name
+from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, Cell, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, did_you_mean
+from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import Registration, describe
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name
+from dispatchlab.model.slot_set import KEY_OF_BIT
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 # Note [Releases that come at a bad time]
@@ -256,7 +258,7 @@ class Dispatcher:
             older = kernels[kernels.index(primitive.entry) + 1 :]
             if not older:
                 continue
-            key = place_name(primitive.bit)
+            key = key_text(KEY_OF_BIT[primitive.bit])
             if not self.semantics.warn_each_override:
                 if Dispatcher._override_told or key in ("Meta", "MTIA"):
                     continue

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dispatchlab.engine.kernel import Cell, KernelEntry, Reason
+from dispatchlab.engine.kernel import Cell, KernelEntry
+from dispatchlab.model.dump_format import Provenance
 
 
 class Fallbacks:
@@ -19,7 +20,7 @@ class Fallbacks:
 
     def __init__(self, by_slot: Mapping[int, KernelEntry]) -> None:
         self._by_slot = dict(by_slot)
-        self._cells = {bit: entry.because(Reason.FALLBACK) for bit, entry in self._by_slot.items()}
+        self._cells = {bit: entry.because(Provenance.FALLBACK) for bit, entry in self._by_slot.items()}
         self.slots = sum(self._by_slot)
         self.fallthrough_slots = sum(bit for bit, entry in self._by_slot.items() if entry.kernel.is_fallthrough)
 

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.invariants import expected_slots, stale_keys, violations
-from dispatchlab.engine.kernel import Cell, KernelEntry, Reason
+from dispatchlab.engine.kernel import Cell, KernelEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Slots, computed_table
-from dispatchlab.engine.primitives import place_name
 from dispatchlab.engine.reference_precedence import Candidate
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, LibraryCell, State
+from dispatchlab.model.dump_format import KernelLine, OperatorDump, Provenance, alias_text, key_text, row_text
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.operator_view import Beaten, KernelRow, OperatorView, TableRow
-from dispatchlab.model.registration import AliasKind
+from dispatchlab.model.operator_view import NEWER, NO_KERNEL, OUTRANKED, Beaten, KernelRow, OperatorView, TableRow
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, DUMP_ORDER, KEY_BIT, KEY_OF_BIT, each_slot, keys_of
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -30,27 +29,21 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 def dump(entry: OperatorEntry, semantics: Semantics) -> str:
     """What was registered for an operator, newest kernel of a key first; fallbacks are not part of it."""
 
-    def schema_text(schema: FunctionSchema | None) -> str:
+    def schema_text(schema: FunctionSchema | None) -> str | None:
         if schema is None:
-            return "(none)"
+            return None
         return schema.text_2020() if semantics.schema_2020 else str(schema)
 
-    lines = [f"name: {entry.name}"]
     stored = entry.stored
-    lines.append(f"schema: {schema_text(stored.schema if stored else None)}")
-    if stored is not None:
-        if not semantics.schema_2020:
-            lines.append(f"debug: {stored.debug}")
-        default = "" if stored.alias is not None else " (default)"
-        lines.append(f"alias analysis kind: {stored.alias or AliasKind.CONSERVATIVE}{default}")
-    for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__):
-        key = entry.kernels[bit][0].key
-        alias = "[alias]" if key is not None and key.is_alias else ""
-        for place, kernel in enumerate(entry.kernels[bit]):
-            inactive = " (inactive)" if place else ""
-            inferred = schema_text(kernel.kernel.inferred)
-            lines.append(f"{place_name(bit)}{alias}{inactive}: {kernel.debug} :: {inferred} [ {kernel.kernel.flags}]")
-    return "\n".join(lines) + "\n"
+    kernels = tuple(
+        KernelLine(KEY_OF_BIT[bit], each.debug, schema_text(each.kernel.inferred), each.kernel.flags, at == 0)
+        for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__)
+        for at, each in enumerate(entry.kernels[bit])
+    )
+    if stored is None:
+        return str(OperatorDump(str(entry.name), kernels=kernels))
+    debug = None if semantics.schema_2020 else stored.debug
+    return str(OperatorDump(str(entry.name), schema_text(stored.schema), debug, stored.alias, kernels))
 
 
 def rows(slots: Slots) -> dict[int, Cell]:
@@ -61,7 +54,7 @@ def rows(slots: Slots) -> dict[int, Cell]:
 
 def slots_text(slots: Slots) -> str:
     """A table as text, a line for each slot that holds a kernel."""
-    return "".join(f"{RUNTIME_KEYS[slot]}: {cell.text}\n" for slot, cell in rows(slots).items())
+    return "".join(row_text(RUNTIME_KEYS[slot], cell.text) for slot, cell in rows(slots).items())
 
 
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
@@ -124,16 +117,16 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
     fallbacks = fallbacks_in(state)
     kernels = tuple(
         KernelRow(
-            key="catchall" if kernel.key is None else str(kernel.key),
+            key=key_text(kernel.key),
             is_alias=kernel.key is not None and kernel.key.is_alias,
-            active=place == 0,
+            active=at == 0,
             debug=kernel.debug,
             inferred=None if kernel.kernel.inferred is None else str(kernel.kernel.inferred),
             flags=tuple(kernel.kernel.flags.split()),
             location=kernel.location,
         )
         for bit in KEY_OF_BIT
-        for place, kernel in enumerate(entry.kernels.get(bit, ()))
+        for at, kernel in enumerate(entry.kernels.get(bit, ()))
     )
     computed = rows(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks))
     stale = stale_keys(entry.slots, expected_slots(entry, fallbacks, semantics))
@@ -143,11 +136,11 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
             key=str(RUNTIME_KEYS[slot]),
             text=computed[slot].text if slot in computed else "",
             debug=computed[slot].entry.debug if slot in computed else "",
-            reason=computed[slot].reason.value if slot in computed else "",
+            reason=computed[slot].reason if slot in computed else None,
             fallthrough=slot in computed and computed[slot].entry.kernel.is_fallthrough,
             source=_source(computed[slot].entry, computed[slot].reason) if slot in computed else "",
             beaten=tuple(_beaten(entry, fallbacks, semantics, RUNTIME_KEYS[slot])),
-            stale=(actual[slot].text if slot in actual else "nothing") if stale >> slot & 1 else None,
+            stale=(actual[slot].text if slot in actual else NO_KERNEL) if stale >> slot & 1 else None,
         )
         for slot in sorted({*computed, *actual})
     )
@@ -156,7 +149,7 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
         name=str(name),
         schema=None if stored is None else str(stored.schema),
         debug=None if stored is None else stored.debug,
-        alias_kind=None if stored is None else str(stored.alias or "CONSERVATIVE (default)"),
+        alias_kind=None if stored is None else alias_text(stored.alias),
         tags=tuple(sorted(entry.tags)),
         kernels=kernels,
         table=table,
@@ -164,10 +157,10 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
     )
 
 
-def _source(entry: KernelEntry, reason: Reason) -> str:
-    if reason is Reason.AMBIGUOUS:
+def _source(entry: KernelEntry, reason: Provenance) -> str:
+    if reason is Provenance.AMBIGUOUS:
         return ""
-    return "catchall" if entry.key is None else str(entry.key)
+    return key_text(entry.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,19 +190,18 @@ def _beaten(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, ke
         if not candidate.held_back and not winner_seen:
             winner_seen = True
             bit = CATCH_ALL_BIT if candidate.source is None else KEY_BIT[candidate.source]
-            if candidate.reason not in (Reason.FALLBACK, Reason.AMBIGUOUS):
+            if candidate.reason not in (Provenance.FALLBACK, Provenance.AMBIGUOUS):
                 for shadowed in entry.kernels[bit][1:]:
-                    yield Beaten(str(shadowed.key), shadowed.debug, candidate.reason.value, "a newer kernel of the key")
+                    yield Beaten(str(shadowed.key), shadowed.debug, candidate.reason, NEWER)
             continue
         yield _lost(entry, fallbacks, candidate)
 
 
 def _lost(entry: OperatorEntry, fallbacks: Fallbacks, candidate: Candidate) -> Beaten:
-    if candidate.reason is Reason.FALLBACK:
+    if candidate.reason is Provenance.FALLBACK:
         assert candidate.source is not None
         debug = fallbacks.by_slot[KEY_BIT[candidate.source]].debug
     else:
         bit = CATCH_ALL_BIT if candidate.source is None else KEY_BIT[candidate.source]
         debug = entry.kernels[bit][0].debug
-    source = "catchall" if candidate.source is None else str(candidate.source)
-    return Beaten(source, debug, candidate.reason.value, candidate.held_back or "a candidate before it")
+    return Beaten(key_text(candidate.source), debug, candidate.reason, candidate.held_back or OUTRANKED)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import AMBIGUOUS, Cell, Reason
+from dispatchlab.engine.kernel import AMBIGUOUS, Cell
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Slots
 from dispatchlab.engine.reference_precedence import plain_shape
 from dispatchlab.engine.semantics import Semantics, SignatureLife
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Kernel
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, UNDEFINED_SLOT, each_slot, keys_of
@@ -27,9 +28,9 @@ def expected_slots(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semant
     shape = plain_shape(semantics.precedence.plain, entry.present, fallbacks.slots, fallbacks.fallthrough_slots)
     slots: Slots = {}
     for (source, reason), bits in shape.items():
-        if reason is Reason.AMBIGUOUS:
+        if reason is Provenance.AMBIGUOUS:
             cell = AMBIGUOUS
-        elif reason is Reason.FALLBACK:
+        elif reason is Provenance.FALLBACK:
             cell = fallbacks.by_slot[source].because(reason)
         else:
             cell = entry.kernels[source][0].because(reason)

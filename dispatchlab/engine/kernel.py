@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TypeAlias, TypeVar
 
 from dispatchlab.errors import ErrorKind, RegistrationError, did_you_mean
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
+from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_text
 from dispatchlab.model.infer_schema import infer_schema, takes_key_set
 from dispatchlab.model.keys import BACKENDS, DispatchKey, UnknownKeyError, parse_key
 from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm, SourceLocation
@@ -147,23 +147,6 @@ def call_site() -> SourceLocation:
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
-class Reason(Enum):
-    """Why a kernel is in a slot; the values are the provenance texts of upstream's `dumpComputedTable`."""
-
-    KERNEL = "kernel"
-    DEFAULT_BACKEND = "default backend kernel"
-    NESTED = "nested kernel"
-    MATH = "math kernel"
-    AMBIGUOUS = "ambiguous autogradother"
-    AUTOGRAD = "autograd kernel"
-    BATCHED = "batched kernel"
-    FALLBACK = "backend fallback"
-    CATCH_ALL = "catchall kernel"
-
-    # Members are compared by identity; the inherited hash goes through their names and is slow.
-    __hash__ = object.__hash__
-
-
 class KernelEntry:
     """One registration of a kernel, equal to itself alone: two registrations of the same kernel are two entries.
 
@@ -183,12 +166,12 @@ class KernelEntry:
         self.debug = debug
         self.key = key
         self.location = location
-        self._cells: dict[Reason, Cell] = {}
+        self._cells: dict[Provenance, Cell] = {}
 
     def __repr__(self) -> str:
         return f"KernelEntry({self.key}, {self.debug!r})"
 
-    def because(self, reason: Reason) -> Cell:
+    def because(self, reason: Provenance) -> Cell:
         """This kernel in a slot, for `reason`; always the same value for the same reason."""
         cell = self._cells.get(reason)
         if cell is None:
@@ -201,7 +184,7 @@ class Cell:
 
     __slots__ = ("entry", "reason")
 
-    def __init__(self, entry: KernelEntry, reason: Reason) -> None:
+    def __init__(self, entry: KernelEntry, reason: Provenance) -> None:
         self.entry = entry
         self.reason = reason
 
@@ -211,9 +194,8 @@ class Cell:
     @property
     def text(self) -> str:
         """The row of a table without its key: `fallthrough fn_cpu [kernel]`."""
-        fallthrough = "fallthrough " if self.entry.kernel.is_fallthrough else ""
-        return f"{fallthrough}{self.entry.debug} [{self.reason.value}]"
+        return entry_text(self.entry.debug, self.reason, fallthrough=self.entry.kernel.is_fallthrough)
 
 
-AMBIGUOUS = KernelEntry(Kernel(), "ambiguous_autogradother", DispatchKey.AutogradOther).because(Reason.AMBIGUOUS)
+AMBIGUOUS = KernelEntry(Kernel(), AMBIGUOUS_DEBUG, DispatchKey.AutogradOther).because(Provenance.AMBIGUOUS)
 """What AutogradOther holds when both a composite kernel and a kernel of one of its backends could be meant."""

@@ -14,14 +14,15 @@ from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot
 from dispatchlab.engine.invariants import expected_slots, stale_keys
 from dispatchlab.engine.lowering import Plan, plan_of
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.primitives import RegisterFallback, place_name
+from dispatchlab.engine.primitives import RegisterFallback
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, Cell, State, Transaction
 from dispatchlab.errors import RegistrationError
+from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.slot_set import keys_of
+from dispatchlab.model.slot_set import KEY_OF_BIT, keys_of
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 _SHOWN = 4
@@ -73,7 +74,7 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
         ours, theirs = left.kernels[bit], right.kernels[bit]
         if ours != theirs and len(ours) == len(theirs):
             writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
-            yield f"{writers} the {place_name(bit)} kernel of {name}: the newest wins"
+            yield f"{writers} the {key_text(KEY_OF_BIT[bit])} kernel of {name}: the newest wins"
     for mine, other in zip(left.signatures, right.signatures, strict=True):
         held = other or mine
         if held is not None and (mine is None or other is None or mine.signature != other.signature):

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import AMBIGUOUS, Cell, KernelEntry, Reason
+from dispatchlab.engine.kernel import AMBIGUOUS, Cell, KernelEntry
 from dispatchlab.engine.reference_precedence import Plain, plain_pr35061, plain_torch_2_13
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey as Key
 from dispatchlab.model.slot_set import (
     ALIAS_SLOTS,
@@ -87,30 +88,30 @@ def _fill_torch_2_13(wanted: int, present: int, kernels: Kernels, fallbacks: Fal
     while direct:
         bit = direct & -direct
         direct ^= bit
-        cell = kernels[bit][0].because(Reason.KERNEL)
+        cell = kernels[bit][0].because(Provenance.KERNEL)
         slots[cell] = bit
     if present & _ANY_ALIAS:
         if present & _NON_FUNCTIONAL and (taken := rest & _NON_FUNCTIONAL_SLOTS):
-            slots[kernels[_NON_FUNCTIONAL][0].because(Reason.DEFAULT_BACKEND)] = taken
+            slots[kernels[_NON_FUNCTIONAL][0].because(Provenance.DEFAULT_BACKEND)] = taken
             rest ^= taken
         if present & _EXPLICIT and (taken := rest & _EXPLICIT_SLOTS):
-            slots[kernels[_EXPLICIT][0].because(Reason.DEFAULT_BACKEND)] = taken
+            slots[kernels[_EXPLICIT][0].because(Provenance.DEFAULT_BACKEND)] = taken
             rest ^= taken
         if present & _NESTED and (taken := rest & _NESTED_SLOTS):
-            slots[kernels[_NESTED][0].because(Reason.NESTED)] = taken
+            slots[kernels[_NESTED][0].because(Provenance.NESTED)] = taken
             rest ^= taken
         if present & _MATH:
             if rest & _OTHER and present & _OTHER_BACKENDS:
                 slots[AMBIGUOUS] = _OTHER
                 rest ^= _OTHER
             if not present & _EXPLICIT and (taken := rest & _MATH_SLOTS & ~_suppressed(present)):
-                slots[kernels[_MATH][0].because(Reason.MATH)] = taken
+                slots[kernels[_MATH][0].because(Provenance.MATH)] = taken
                 rest ^= taken
         if present & _AUTOGRAD and (taken := rest & _AUTOGRAD_SLOTS):
-            slots[kernels[_AUTOGRAD][0].because(Reason.AUTOGRAD)] = taken
+            slots[kernels[_AUTOGRAD][0].because(Provenance.AUTOGRAD)] = taken
             rest ^= taken
         if present & _BATCHED and (taken := rest & _BATCHED_SLOTS):
-            slots[kernels[_BATCHED][0].because(Reason.BATCHED)] = taken
+            slots[kernels[_BATCHED][0].because(Provenance.BATCHED)] = taken
             rest ^= taken
     if rest & fallbacks.slots:
         slots.update(fallbacks.cells_in(rest))
@@ -131,13 +132,13 @@ def _fill_pr35061(wanted: int, present: int, kernels: Kernels, fallbacks: Fallba
     while direct:
         bit = direct & -direct
         direct ^= bit
-        slots[kernels[bit][0].because(Reason.KERNEL)] = bit
+        slots[kernels[bit][0].because(Provenance.KERNEL)] = bit
     called = fallbacks.slots & ~fallbacks.fallthrough_slots
     if rest & called:
         slots.update(fallbacks.cells_in(rest & called))
         rest &= ~called
     if present & CATCH_ALL_BIT and rest:
-        slots[kernels[CATCH_ALL_BIT][0].because(Reason.CATCH_ALL)] = rest
+        slots[kernels[CATCH_ALL_BIT][0].because(Provenance.CATCH_ALL)] = rest
     return slots
 
 

@@ -22,7 +22,7 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema_difference import schema_difference
-from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, DUMP_ORDER, KEY_BIT, KEY_OF_BIT
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, DUMP_ORDER, KEY_BIT
 
 # Note [Traces of a refusal]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -325,9 +325,3 @@ class RegisterFallback:
         for entry in list(state.operators()):
             filled = fill(self.refreshed, entry.present, entry.kernels, fallbacks)
             state.put(str(entry.name), entry._replace(slots=_refilled(entry.slots, self.refreshed, filled)))
-
-
-def place_name(bit: int) -> str:
-    """The name of a place where kernels are registered; `catchall` for the bucket of kernels without a key."""
-    key = KEY_OF_BIT[bit]
-    return "catchall" if key is None else str(key)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from dispatchlab.engine.kernel import Reason
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.slot_set import (
     ALIAS_SLOTS,
@@ -39,7 +39,7 @@ class Candidate:
     """
 
     source: Source
-    reason: Reason
+    reason: Provenance
     held_back: str = ""
 
 
@@ -72,31 +72,31 @@ def plain_torch_2_13(
     """The candidates for a slot in PyTorch 2.13, best first."""
     undefined = key == DispatchKey.Undefined
     if key in direct:
-        yield Candidate(key, Reason.KERNEL)
+        yield Candidate(key, Provenance.KERNEL)
     for alias in (DispatchKey.CompositeExplicitAutogradNonFunctional, DispatchKey.CompositeExplicitAutograd):
         if alias in direct and (undefined or _in_alias(key, alias)):
-            yield Candidate(alias, Reason.DEFAULT_BACKEND)
+            yield Candidate(alias, Provenance.DEFAULT_BACKEND)
     nested = DispatchKey.CompositeImplicitAutogradNestedTensor
     if nested in direct and not undefined and _in_alias(key, nested):
-        yield Candidate(nested, Reason.NESTED)
+        yield Candidate(nested, Provenance.NESTED)
     math = DispatchKey.CompositeImplicitAutograd
     if math in direct and (undefined or _in_alias(key, math)):
         backends = _backend_kernels(key, direct)
         if key == DispatchKey.AutogradOther and backends:
-            yield Candidate(key, Reason.AMBIGUOUS)
+            yield Candidate(key, Provenance.AMBIGUOUS)
         elif backends:
-            yield Candidate(math, Reason.MATH, f"{backends[0]} has a kernel of its own")
+            yield Candidate(math, Provenance.MATH, f"{backends[0]} has a kernel of its own")
         elif DispatchKey.CompositeExplicitAutograd in direct and not undefined:
-            yield Candidate(math, Reason.MATH, "CompositeExplicitAutograd has a kernel")
+            yield Candidate(math, Provenance.MATH, "CompositeExplicitAutograd has a kernel")
         else:
-            yield Candidate(math, Reason.MATH)
+            yield Candidate(math, Provenance.MATH)
     if DispatchKey.Autograd in direct and not undefined and _in_alias(key, DispatchKey.Autograd):
-        yield Candidate(DispatchKey.Autograd, Reason.AUTOGRAD)
+        yield Candidate(DispatchKey.Autograd, Provenance.AUTOGRAD)
     batched = DispatchKey.FuncTorchBatchedDecomposition
     if batched in direct and not undefined and _in_alias(key, batched):
-        yield Candidate(batched, Reason.BATCHED)
+        yield Candidate(batched, Provenance.BATCHED)
     if key in fallbacks:
-        yield Candidate(key, Reason.FALLBACK)
+        yield Candidate(key, Provenance.FALLBACK)
 
 
 def plain_pr35061(
@@ -107,19 +107,21 @@ def plain_pr35061(
 ) -> Iterator[Candidate]:
     """The candidates for a slot in the engine of PR #35061, best first."""
     if key in direct:
-        yield Candidate(key, Reason.KERNEL)
+        yield Candidate(key, Provenance.KERNEL)
     if key in fallbacks:
-        yield Candidate(key, Reason.FALLBACK, "it falls through" if key in fallthrough else "")
+        yield Candidate(key, Provenance.FALLBACK, "it falls through" if key in fallthrough else "")
     if None in direct:
-        yield Candidate(None, Reason.CATCH_ALL)
+        yield Candidate(None, Provenance.CATCH_ALL)
 
 
-Shape: TypeAlias = dict[tuple[int, Reason], int]
+Shape: TypeAlias = dict[tuple[int, Provenance], int]
 """What a table looks like whatever its kernels are: (bit of the source, reason) -> slots."""
 
 
 @lru_cache(maxsize=1 << 16)
-def _winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthrough: int) -> tuple[int, Reason] | None:
+def _winner(
+    plain: Plain, key: DispatchKey, present: int, fallback: int, fallthrough: int
+) -> tuple[int, Provenance] | None:
     direct = {k for bit, k in KEY_OF_BIT.items() if present & bit}
     with_fallback = {key} if fallback else set()
     for candidate in plain(key, direct, with_fallback, {key} if fallthrough else set()):

@@ -1,23 +1,60 @@
 """The grammar of dumps: parse and print PyTorch's dump and computed table, to the character.
 
 A dump is what `torch._C._dispatch_dump` and `Dispatcher.dump` print; their twins with `_table` print a computed table.
+Every engine prints with this module, and whoever reads a dump parses with it; `str` of a value is its text, and parsing
+that text gives an equal value.
+
+    name: test::foo                                                      OperatorDump
+    schema: test::foo(Tensor x) -> Tensor
+    debug: registered at foo.cpp:1
+    alias analysis kind: FROM_SCHEMA
+    CPU: fn_cpu :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]            KernelLine
+    Autograd[alias]: fn_autograd :: (none) [ boxed ]
+
+    CPU: fn_cpu [kernel]                                                 a key and its TableEntry
+    Tracer: fallthrough registered at tracer.cpp:3 [backend fallback]
+
+See Note [Texts of several lines].
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.operator_view import KernelRow, OperatorView, TableRow
-from dispatchlab.model.registration import AliasKind
-from dispatchlab.model.snapshot import Snapshot, Violation
-from dispatchlab.registry.model import KernelFlags, RecordedFallback, RecordedKernel, RecordedOperator, name_of
+from dispatchlab.model.registration import AliasKind, KernelFlags
 
-_KERNEL = re.compile(r"(\w+)(?:\[alias\])?( \(inactive\))?: (.*) :: (.*) \[ ([a-z ]*) \]", re.DOTALL)
-_KERNEL_STARTS = re.compile(r"\w+(?:\[alias\])?(?: \(inactive\))?: ")
-_FALLBACK = re.compile(r"(fallthrough )?(.*) \[backend fallback\]", re.DOTALL)
+
+class Provenance(StrEnum):
+    """Where the kernel in a slot comes from, in the words of upstream's `dumpComputedTable`."""
+
+    KERNEL = "kernel"
+    DEFAULT_BACKEND = "default backend kernel"
+    NESTED = "nested kernel"
+    MATH = "math kernel"
+    AMBIGUOUS = "ambiguous autogradother"
+    AUTOGRAD = "autograd kernel"
+    BATCHED = "batched kernel"
+    FALLBACK = "backend fallback"
+    CATCH_ALL = "catchall kernel"
+
+    # The inherited hash of an enumeration goes through the names of its members and is slow.
+    __hash__ = str.__hash__
+
+
+COMPOSITE = frozenset((Provenance.DEFAULT_BACKEND, Provenance.NESTED, Provenance.MATH, Provenance.BATCHED))
+"""The provenances of kernels that are made of other operators and serve many backends."""
+
+AMBIGUOUS_DEBUG = "ambiguous_autogradother"
+"""The debug text of the kernel that AutogradOther holds when two kernels could be meant."""
+
+CATCH_ALL = "catchall"
+"""What the dumps of PR #35061 print for a kernel without a key."""
 
 
 class DumpError(DispatchLabError):
@@ -36,31 +73,119 @@ class DumpError(DispatchLabError):
         return f"this is not the dump of an operator: expected {self.wanted} but found {self.line!r}"
 
 
-def read_dump(text: str, tags: Iterable[str] = ()) -> RecordedOperator:
-    """The record of an operator from its dump.
+# -- the dump of an operator
+
+
+class KernelLine(NamedTuple):
+    """A registered kernel as a dump prints it.
 
     Args:
-        text: what the dispatcher printed, not empty.
-        tags: the names of its tags, which no dump shows.
+        key: the key that it is registered at; None in the catch-all bucket of PR #35061.
+        debug: where it comes from; empty when its author said nothing.
+        inferred: the schema that its type gives, such as `(Tensor _0) -> Tensor _0`; None when it gives none.
+        flags: how it can be called.
+        active: false when a newer kernel of the same key shadows it.
+    """
+
+    key: DispatchKey | None
+    debug: str
+    inferred: str | None
+    flags: KernelFlags
+    active: bool = True
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether its key stands for several."""
+        return self.key is not None and self.key.is_alias
+
+    def __str__(self) -> str:
+        alias = "[alias]" if self.is_alias else ""
+        inactive = "" if self.active else " (inactive)"
+        return f"{key_text(self.key)}{alias}{inactive}: {kernel_text(self.debug, self.inferred, self.flags)}"
+
+
+def key_text(key: DispatchKey | None) -> str:
+    """The key of a kernel; None is the catch-all bucket of PR #35061."""
+    return CATCH_ALL if key is None else key.name
+
+
+def kernel_text(debug: str, inferred: str | None, flags: KernelFlags) -> str:
+    """A kernel without its key: `fn_cpu :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]`."""
+    return f"{debug} :: {_NONE if inferred is None else inferred} [ {flags} ]"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDump:
+    """What a dump says about an operator.
+
+    Args:
+        name: its name.
+        schema: its schema as it is printed; None without a def.
+        debug: where the def comes from; None without a def, and in the dumps of PR #35061, which do not show it.
+        alias: the alias kind of the def; None when it was left at upstream's default, and without a def.
+        kernels: by key, and within a key the newest first.
+    """
+
+    name: str
+    schema: str | None = None
+    debug: str | None = None
+    alias: AliasKind | None = None
+    kernels: tuple[KernelLine, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [_NAME + self.name, _SCHEMA + (_NONE if self.schema is None else self.schema)]
+        if self.schema is not None:
+            if self.debug is not None:
+                lines.append(_DEBUG + self.debug)
+            lines.append(_ALIAS + alias_text(self.alias))
+        return "\n".join((*lines, *map(str, self.kernels), ""))
+
+
+def alias_text(alias: AliasKind | None) -> str:
+    """The alias analysis kind of a def; None is upstream's default."""
+    return _DEFAULT_ALIAS if alias is None else str(alias)
+
+
+_NAME, _SCHEMA, _DEBUG, _ALIAS = "name: ", "schema: ", "debug: ", "alias analysis kind: "
+_NONE = "(none)"
+_DEFAULT_ALIAS = f"{AliasKind.CONSERVATIVE} (default)"
+_ALIAS_KINDS: Mapping[str, AliasKind | None] = {_DEFAULT_ALIAS: None, **{str(kind): kind for kind in AliasKind}}
+_KEYS: Mapping[str, DispatchKey | None] = {CATCH_ALL: None, **DispatchKey.__members__}
+_KERNEL = re.compile(r"(\w+)(\[alias\])?( \(inactive\))?: (.*) :: (.*) \[ ([a-z ]*) \]", re.DOTALL)
+
+# Note [Texts of several lines]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A debug text is the user's and can have lines of its own, which may look like lines of a dump. A dump does not mark
+# where such a text ends, but what comes after it is fixed: the alias analysis kind after that of a def, a schema and
+# flags after that of a kernel, a provenance after that of a row. So a line goes on in the next one until it ends like
+# that. What remains ambiguous is a text that itself ends a line in that very way.
+
+
+def parse_dump(text: str) -> OperatorDump:
+    """Parse the dump of an operator.
+
+    Args:
+        text: what a dispatcher printed, not empty.
 
     Raises:
         DumpError: a line is not what a dump has there.
     """
     lines = text.removesuffix("\n").split("\n")
-    name = name_of(_after("name: ", lines, 0))
-    schema: str | None = _after("schema: ", lines, 1)
-    debug, alias, first = "", None, 2
-    if schema == "(none)":
-        schema = None
-    else:
-        debug, alias, first = _after("debug: ", lines, 2), _alias(_after("alias analysis kind: ", lines, 3)), 4
-    kernels: list[RecordedKernel] = []
-    for line in _joined(lines[first:]):
-        kernel = _kernel(line)
-        if not kernel.active and not (kernels and kernels[-1].key is kernel.key):
-            raise DumpError(line, "the active kernel of the key before its inactive ones")
-        kernels.append(kernel)
-    return RecordedOperator(name, schema, debug, alias, frozenset(tags), tuple(kernels))
+    name, schema = _after(_NAME, lines, 0), _after(_SCHEMA, lines, 1)
+    if schema == _NONE:
+        return OperatorDump(name, kernels=_kernels(lines[2:]))
+    debug, at = None, 2
+    if lines[2:] and lines[2].startswith(_DEBUG):
+        debug, at = _after(_DEBUG, lines, 2), 3
+        while at < len(lines) and not (lines[at].startswith(_ALIAS) and lines[at][len(_ALIAS) :] in _ALIAS_KINDS):
+            debug, at = f"{debug}\n{lines[at]}", at + 1
+        if at == len(lines) and at > 3:
+            # No alias analysis kind that is known follows: blame the line that stands in its place.
+            debug, at = lines[2][len(_DEBUG) :], 3
+    alias = _after(_ALIAS, lines, at)
+    if alias not in _ALIAS_KINDS:
+        raise DumpError(alias, "an alias analysis kind")
+    return OperatorDump(name, schema, debug, _ALIAS_KINDS[alias], _kernels(lines[at + 1 :]))
 
 
 def _after(start: str, lines: list[str], at: int) -> str:
@@ -70,150 +195,104 @@ def _after(start: str, lines: list[str], at: int) -> str:
     return line[len(start) :]
 
 
-def _alias(text: str) -> AliasKind | None:
-    if text == "CONSERVATIVE (default)":
-        return None
-    try:
-        return AliasKind(text)
-    except ValueError:
-        raise DumpError(text, "an alias analysis kind") from None
+def _kernels(lines: list[str]) -> tuple[KernelLine, ...]:
+    kernels: list[KernelLine] = []
+    for text in _joined(lines, lambda text: _KERNEL.fullmatch(text) is not None):
+        kernel = _kernel(text)
+        if not kernel.active and not (kernels and kernels[-1].key is kernel.key):
+            raise DumpError(text, "the active kernel of the key before its inactive ones")
+        kernels.append(kernel)
+    return tuple(kernels)
 
 
-def _joined(lines: list[str]) -> list[str]:
-    """A debug text can have lines of its own: what does not end as a kernel does goes on in the next line."""
-    joined: list[str] = []
-    unfinished = False
+def _joined(lines: Iterable[str], is_whole: Callable[[str], bool]) -> Iterator[str]:
+    # See Note [Texts of several lines]
+    unfinished: str | None = None
     for line in lines:
-        if unfinished and not (_KERNEL_STARTS.match(line) and _KERNEL.fullmatch(line)):
-            joined[-1] += f"\n{line}"
+        text = line if unfinished is None else f"{unfinished}\n{line}"
+        if is_whole(text):
+            yield text
+            unfinished = None
         else:
-            joined.append(line)
-        unfinished = _KERNEL.fullmatch(joined[-1]) is None
-    return joined
+            unfinished = text
+    if unfinished is not None:
+        yield unfinished
 
 
-def _kernel(line: str) -> RecordedKernel:
-    match = _KERNEL.fullmatch(line)
+def _kernel(text: str) -> KernelLine:
+    match = _KERNEL.fullmatch(text)
     if match is None:
-        raise DumpError(line, "a line 'KEY: DEBUG :: SCHEMA [ FLAGS ]'")
-    key, inactive, debug, inferred, flags = match.groups()
-    if key not in DispatchKey.__members__:
-        raise DumpError(line, "a dispatch key")
+        raise DumpError(text, "a line 'KEY: DEBUG :: SCHEMA [ FLAGS ]'")
+    key, _, inactive, debug, inferred, flags = match.groups()
+    if key not in _KEYS:
+        raise DumpError(text, "a dispatch key")
     try:
         known = KernelFlags(flags)
     except ValueError:
-        raise DumpError(line, "the flags of a kernel: " + ", ".join(KernelFlags)) from None
-    return RecordedKernel(DispatchKey[key], debug, None if inferred == "(none)" else inferred, known, not inactive)
+        raise DumpError(text, "the flags of a kernel: " + ", ".join(KernelFlags)) from None
+    return KernelLine(_KEYS[key], debug, None if inferred == _NONE else inferred, known, inactive is None)
 
 
-def dump_text(operator: RecordedOperator) -> str:
-    """The dump of a recorded operator, as the dispatcher printed it."""
-    lines = [f"name: {operator.name}", f"schema: {'(none)' if operator.schema is None else operator.schema}"]
-    if operator.schema is not None:
-        alias = "CONSERVATIVE (default)" if operator.alias is None else operator.alias
-        lines += [f"debug: {operator.debug}", f"alias analysis kind: {alias}"]
-    for kernel in operator.kernels:
-        alias = "[alias]" if kernel.key.is_alias else ""
-        inactive = "" if kernel.active else " (inactive)"
-        inferred = "(none)" if kernel.inferred is None else kernel.inferred
-        lines.append(f"{kernel.key}{alias}{inactive}: {kernel.debug} :: {inferred} [ {kernel.flags} ]")
-    return "\n".join(lines) + "\n"
+# -- the computed table
 
 
-def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
-    """The backend fallbacks from the computed table of an operator that has no kernel of its own, by key.
+class TableEntry(NamedTuple):
+    """What a row of a computed table says after its key.
+
+    Args:
+        debug: where the kernel comes from.
+        provenance: why it is in the slot.
+        fallthrough: calls skip the key.
+    """
+
+    debug: str
+    provenance: Provenance
+    fallthrough: bool = False
+
+    def __str__(self) -> str:
+        return entry_text(self.debug, self.provenance, fallthrough=self.fallthrough)
+
+
+def entry_text(debug: str, provenance: Provenance, *, fallthrough: bool = False) -> str:
+    """A row without its key: `fallthrough fn_cpu [kernel]`."""
+    return f"{_FALLTHROUGH if fallthrough else ''}{debug} [{provenance}]"
+
+
+def row_text(key: DispatchKey, entry: str) -> str:
+    """A row with its key and the end of its line."""
+    return f"{key.name}: {entry}\n"
+
+
+def parse_entry(text: str) -> TableEntry:
+    """Parse a row without its key.
 
     Raises:
-        DumpError: a row is not that of a fallback.
+        DumpError: it does not end with a provenance.
     """
-    found = []
-    for key, row in rows_of(table).items():
-        match = _FALLBACK.fullmatch(row)
-        if match is None:
-            raise DumpError(f"{key}: {row}", "a row 'KEY: DEBUG [backend fallback]'")
-        found.append(RecordedFallback(key, match[1] is not None, match[2]))
-    return tuple(sorted(found, key=lambda fallback: fallback.key))
+    match = _ENTRY.fullmatch(text)
+    if match is None:
+        raise DumpError(text, "DEBUG [PROVENANCE], where the provenance is one of " + ", ".join(Provenance))
+    return TableEntry(match[2], Provenance(match[3]), match[1] is not None)
 
 
-def rows_of(table: str) -> dict[DispatchKey, str]:
-    """The rows of a computed table by their keys, in its order; a debug text can have lines of its own.
+def parse_table(table: str) -> dict[DispatchKey, TableEntry]:
+    """Parse a computed table, or slots in the same form: the entries by their keys, in the order of the table.
 
     Raises:
-        DumpError: the text does not start with a row.
+        DumpError: a row does not start with a dispatch key, or does not end with a provenance.
     """
-    rows: dict[DispatchKey, str] = {}
+    rows: dict[DispatchKey, TableEntry] = {}
     last = -1
-    for line in table.removesuffix("\n").split("\n") if table else ():
-        name, colon, rest = line.partition(": ")
-        slot = SLOT_OF_KEY.get(DispatchKey[name], -1) if colon and name in DispatchKey.__members__ else -1
-        if slot > last:
-            last = slot
-            rows[RUNTIME_KEYS[slot]] = rest
-        elif rows:
-            rows[RUNTIME_KEYS[last]] += f"\n{line}"
-        else:
-            raise DumpError(line, "a row that starts with a dispatch key")
+    lines = table.removesuffix("\n").split("\n") if table else []
+    for text in _joined(lines, lambda text: _ENTRY.fullmatch(text) is not None):
+        name, _, entry = text.partition(": ")
+        slot = SLOT_OF_KEY.get(DispatchKey[name], -1) if name in DispatchKey.__members__ else -1
+        if slot <= last:
+            raise DumpError(text, "a row that starts with a dispatch key" + (", in their order" if rows else ""))
+        last = slot
+        rows[RUNTIME_KEYS[slot]] = parse_entry(entry)
     return rows
 
 
-_KERNEL_LINE = re.compile(r"(\w+)(\[alias\])?( \(inactive\))?: (.*) :: (.*) \[ (.*)\]")
-_ROW = re.compile(r"(\w+): (fallthrough )?(.*) \[([^\[\]]*)\]")
-
-
-def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> OperatorView:
-    """An operator without the reasons behind its rows: what beat what is not in the texts.
-
-    Args:
-        snapshot: the operator; nothing of it is read when it does not exist.
-        violations: the invariants that do not hold.
-    """
-    head = dict(line.split(": ", 1) for line in snapshot.dump.splitlines()[:4] if ": " in line)
-    return OperatorView(
-        name=str(snapshot.operator),
-        schema=snapshot.schema,
-        debug=None if snapshot.schema is None else head.get("debug"),
-        alias_kind=None if snapshot.schema is None else head.get("alias analysis kind"),
-        tags=(),
-        kernels=tuple(_kernels(snapshot)),
-        table=tuple(_rows(snapshot)),
-        violations=violations,
-    )
-
-
-def _kernels(snapshot: Snapshot) -> Iterator[KernelRow]:
-    first = 4 if snapshot.schema is not None else 2
-    for line in snapshot.dump.splitlines()[first:]:
-        found = _KERNEL_LINE.fullmatch(line)
-        if found is None:
-            continue
-        key, alias, inactive, debug, inferred, flags = found.groups()
-        yield KernelRow(
-            key=key,
-            is_alias=alias is not None,
-            active=inactive is None,
-            debug=debug,
-            inferred=None if inferred == "(none)" else inferred,
-            flags=tuple(flags.split()),
-        )
-
-
-def _rows(snapshot: Snapshot) -> Iterator[TableRow]:
-    computed = _by_key(snapshot.table)
-    held = computed if snapshot.slots is None else _by_key(snapshot.slots)
-    for key in dict.fromkeys([*computed, *held]):
-        text = computed.get(key, "")
-        found = _ROW.fullmatch(f"{key}: {text}")
-        stale = held.get(key, "nothing")
-        yield TableRow(
-            key=key,
-            text=text,
-            debug=found.group(3) if found else "",
-            reason=found.group(4) if found else "",
-            fallthrough=found is not None and found.group(2) is not None,
-            source="",
-            stale=None if stale == text else stale,
-        )
-
-
-def _by_key(table: str) -> dict[str, str]:
-    return dict(line.split(": ", 1) for line in table.splitlines() if ": " in line)
+_FALLTHROUGH = "fallthrough "
+_ENTRY = re.compile(rf"({_FALLTHROUGH})?(.*) \[({'|'.join(Provenance)})\]", re.DOTALL)

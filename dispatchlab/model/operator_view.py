@@ -1,11 +1,30 @@
-"""One operator with its reasons: its kernels, and for each row of its table why the row is as it is."""
+"""An operator with its reasons: its kernels, and for each row of its table why the row is as it is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dispatchlab.model.dump_format import (
+    KernelLine,
+    Provenance,
+    alias_text,
+    key_text,
+    parse_dump,
+    parse_table,
+)
+from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.registration import SourceLocation
-from dispatchlab.model.snapshot import Violation
+from dispatchlab.model.snapshot import Snapshot, Violation
+
+OUTRANKED = "a candidate before it"
+"""Why a kernel did not get a slot when there is nothing more to say: another one comes before it."""
+
+NEWER = "a newer kernel of the key"
+"""Why a kernel did not get a slot when it was overridden at its own key."""
+
+NO_KERNEL = "nothing"
+"""What a slot without a kernel holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +46,7 @@ class Beaten:
 
     source: str
     debug: str
-    reason: str
+    reason: Provenance
     why: str
 
 
@@ -39,17 +58,17 @@ class TableRow:
         key: the runtime key.
         text: the row as the dump prints it, without its key; empty when the slot should hold nothing.
         debug: where the kernel comes from.
-        reason: its provenance.
+        reason: its provenance; None when the slot should hold nothing.
         fallthrough: calls skip the key.
         source: the key that the kernel is registered at; empty for the ambiguous kernel.
         beaten: the other candidates, best first.
-        stale: what the slot holds instead, `nothing` included; None when it holds what it should.
+        stale: what the slot holds instead, `NO_KERNEL` included; None when it holds what it should.
     """
 
     key: str
     text: str
     debug: str
-    reason: str
+    reason: Provenance | None
     fallthrough: bool
     source: str
     beaten: tuple[Beaten, ...] = ()
@@ -68,3 +87,51 @@ class OperatorView:
     kernels: tuple[KernelRow, ...]
     table: tuple[TableRow, ...]
     violations: tuple[Violation, ...] = ()
+
+
+def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> OperatorView:
+    """An operator without the reasons behind its rows: what beat what is not in the texts.
+
+    Args:
+        snapshot: the operator.
+        violations: the invariants that do not hold.
+
+    Raises:
+        DumpError: the texts are not those of an operator.
+    """
+    name = str(snapshot.operator)
+    if not snapshot.exists:
+        return OperatorView(name, None, None, None, (), (), (), violations)
+    dump = parse_dump(snapshot.dump)
+    has_def = snapshot.schema is not None
+    return OperatorView(
+        name=name,
+        schema=snapshot.schema,
+        debug=dump.debug if has_def else None,
+        alias_kind=alias_text(dump.alias) if has_def else None,
+        tags=(),
+        kernels=tuple(map(_kernel_row, dump.kernels)),
+        table=tuple(_table_rows(snapshot)),
+        violations=violations,
+    )
+
+
+def _kernel_row(line: KernelLine) -> KernelRow:
+    flags = tuple(line.flags.split())
+    return KernelRow(key_text(line.key), line.is_alias, line.active, line.debug, line.inferred, flags)
+
+
+def _table_rows(snapshot: Snapshot) -> Iterator[TableRow]:
+    computed = parse_table(snapshot.table)
+    held = computed if snapshot.slots is None else parse_table(snapshot.slots)
+    for key in sorted({*computed, *held}, key=SLOT_OF_KEY.__getitem__):
+        entry, actual = computed.get(key), held.get(key)
+        yield TableRow(
+            key=key.name,
+            text="" if entry is None else str(entry),
+            debug="" if entry is None else entry.debug,
+            reason=None if entry is None else entry.provenance,
+            fallthrough=entry is not None and entry.fallthrough,
+            source="",
+            stale=None if actual == entry else NO_KERNEL if actual is None else str(actual),
+        )

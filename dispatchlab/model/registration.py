@@ -56,6 +56,17 @@ class KernelForm(StrEnum):
     FALLTHROUGH = "fallthrough"
 
 
+class KernelFlags(StrEnum):
+    """How a kernel can be called, in the words that a dump prints in brackets.
+
+    `BOXED` together with an inferred schema is a typed kernel that takes symbolic integers.
+    """
+
+    UNBOXED = "boxed unboxed"
+    BOXED = "boxed"
+    FALLTHROUGH = "fallthrough boxed"
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel as far as a registration knows it.
@@ -87,10 +98,11 @@ class Kernel:
         return self.form is KernelForm.FALLTHROUGH
 
     @property
-    def flags(self) -> str:
-        """What a dump shows in brackets, each word followed by one blank."""
-        fallthrough = "fallthrough " if self.is_fallthrough else ""
-        return f"{fallthrough}boxed {'unboxed ' if self.form is KernelForm.UNBOXED and not self.symint else ''}"
+    def flags(self) -> KernelFlags:
+        """How a dump says that the kernel can be called."""
+        if self.is_fallthrough:
+            return KernelFlags.FALLTHROUGH
+        return KernelFlags.UNBOXED if self.form is KernelForm.UNBOXED and not self.symint else KernelFlags.BOXED
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import groupby, zip_longest
 from typing import TypeAlias
 
-from dispatchlab.model.dump_format import rows_of
+from dispatchlab.model.dump_format import Provenance, TableEntry, kernel_text, parse_entry, parse_table
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
 
@@ -214,21 +214,21 @@ def _without(
 
 
 def _kernel_text(kernel: RecordedKernel) -> str:
-    inferred = "(none)" if kernel.inferred is None else kernel.inferred
-    return f"{kernel.debug} :: {inferred} [ {kernel.flags} ]{'' if kernel.active else ' (inactive)'}"
+    return f"{kernel_text(kernel.debug, kernel.inferred, kernel.flags)}{'' if kernel.active else ' (inactive)'}"
 
 
 def _rows(name: str, old: str, new: str, *, places: bool) -> Iterator[Change]:
-    olds, news = rows_of(old), rows_of(new)
+    olds, news = parse_table(old), parse_table(new)
     for key in sorted({*olds, *news}, key=lambda key: key.slot):
         before, after = olds.get(key), news.get(key)
-        if before != after and (places or before is None or after is None or _reason(before) != _reason(after)):
-            yield _change(Subject.ROW, name, key, before, after)
+        if before == after:
+            continue
+        if places or before is None or after is None or before._replace(debug=after.debug) != after:
+            yield _change(Subject.ROW, name, key, _text(before), _text(after))
 
 
-def _reason(row: str) -> tuple[bool, str]:
-    """A row without its debug text."""
-    return row.startswith("fallthrough "), row.rpartition(" [")[2]
+def _text(entry: TableEntry | None) -> str | None:
+    return None if entry is None else str(entry)
 
 
 _KEYS_SHOWN = 6
@@ -302,4 +302,5 @@ def _row_lines(rows: Sequence[Change]) -> Iterator[str]:
 
 
 def _side(row: str | None) -> str | None:
-    return "the backend fallback" if row is not None and row.endswith("[backend fallback]") else row
+    is_fallback = row is not None and parse_entry(row).provenance is Provenance.FALLBACK
+    return f"the {Provenance.FALLBACK}" if is_fallback else row

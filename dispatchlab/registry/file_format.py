@@ -15,9 +15,8 @@ from typing import TypeVar
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.registration import AliasKind
+from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.registry.model import (
-    KernelFlags,
     Recorded,
     RecordedFallback,
     RecordedKernel,

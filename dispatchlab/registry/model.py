@@ -7,26 +7,24 @@ Texts are kept as they were printed: a schema is parsed where its types are need
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
 from typing import Protocol
 
+from dispatchlab.model.dump_format import (
+    DumpError,
+    KernelLine,
+    OperatorDump,
+    Provenance,
+    entry_text,
+    parse_dump,
+    parse_table,
+    row_text,
+)
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import AliasKind
-
-
-class KernelFlags(StrEnum):
-    """How a recorded kernel can be called, in the words that a dump prints in brackets.
-
-    `BOXED` together with an inferred schema is a typed kernel that takes symbolic integers.
-    """
-
-    UNBOXED = "boxed unboxed"
-    BOXED = "boxed"
-    FALLTHROUGH = "fallthrough boxed"
+from dispatchlab.model.registration import AliasKind, KernelFlags
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +116,48 @@ class RecordedFallback:
     key: DispatchKey
     fallthrough: bool
     debug: str = ""
+
+
+def read_dump(text: str, tags: Iterable[str] = ()) -> RecordedOperator:
+    """The record of an operator from its dump.
+
+    Args:
+        text: what the dispatcher printed, not empty.
+        tags: the names of its tags, which no dump shows.
+
+    Raises:
+        DumpError: a line is not what a dump has there, or a kernel has no key, as in PR #35061.
+    """
+    dump = parse_dump(text)
+    kernels = tuple(map(_recorded, dump.kernels))
+    return RecordedOperator(name_of(dump.name), dump.schema, dump.debug or "", dump.alias, frozenset(tags), kernels)
+
+
+def _recorded(line: KernelLine) -> RecordedKernel:
+    if line.key is None:
+        raise DumpError(str(line), "a dispatch key")
+    return RecordedKernel(line.key, line.debug, line.inferred, line.flags, line.active)
+
+
+def dump_text(operator: RecordedOperator) -> str:
+    """The dump of a recorded operator, as the dispatcher printed it."""
+    kernels = tuple(KernelLine(one.key, one.debug, one.inferred, one.flags, one.active) for one in operator.kernels)
+    return str(OperatorDump(str(operator.name), operator.schema, operator.debug, operator.alias, kernels))
+
+
+def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
+    """The backend fallbacks from the computed table of an operator that has no kernel of its own, by key.
+
+    Raises:
+        DumpError: a row is not that of a fallback.
+    """
+    found = []
+    for key, entry in parse_table(table).items():
+        if entry.provenance is not Provenance.FALLBACK:
+            wanted = f"a row 'KEY: {entry_text('DEBUG', Provenance.FALLBACK)}'"
+            raise DumpError(row_text(key, str(entry)).removesuffix("\n"), wanted)
+        found.append(RecordedFallback(key, entry.fallthrough, entry.debug))
+    return tuple(sorted(found, key=lambda fallback: fallback.key))
 
 
 def name_of(text: str) -> OperatorName:

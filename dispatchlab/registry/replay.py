@@ -16,10 +16,10 @@ from typing import TypeVar
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, KernelForm, Registration
+from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.registry.model import KernelFlags, Recorded, RecordedFallback, RecordedKernel, RecordedOperator
+from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
 
 # Note [What a record does not tell]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.model.dump_format import COMPOSITE, Provenance
 from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.operator_view import OperatorView, TableRow
 from dispatchlab.registry.coverage import Coverage, Way
@@ -14,8 +15,6 @@ from dispatchlab.registry.find import find_names, is_glob
 _WORDS = ("impl", "fallback")
 _IMPL = "impl OPERATOR KEY"
 _FALLBACK = "fallback KEY"
-_COMPOSITE = ("math kernel", "default backend kernel", "nested kernel", "batched kernel")
-_AMBIGUOUS = "ambiguous autogradother"
 
 
 class WhatIfError(DispatchLabError):
@@ -170,7 +169,7 @@ def _consequences(
             f"it takes the place of the {key} kernel from {shadowed.debug or '(no debug text)'}, because it is newer; "
             "in the other order it would lose"
         )
-    lost = [each for each in olds if olds[each].reason in _COMPOSITE and _source(news, each) != olds[each].source]
+    lost = [each for each in olds if olds[each].reason in COMPOSITE and _source(news, each) != olds[each].source]
     for source in dict.fromkeys(olds[each].source for each in lost):
         of_source = [each for each in lost if olds[each].source == source]
         direct = [each for each in of_source if each == str(key)]
@@ -181,11 +180,11 @@ def _consequences(
                 f"{olds[direct[0]].debug}"
             )
         for each in others:
-            if each in news and news[each].reason == _AMBIGUOUS:
+            if each in news and news[each].reason is Provenance.AMBIGUOUS:
                 continue
             yield _lost(each, source, olds[each], news.get(each))
     for each, row in news.items():
-        if row.reason == _AMBIGUOUS and (each not in olds or olds[each].reason != row.reason):
+        if row.reason is Provenance.AMBIGUOUS and (each not in olds or olds[each].reason != row.reason):
             yield f"{each} becomes ambiguous: a call with a gradient raises"
     if before.schema is None:
         yield f"{before.name} has no def, so the kernel dangles until its package is imported"
@@ -197,11 +196,11 @@ def _consequences(
 def _lost(key: str, source: str, old: TableRow, new: TableRow | None) -> str:
     if new is None:
         return f"{key} loses the {source} kernel and has nothing left: a call with that key raises"
-    if new.reason == "backend fallback":
+    if new.reason is Provenance.FALLBACK:
         hint = (
             ", so nothing is recorded for gradients unless you register an autograd kernel" if _is_autograd(key) else ""
         )
-        return f"{key} loses the {source} kernel to the backend fallback{hint}"
+        return f"{key} loses the {source} kernel to the {new.reason}{hint}"
     return f"{key} loses the {source} kernel to {new.text}"
 
 

@@ -22,11 +22,10 @@ from collections.abc import Iterator
 from dispatchlab.call.explanation import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import FUNCTIONALITY_KEYS
+from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.render.formatting import printable
 
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
-OUTRANKED = "a candidate before it"
-"""What an engine says a kernel lost to when there is nothing more to say."""
 
 
 def explanation_text(found: CallExplanation) -> str:
@@ -164,7 +163,8 @@ def _hop(hop: Hop) -> dict[str, object]:
         "assumed": hop.assumed,
         "set": key_set(hop.start),
         "left_out": [
-            {"key": str(one.key), "why": one.why, "debug": one.debug, "reason": one.reason} for one in hop.left_out
+            {"key": str(one.key), "why": one.why, "debug": one.debug, "reason": one.reason or ""}
+            for one in hop.left_out
         ],
         "keys": key_set(hop.keys),
         "key": str(hop.key),

@@ -168,7 +168,7 @@ def _operator(snapshot: Snapshot, view: OperatorView, *, keys: Collection[str]) 
                 "key": row.key,
                 "text": row.text,
                 "debug": row.debug,
-                "reason": row.reason,
+                "reason": row.reason or "",
                 "fallthrough": row.fallthrough,
                 "source": row.source,
                 "beaten": [

@@ -18,7 +18,7 @@ from rich.text import Text
 from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Counterexample, Verdict
 from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS
-from dispatchlab.model.operator_view import Beaten, OperatorView, TableRow
+from dispatchlab.model.operator_view import OUTRANKED, Beaten, OperatorView, TableRow
 from dispatchlab.model.sequence import Word
 from dispatchlab.render.formatting import printable, seconds
 from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, reasons, step_text
@@ -71,7 +71,6 @@ _STYLES = {
 _DIFF_STYLES = {"---": "bold", "+++": "bold", "@@ ": "cyan"}
 _FIRST_STYLES = {"-": "red", "+": "green"}
 _HELD_BACK = "yellow"
-_OUTRANKED = "a candidate before it"  # what an engine says when there is nothing more to say
 
 
 def console(stream: TextIO, *, color: bool = True) -> Console:
@@ -252,7 +251,7 @@ def _alike(rows: Sequence[TableRow]) -> Iterator[tuple[list[str], TableRow]]:
 
 
 def _beaten_text(beaten: Beaten) -> str:
-    why = "" if beaten.why == _OUTRANKED else f", since {beaten.why}"
+    why = "" if beaten.why == OUTRANKED else f", since {beaten.why}"
     return f"{beaten.debug} [{beaten.reason}] at {beaten.source}{why}"
 
 

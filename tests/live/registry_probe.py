@@ -8,10 +8,10 @@ import sys
 from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.live.bridge.torch import bindings
 from dispatchlab.live.introspection.registry_reader import package_roots, record_registry
-from dispatchlab.model.dump_format import dump_text
 from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.compare import compare, summary
 from dispatchlab.registry.file import RegistryFile, registry_bytes
+from dispatchlab.registry.model import dump_text
 
 
 def main() -> None:

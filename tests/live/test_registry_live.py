@@ -18,8 +18,8 @@ from dispatchlab.live.introspection.registry_reader import (
     without_root,
 )
 from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.model.registration import KernelFlags
 from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.model import KernelFlags
 
 torch: Any = pytest.importorskip("torch", reason="records the installed PyTorch, and there is none")
 

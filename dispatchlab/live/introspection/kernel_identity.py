@@ -20,6 +20,7 @@ import numpy.typing as npt
 from dispatchlab.live.bridge.registration_calls import Opener, Origin, Step
 from dispatchlab.live.introspection.builtin_fallbacks import World
 from dispatchlab.live.introspection.slot_memory import MISSING, Fingerprints, SlotView
+from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_text
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import Fallback, Registration
 
@@ -31,13 +32,14 @@ NOTHING, AMBIGUOUS, BUILTIN, OWN = 0, 1, 2, 2 + len(SLOT_OF_KEY)
 """Numbers of kernels: none, the ambiguous one, the fallback of slot *i* at BUILTIN + i, call *n* at OWN + n."""
 
 _PROVENANCE = {
-    DispatchKey.CompositeExplicitAutogradNonFunctional: "default backend kernel",
-    DispatchKey.CompositeExplicitAutograd: "default backend kernel",
-    DispatchKey.CompositeImplicitAutogradNestedTensor: "nested kernel",
-    DispatchKey.CompositeImplicitAutograd: "math kernel",
-    DispatchKey.Autograd: "autograd kernel",
-    DispatchKey.FuncTorchBatchedDecomposition: "batched kernel",
+    DispatchKey.CompositeExplicitAutogradNonFunctional: Provenance.DEFAULT_BACKEND,
+    DispatchKey.CompositeExplicitAutograd: Provenance.DEFAULT_BACKEND,
+    DispatchKey.CompositeImplicitAutogradNestedTensor: Provenance.NESTED,
+    DispatchKey.CompositeImplicitAutograd: Provenance.MATH,
+    DispatchKey.Autograd: Provenance.AUTOGRAD,
+    DispatchKey.FuncTorchBatchedDecomposition: Provenance.BATCHED,
 }
+_AMBIGUOUS = entry_text(AMBIGUOUS_DEBUG, Provenance.AMBIGUOUS)
 
 
 class Row(NamedTuple):
@@ -139,7 +141,7 @@ class Naming:
         own = self._kernel.search(line)
         if own is not None:
             kernel = OWN + int(own[1])
-        elif line.endswith("[ambiguous autogradother]"):
+        elif line.endswith(_AMBIGUOUS):
             kernel = AMBIGUOUS
         else:
             kernel = BUILTIN + slot
@@ -150,14 +152,14 @@ class Naming:
         if kernel == NOTHING:
             return None
         if kernel == AMBIGUOUS:
-            return "ambiguous_autogradother [ambiguous autogradother]"
+            return _AMBIGUOUS
         if kernel < OWN:
             return self.world.lines[kernel - BUILTIN].partition(": ")[2]
         origin = self.origins[kernel - OWN]
         is_fallback = isinstance(origin.registration, Fallback)
-        reason = "backend fallback" if is_fallback else _PROVENANCE.get(origin.key or DispatchKey.Undefined, "kernel")
-        skips = "fallthrough " if origin.kernel is not None and origin.kernel.is_fallthrough else ""
-        return f"{skips}{origin.debug} [{reason}]"
+        registered = _PROVENANCE.get(origin.key or DispatchKey.Undefined, Provenance.KERNEL)
+        skips = origin.kernel is not None and origin.kernel.is_fallthrough
+        return entry_text(origin.debug, Provenance.FALLBACK if is_fallback else registered, fallthrough=skips)
 
 
 # Note [Naming a kernel object]

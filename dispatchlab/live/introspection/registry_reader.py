@@ -12,8 +12,7 @@ from dispatchlab._gc_pause import collector_paused
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.reserved_namespaces import FALLBACKS, is_own
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.model.dump_format import read_dump, read_fallbacks
-from dispatchlab.registry.model import RecordedOperator, Registry, registry_of
+from dispatchlab.registry.model import RecordedOperator, Registry, read_dump, read_fallbacks, registry_of
 
 
 def is_imported() -> bool:

@@ -16,7 +16,6 @@ from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.introspection.registry_reader import ImportFailedError, dumps, package_roots, without_root
 from dispatchlab.live.recording.watch import Call, Site, Watch
 from dispatchlab.model.cpp_signature import cpp_signature
-from dispatchlab.model.dump_format import read_dump
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -27,6 +26,7 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     Kernel,
+    KernelFlags,
     KernelForm,
     Registration,
     TorchLibraryCall,
@@ -34,7 +34,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
-from dispatchlab.registry.model import KernelFlags, RecordedKernel, RecordedOperator
+from dispatchlab.registry.model import RecordedKernel, RecordedOperator, read_dump
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import scenario_text
 
