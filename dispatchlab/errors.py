@@ -140,3 +140,39 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`"; did you mean X?"`, or nothing."""
     found = nearest(word, known)
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def no_operator(asked: str, known: Iterable[str] = (), *, source: str = "") -> str:
+    """The sentence of every error about an operator that does not exist.
+
+    Args:
+        asked: the name, or a glob that matches nothing.
+        known: the operators that there are, for the nearest names.
+        source: what should have had it, such as a file.
+    """
+    where = f" in {source}" if source else ""
+    near = nearest(asked, known, count=3)
+    return f"there is no operator {asked}{where}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+class UnknownOperatorError(DispatchLabError):
+    """No operator has this name, or matches this glob.
+
+    Args:
+        asked: the name or glob.
+        known: the operators that there are.
+        source: where they come from.
+    """
+
+    def __init__(self, asked: str, known: Iterable[str], source: str) -> None:
+        self.asked, self.known, self.source = asked, tuple(known), source
+        super().__init__(asked, self.known, source)
+
+    def __str__(self) -> str:
+        sentence = no_operator(self.asked, self.known, source=self.source)
+        if sentence.endswith("?"):
+            return sentence
+        if not self.known:
+            return f"{sentence}; it names no operator"
+        more = f" and {len(self.known) - 3:,} more" if len(self.known) > 3 else ""
+        return f"{sentence}; it has {', '.join(self.known[:3])}{more}"

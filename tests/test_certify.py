@@ -9,12 +9,12 @@ import pytest
 
 from dispatchlab.analysis.certificate import Cause, Certification, Certified, Pattern, pattern_of
 from dispatchlab.analysis.neighbourhoods import Explored, Neighbourhood, explore_neighbourhood, plan_of
-from dispatchlab.analysis.sources import NoSuchOperatorError
 from dispatchlab.commands.certify import CertifyRequest, certification_of, certify
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.precedence import PR35061
 from dispatchlab.engine.semantics import STRICT, Semantics
+from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.explore.compare_sequences import tell
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.graph_walk import explore_graph
@@ -256,7 +256,7 @@ def test_the_command_prints_and_ends_with_the_code_of_the_verdicts(capsys: pytes
 
 
 def test_an_unknown_operator_is_told_with_the_nearest() -> None:
-    with pytest.raises(NoSuchOperatorError, match=r"did you mean .*aten::add\.Tensor"):
+    with pytest.raises(UnknownOperatorError, match=r"did you mean .*aten::add\.Tensor"):
         certify(CertifyRequest(operators=("aten::ad.Tensor",), jobs=1))
 
 

@@ -116,8 +116,8 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["fop", "--from", "five.yaml"], "there is no operator 'test::fop' in five.yaml; did you mean test::foo?"),
-        (["qqqqq::z*", "--from", "five.yaml"], "no operator 'qqqqq::z*' in five.yaml; it has test::foo"),
+        (["fop", "--from", "five.yaml"], "there is no operator test::fop in five.yaml; did you mean test::foo?"),
+        (["qqqqq::z*", "--from", "five.yaml"], "no operator qqqqq::z* in five.yaml; it has test::foo"),
         (["baz", "--from", "overloads.yaml"], "test::baz has 2 overloads: name one of test::baz.one, test::baz.two"),
         (["foo", "--from", "five.yaml", "--key", "AutogradCPUU"], "'AutogradCPUU' is not a dispatch key; did you mean"),
         (["foo", "--from", "five.yaml", "--key", "Autograd"], "Autograd has no row in a table: name a runtime key"),
@@ -126,7 +126,7 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
         (["foo", "--from", "fife.yaml"], "fife.yaml: there is no such file; did you mean five.yaml?"),
         (["foo", "--from", "."], "expected a file but found a folder"),
         (["foo", "--from", "five.yaml", "--semantics", "stric"], "unknown semantics 'stric'"),
-        (["foo"], "there is no operator 'foo' in torch-2.13; it has "),
+        (["foo"], "there is no operator foo in torch-2.13; it has "),
         ([], "which operator? name one, or a glob"),
         (["aten::add.Tensor", "--after", "+0"], "--after +0 numbers the registrations of a scenario"),
         (["aten::add.Tensor", "--from", "torch-2.13", "--engine", "torch"], "leave one of the two out"),

@@ -13,12 +13,12 @@ from dispatchlab.analysis.sources import (
     AmbiguousOperatorError,
     ImportOfRecordError,
     TableRowError,
-    UnknownOperatorError,
     is_registry_source,
     recorded_from,
 )
 from dispatchlab.commands.diff import RegistryDiffRequest, diff_registries
 from dispatchlab.commands.dump import RegistryDumpRequest, dump_registry
+from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import UnknownKeyError
 from dispatchlab.registry.bundled import UnknownRegistryError
 from dispatchlab.registry.file import save_registry

@@ -24,6 +24,7 @@ from dispatchlab.scenario import (
     resolve,
     staleness,
 )
+from dispatchlab.scenario.write import digest_of
 from tests.effort import examples
 
 HEAD = "claim: Two kernels.\nregistrations:\n"
@@ -43,7 +44,7 @@ REPLAY = make_replay(BEFORE, (1, 2), (2, 0, 1, ~0), engine="lab", semantics="tor
 TEXT = f"""\
 replay: 1
 scenario: two.yaml
-digest: {BEFORE.digest}
+digest: {digest_of(BEFORE)}
 engine: lab
 semantics: torch-2.13
 seed: 7
@@ -121,7 +122,7 @@ def test_a_replay_without_its_registrations_is_explained() -> None:
         ("seed: 7", "sead: 7", "a.yaml:6:1: 'sead' is no field of a replay; did you mean seed?"),
         ("seed: 7", "seed: x", "a.yaml:6:7: expected a number but found 'x'"),
         ("engine: lab\n", "", "a.yaml:1:1: `engine` is missing in a replay; that is: the engine that the words were"),
-        (BEFORE.digest, "abc", "a.yaml:3:9: expected 32 hexadecimal digits but found 'abc'"),
+        (digest_of(BEFORE), "abc", "a.yaml:3:9: expected 32 hexadecimal digits but found 'abc'"),
         ('"+1 +2"', '"+1 +3"', "a.yaml:11:15: expected a registration from 0 to 2 but found '+3' in '+1 +3'"),
         ('"+1 +2"', "+1 -2", "a.yaml:11:14: expected a registration that is registered here (2 is not) but found '-2'"),
         ('"+1 +2"', "+1 2", "a.yaml:11:14: expected a step such as +0 or -0 but found '2' in '+1 2'"),

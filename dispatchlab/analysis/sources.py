@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dispatchlab.errors import DispatchLabError, RegistrationError, nearest
+from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
 from dispatchlab.registry.bundled import bundled_names, open_named
 from dispatchlab.registry.file import is_registry_file
 from dispatchlab.registry.find import find
@@ -103,24 +103,11 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
     return registry
 
 
-class NoSuchOperatorError(DispatchLabError):
-    """No operator of a registry is meant by a name or glob."""
-
-    def __init__(self, asked: str, known: Sequence[str]) -> None:
-        super().__init__(asked, tuple(known))
-        self.asked, self.known = asked, tuple(known)
-
-    def __str__(self) -> str:
-        near = nearest(self.asked, self.known, count=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        return f"there is no operator {self.asked!r} among the {len(self.known):,} of this registry{hint}"
-
-
 def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
     """The operators that names and globs mean, each once; all of them when nothing is asked for.
 
     Raises:
-        NoSuchOperatorError: one means none.
+        UnknownOperatorError: one means none.
         RegistryFileError: the registry is in a file that is damaged.
     """
     if not asked:
@@ -130,14 +117,11 @@ def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperato
     for each in asked:
         found = list(find(recorded, each))
         if not found:
-            raise NoSuchOperatorError(each, recorded.names)
+            raise UnknownOperatorError(each, recorded.names, "this registry")
         for operator in found:
             if str(operator.name) not in seen:
                 seen.add(str(operator.name))
                 yield operator
-
-
-_NEAR = 3
 
 
 class NoScenarioError(DispatchLabError):
@@ -149,31 +133,6 @@ class NoScenarioError(DispatchLabError):
 
     def __str__(self) -> str:
         return f"{self.folder}: there is no scenario below this folder: expected files that end in .yaml"
-
-
-class UnknownOperatorError(DispatchLabError):
-    """No operator has this name, or matches this glob.
-
-    Args:
-        asked: the name or glob.
-        known: the operators that there are.
-        source: where they come from.
-    """
-
-    def __init__(self, asked: str, known: tuple[str, ...], source: str) -> None:
-        super().__init__(asked, known, source)
-        self.asked, self.known, self.source = asked, known, source
-
-    def __str__(self) -> str:
-        near = nearest(self.asked, self.known, count=_NEAR)
-        if near:
-            hint = f"did you mean {' or '.join(near)}?"
-        elif self.known:
-            more = f" and {len(self.known) - _NEAR} more" if len(self.known) > _NEAR else ""
-            hint = f"it has {', '.join(self.known[:_NEAR])}{more}"
-        else:
-            hint = "it names no operator"
-        return f"there is no operator {self.asked!r} in {self.source}; {hint}"
 
 
 class AmbiguousOperatorError(DispatchLabError):
@@ -249,7 +208,7 @@ def find_operators(
             if len(matching) > 1:
                 raise AmbiguousOperatorError(wanted, tuple(map(str, matching)))
     if not matching:
-        raise UnknownOperatorError(wanted, tuple(map(str, known)), source)
+        raise UnknownOperatorError(wanted, map(str, known), source)
     return matching
 
 

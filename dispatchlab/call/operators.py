@@ -18,7 +18,7 @@ from dispatchlab.call.dispatch_table import CallTable
 from dispatchlab.call.local_key_set import thread
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.introspection import operator_in
-from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.errors import CallError, ErrorKind, no_operator
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -302,7 +302,7 @@ class Namespace:
             one.overload for one in self._dispatcher.operators() if f"{one.namespace}::{one.name}" == full
         )
         if not overloads:
-            raise AttributeError(f"there is no operator {full}")
+            raise AttributeError(no_operator(full, sorted({one.qualified for one in self._dispatcher.operators()})))
         return Packet(self._dispatcher, full, overloads)
 
 

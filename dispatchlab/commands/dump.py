@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from dispatchlab.analysis.engines import EngineName, SemanticsOfTorchError, engine_for
 from dispatchlab.analysis.sources import (
     AmbiguousOperatorError,
-    UnknownOperatorError,
     find_operators,
     operators_in,
     recorded_from,
     table_rows,
 )
 from dispatchlab.commands.output import Format, chosen_format, note, out
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, UnknownOperatorError
 from dispatchlab.explore.protocol import Sandbox
 from dispatchlab.explore.run_sequence import SandboxSession, run
 from dispatchlab.model.keys import DispatchKey, parse_key
@@ -37,7 +36,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import describe
 from dispatchlab.model.sequence import Word, format_word, parse_word
-from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.model.snapshot import NOTHING_REGISTERED, Snapshot
 from dispatchlab.registry.bundled import DEFAULT
 from dispatchlab.registry.find import find, find_names, is_glob, key_counts
 from dispatchlab.registry.model import name_of
@@ -65,7 +64,7 @@ def list_registry(request: RegistryDumpRequest, recorded: Recorded) -> int:
     """
     asked, keys = request.operator or "*", tuple(map(parse_key, request.keys))
     if asked != "*" and not find_names(recorded.names, asked):
-        raise UnknownOperatorError(asked, tuple(recorded.names), request.source)
+        raise UnknownOperatorError(asked, recorded.names, request.source)
     found = list(find(recorded, asked, keys=keys, dangling=request.dangling, overridden=request.overridden))
     if request.counts:
         counts = [count for count in key_counts(recorded, found) if not keys or count.key in keys]
@@ -202,7 +201,7 @@ def dump_registry(request: RegistryDumpRequest) -> int:
 def _names(asked: str, recorded: Recorded, source: str) -> tuple[str, ...]:
     names = find_names(recorded.names, asked)
     if not names:
-        raise UnknownOperatorError(asked, tuple(recorded.names), source)
+        raise UnknownOperatorError(asked, recorded.names, source)
     if len(names) > 1 and not is_glob(asked):
         raise AmbiguousOperatorError(asked, names)
     return names
@@ -309,7 +308,7 @@ def dump(request: DumpRequest) -> int:
         semantics = engine.semantics
     for snapshot, _ in seen:
         if not snapshot.exists:
-            note(f"nothing is registered for {snapshot.operator} after {format_word(word)}")
+            note(f"{NOTHING_REGISTERED} {snapshot.operator} after {format_word(word)}")
     _show_dispatcher(request, seen, semantics, keys, word, refused)
     return 0
 

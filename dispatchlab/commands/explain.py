@@ -12,7 +12,6 @@ from dispatchlab.analysis.sources import (
     LIVE,
     AmbiguousOperatorError,
     ImportOfRecordError,
-    UnknownOperatorError,
     find_operators,
     is_registry_source,
     operators_in,
@@ -22,7 +21,7 @@ from dispatchlab.call.argument_spec import describe_arguments
 from dispatchlab.call.explain import explain, schema_of, thread_keys
 from dispatchlab.call.explanation import CallExplanation
 from dispatchlab.commands.output import Format, chosen_format, note, out
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, UnknownOperatorError
 from dispatchlab.model.keys import BACKENDS, parse_key
 from dispatchlab.model.operator_view import OperatorView, TableRow
 from dispatchlab.registry.bundled import DEFAULT

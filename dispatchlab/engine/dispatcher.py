@@ -26,7 +26,7 @@ from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, Cell, Transaction
-from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, did_you_mean
+from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
@@ -307,7 +307,7 @@ class Dispatcher:
         message = (
             f"{name} has kernels and no def: is the package that defines it imported?"
             if has_impl
-            else f"there is no operator {name}{did_you_mean(str(name), map(str, self.operators()))}"
+            else no_operator(str(name), map(str, self.operators()))
         )
         facts = {"operator": str(name), "has_impl": "yes" if has_impl else "no"}
         raise RegistrationError(ErrorKind.NO_SUCH_SCHEMA, message, facts)

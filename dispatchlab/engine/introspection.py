@@ -91,7 +91,7 @@ def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot
     """What can be seen of one operator."""
     entry = operator_in(state, name)
     if entry is None:
-        return Snapshot(name, "", "", "")
+        return Snapshot.of_no_operator(name)
     fallbacks = fallbacks_in(state)
     return Snapshot(
         name,

@@ -28,6 +28,9 @@ class Refusal:
         return cls(error.kind, tuple(sorted(error.facts.items())), error.message)
 
 
+NOTHING_REGISTERED = "nothing is registered for"
+"""What is said of an operator that does not exist, before its name."""
+
 TABLES = ("table", "slots that calls use")
 """The titles of the sections that hold a row for each runtime key."""
 
@@ -53,9 +56,14 @@ class Snapshot:
     schema: str | None = None
     dangling: bool = False
 
+    @classmethod
+    def of_no_operator(cls, operator: OperatorName) -> Snapshot:
+        """What an engine shows of an operator for which nothing is registered."""
+        return cls(operator, "", "", "")
+
     @property
     def exists(self) -> bool:
-        """Whether `find_op` finds the operator."""
+        """Whether anything is registered for the operator, so that `find_op` finds it."""
         return self.dump != ""
 
     def sections(self) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.errors import DispatchLabError, did_you_mean, no_operator
 from dispatchlab.model.dump_format import COMPOSITE, Provenance
 from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.operator_view import OperatorView, TableRow
@@ -75,11 +75,9 @@ def parse_what_if(text: str, names: Sequence[str]) -> Supposition:
             raise WhatIfError(text, f"{key} has no slot of its own: name a runtime key")
         return Supposition(text, (), key, fallthrough)
     found = find_names(names, words[1])
-    if not found and is_glob(words[1]):
-        raise WhatIfError(text, f"no operator matches {words[1]}: see which there are with dispatchlab dump")
     if not found:
-        wanted = words[1] if "::" in words[1] else f"aten::{words[1]}"
-        raise WhatIfError(text, f"there is no operator {wanted}{did_you_mean(wanted, names)}")
+        wanted = words[1] if "::" in words[1] or is_glob(words[1]) else f"aten::{words[1]}"
+        raise WhatIfError(text, no_operator(wanted, names))
     return Supposition(text, found, key, fallthrough)
 
 

@@ -10,8 +10,10 @@ from dataclasses import replace
 
 from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.model.dump_format import parse_table, row_text
+from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import Step, Word, format_word
-from dispatchlab.model.snapshot import TABLES, Snapshot
+from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.render.formatting import readable, seconds
 
 FLAWS = {
@@ -42,7 +44,7 @@ def only_rows(table: str, keys: Collection[str]) -> str:
     """The rows of a table that are about `keys`; all of them when there are none."""
     if not keys:
         return table
-    return "".join(line for line in table.splitlines(keepends=True) if line.split(":", 1)[0] in keys)
+    return "".join(row_text(key, str(entry)) for key, entry in parse_table(table).items() if key.name in keys)
 
 
 def report_text(report: Report) -> str:
@@ -194,19 +196,17 @@ def _indented(text: str) -> Iterator[str]:
 
 def _with_slots(snapshot: Snapshot, keys: Collection[str]) -> str:
     if not snapshot.exists:
-        return f"name: {snapshot.operator}\nnothing is registered for it\n"
+        return f"name: {snapshot.operator}\n{NOTHING_REGISTERED} it\n"
     text = operator_text(snapshot, keys=keys)
     if snapshot.slots is None or snapshot.slots == snapshot.table:
         return text
-    table = set(snapshot.table.splitlines())
-    held = set(snapshot.slots.splitlines())
-    rows = [line for line in only_rows(snapshot.slots, keys).splitlines() if line not in table]
-    keys_held = {line.split(":", 1)[0] for line in held}
-    gone = [line for line in only_rows(snapshot.table, keys).splitlines() if line.split(":", 1)[0] not in keys_held]
-    rows += [f"{line.split(':', 1)[0]}: nothing" for line in gone]
-    if not rows:
+    table, held = parse_table(snapshot.table), parse_table(snapshot.slots)
+    rows = [row_text(key, str(entry)) for key, entry in held.items() if table.get(key) != entry]
+    rows += [row_text(key, NO_KERNEL) for key in table if key not in held]
+    shown = [row for row in rows if not keys or row.partition(":")[0] in keys]
+    if not shown:
         return text
-    return text + "\nslots that calls use, where they differ from the table:\n" + "".join(f"{row}\n" for row in rows)
+    return f"{text}\nslots that calls use, where they differ from the table:\n{''.join(shown)}"
 
 
 def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:

@@ -15,7 +15,7 @@ from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.model.sequence import Word, format_word, parse_word
 from dispatchlab.scenario.load import SEMANTICS_FIELD, all_problems, read_bytes
 from dispatchlab.scenario.scenario import Scenario
-from dispatchlab.scenario.write import scalar_text
+from dispatchlab.scenario.write import digest_of, scalar_text
 from dispatchlab.yaml_fields import (
     TEXT,
     Context,
@@ -41,7 +41,7 @@ class Replay:
 
     Args:
         scenario: the name of the scenario file, without its folder.
-        digest: the scenario's `digest` when the words were found.
+        digest: the `digest_of` the scenario when the words were found.
         registrations: the names of all its registrations; the words' numbers are places in here.
         expected_word: the word that sets what is expected.
         actual_word: the word that leads elsewhere.
@@ -83,7 +83,7 @@ def make_replay(
     """The replay of two words over a scenario's registrations."""
     return Replay(
         scenario.file_name,
-        scenario.digest,
+        digest_of(scenario),
         scenario.names,
         expected_word,
         actual_word,
@@ -96,7 +96,7 @@ def make_replay(
 def staleness(replay: Replay, scenario: Scenario) -> tuple[str, ...]:
     """What has changed in the scenario since the replay was saved, a sentence each; empty when nothing that matters."""
     now = scenario.names
-    if (replay.digest, replay.registrations) == (scenario.digest, now):
+    if (replay.digest, replay.registrations) == (digest_of(scenario), now):
         return ()
     gone = [name for name in replay.registrations if name not in now]
     new = [name for name in now if name not in replay.registrations]

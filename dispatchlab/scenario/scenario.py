@@ -58,13 +58,6 @@ class Scenario:
         return PurePath(self.file).name
 
     @property
-    def digest(self) -> str:
-        """32 hexadecimal digits that stand for the registrations and the operators: see `digest_of`."""
-        from dispatchlab.scenario.write import digest_of
-
-        return digest_of(self)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """A name for each registration, different from all the others: see `registration_names`."""
         return registration_names(self.registrations)

@@ -15,7 +15,7 @@ from dispatchlab.codegen.emit.python_source import mark, module_text, text_liter
 from dispatchlab.codegen.emit.scenario_source import group_scenario_text
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_functions import NativeFunctions
-from dispatchlab.errors import DispatchLabError, nearest
+from dispatchlab.errors import DispatchLabError, no_operator
 
 INDEX = "__init__.py"
 
@@ -36,9 +36,7 @@ class NoSuchGroupError(DispatchLabError):
     def __str__(self) -> str:
         if self.other:
             return f"{self.asked} is in no structured group, and nothing is generated for the others"
-        near = nearest(self.asked, self.known, count=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are {len(self.known)} structured operators"
-        return f"there is no operator {self.asked}{hint}"
+        return no_operator(self.asked, self.known)
 
 
 def generated_files(
