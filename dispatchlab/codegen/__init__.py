@@ -1,8 +1,14 @@
 """Codegen: from native_functions.yaml to structured kernels and their registrations.
 
-- `load_native_functions`, `read_native_functions`: a file as frozen values (`read`), or every problem that it has
-  (`problems`);
-- `NativeFunction`, `FunctionGroup`, `ViewGroup`: an operator, its variants, its views (`native_function`, `groups`).
+- `load_native_functions`, `read_native_functions`: a file as frozen values, or every problem that it has.
+- `NativeFunction`, `FunctionGroup`, `ViewGroup`: an operator, its variants, its views.
+
+Packages, each above the ones before it:
+
+- read: native_functions.yaml as values;
+- emit: Python modules and scenarios of structured groups; runtime: what these modules import, and Python bindings;
+- kernels: functions by hand for some operators, and labs of them;
+- call_stack: the frames that one call of such an operator goes through.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """Kernels by hand for 26 structured operators: a meta and an impl each, over numpy, for CPU and CUDA alike.
 
 `operators.yaml` declares the operators, codegen makes their three variants, and these are the functions that generated
-code calls. `StructuredLab` (in lab.py) registers them all on a dispatcher.
+code calls.
+
+- pointwise, reductions, matrices: the functions, by family;
+- lab: `StructuredLab` registers all of them on a dispatcher, `StructuredLayers` does so under autograd and batching.
 """
 
 from __future__ import annotations

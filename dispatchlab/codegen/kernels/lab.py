@@ -1,4 +1,4 @@
-"""The structured operators on a dispatcher, ready to be called."""
+"""Labs of structured operators: registered on a dispatcher, alone or under the layers, and ready to be called."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class StructuredLab:
 
 
 class StructuredLayers(Lab):
-    """The layers of `call.layers` over generated kernels: autograd, batching, views and tracing.
+    """The layers of `dispatchlab.layers` over generated kernels: autograd, batching, views and tracing.
 
     What `Lab` has kernels of its own for is left to generated ones where the operator is structured.
 

@@ -1,4 +1,4 @@
-"""Meta and impl of products of matrices.
+"""Meta and impl of matrix products.
 
 Source: aten/src/ATen/native/LinearAlgebra.cpp (`ADDMM_META`, `TORCH_META_FUNC(mm)`).
 """

@@ -1,4 +1,4 @@
-"""Meta and impl of operators that compute element by element.
+"""Meta and impl of pointwise operators.
 
 Source: aten/src/ATen/native/BinaryOps.cpp, UnaryOps.cpp, TensorCompare.cpp.
 """

@@ -1,8 +1,6 @@
-"""Meta and impl of operators that take dimensions away, run along one, or sort.
+"""Meta and impl of reductions, scans and sorts.
 
-Source: aten/src/ATen/native/ReduceOps.cpp, ReduceOpsUtils.h, TensorCompare.cpp.
-
-Source: aten/src/ATen/native/Sorting.cpp (`TORCH_META_FUNC2(sort, stable)`).
+Source: aten/src/ATen/native/ReduceOps.cpp, ReduceOpsUtils.h, TensorCompare.cpp, Sorting.cpp.
 """
 
 # ruff: noqa: FBT001 - meta and impl take what the schema says, in its order
@@ -20,7 +18,7 @@ from dispatchlab.codegen.runtime.memory import Options, dense_strides, write
 from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
 
 
-def wrapped(dim: int, rank: int) -> int:
+def _wrapped(dim: int, rank: int) -> int:
     """The dimension counted from 0; one without dimensions counts as having one."""
     low, high = -max(rank, 1), max(rank, 1) - 1
     if not low <= dim <= high:
@@ -34,7 +32,7 @@ def _dims(dims: Sequence[int] | None, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     found: list[int] = []
     for dim in dims:
-        at = wrapped(dim, rank)
+        at = _wrapped(dim, rank)
         if at in found:
             raise refused(f"dim {at} appears multiple times in the list of dims")
         found.append(at)
@@ -101,8 +99,8 @@ def meta_mean_dim(
     kind = self.dtype if dtype is None else DType(dtype)
     if kind.category < 2:
         what = "Input dtype" if dtype is None else "Optional dtype"
-        told = f"{what} must be either a floating point or complex dtype. Got: {kind}"
-        raise refused(f"mean(): could not infer output dtype. {told}")
+        reason = f"{what} must be either a floating point or complex dtype. Got: {kind}"
+        raise refused(f"mean(): could not infer output dtype. {reason}")
     if dtype is None and given is not None:
         kind = given.dtype
     shape = _reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
@@ -142,7 +140,7 @@ def meta_amax(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool) -> 
                 "Specify the reduction dim with the 'dim' argument."
             )
         for at in dim:
-            if self.shape[wrapped(at, self.dim)] == 0:
+            if self.shape[_wrapped(at, self.dim)] == 0:
                 raise refused(f"amax(): Expected reduction dim {at} to have non-zero size.")
     dims = _dims(dim, self.dim)
     op.set_output_raw_strided(0, _reduced(self.shape, dims, keepdim=keepdim), None, Options(self.dtype, self.device))
@@ -174,7 +172,7 @@ def all_out(op: MetaBase, self: Tensor, dim: int, keepdim: bool, out: Tensor) ->
 
 
 def meta_cumsum(op: MetaBase, self: Tensor, dim: int, dtype: DType | None) -> None:
-    wrapped(dim, self.dim)
+    _wrapped(dim, self.dim)
     given = op.maybe_get_output(0)
     kind = dtype
     if kind is None and given is not None:
@@ -189,14 +187,14 @@ def cumsum_out(op: MetaBase, self: Tensor, dim: int, dtype: DType | None, out: T
     array = _wide(self.data, out.dtype)
     if out.dtype is DType.bool and self.dim and array.size:
         raise refused(f"\"cumsum_out_cpu\" not implemented for '{out.dtype}'")
-    _write(out, np.cumsum(array, axis=wrapped(dim, self.dim), dtype=array.dtype) if self.dim else array)
+    _write(out, np.cumsum(array, axis=_wrapped(dim, self.dim), dtype=array.dtype) if self.dim else array)
 
 
-# -- max with its place
+# -- max with its index
 
 
 def meta_max_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> tuple[int]:
-    at = wrapped(dim, self.dim)
+    at = _wrapped(dim, self.dim)
     if self.dim and self.shape[at] == 0:
         raise refused(f"max(): Expected reduction dim {at} to have non-zero size.")
     if self.dtype.category == 3:
@@ -218,8 +216,11 @@ def max_out(op: MetaBase, self: Tensor, dim: int, keepdim: bool, max: Tensor, ma
         _write(max_values, at)
 
 
+# -- sort
+
+
 def meta_sort_stable(op: MetaBase, self: Tensor, stable: bool | None, dim: int, descending: bool) -> None:
-    wrapped(dim, self.dim)
+    _wrapped(dim, self.dim)
     if self.dtype.category == 3:
         raise refused("Sort does not support complex dtypes on CPU")
     strides = dense_strides(self)
@@ -240,7 +241,7 @@ def sort_stable_out(
         np.copyto(values.data, self.data)
         np.copyto(indices.data, 0)
         return
-    axis = wrapped(dim, self.dim)
+    axis = _wrapped(dim, self.dim)
     array = self.data
     if descending:
         # NB: stable both ways, so what is turned round before and after is the order of equal elements
