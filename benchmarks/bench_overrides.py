@@ -23,7 +23,7 @@ Made = tuple[Any, Any, Any, Any]
 
 
 class Duck:
-    """Answers every call with nothing."""
+    """Handles every call and returns nothing."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> None:
         """Nothing."""
@@ -33,7 +33,7 @@ class Duck:
 
 
 class TorchDuck:
-    """The same in the spelling that torch asks for."""
+    """The same as torch wants it, a class method."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> None:

@@ -24,7 +24,7 @@ _TENSOR_ONLY = [LiteralTensor]
 
 
 def get_overloaded_types_and_args(relevant_args: Iterable[Any]) -> tuple[list[type], list[Any]]:
-    """The types and the arguments to ask."""
+    """The types, and the arguments whose handlers are called."""
     overloaded_types: list[type] = []
     overloaded_args: list[Any] = []
     for arg in relevant_args:
@@ -47,7 +47,7 @@ def get_overloaded_types_and_args(relevant_args: Iterable[Any]) -> tuple[list[ty
 def implement_torch_function(
     implementation: Callable[..., Any], public_api: Any, relevant_args: Iterable[Any], args: Any, kwargs: Any
 ) -> Any:
-    """Ask the handlers, or run the implementation."""
+    """Call the handlers, or run the implementation."""
     types, overloaded_args = get_overloaded_types_and_args(relevant_args)
     if (
         not overloaded_args

@@ -1,4 +1,4 @@
-"""Python functions with several signatures: what fits, what is told when nothing does, and the walk of one call."""
+"""Python bindings: which signature fits, the message when none does, and the call stack of one operator."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_the_first_signature_that_fits_is_taken_and_a_deprecated_one_warns() -> 
         warnings.simplefilter("error")
         modern = add.bind((x, y), {"alpha": 2})
     assert (modern.signature.deprecated, list(modern.values)) == (False, ["input", "other", "alpha"])
-    told = (
+    expected = (
         "This overload of add is deprecated:\n"
         "\tadd(Tensor input, Number alpha, Tensor other, *, Tensor out = None)\n"
         "Consider using one of the following signatures instead:\n"
         "\tadd(Tensor input, Tensor other, *, Number alpha = 1, Tensor out = None)"
     )
-    with pytest.warns(UserWarning, match=re.escape(told)):
+    with pytest.warns(UserWarning, match=re.escape(expected)):
         past = add.bind((x, 2, y), {})
     assert (past.signature.deprecated, past.values["alpha"]) == (True, 2)
 
@@ -98,14 +98,14 @@ REFUSED: tuple[tuple[tuple[str, tuple[Any, ...], dict[str, Any]], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("call", "told"), REFUSED)
-def test_what_fits_no_signature_is_told_in_pytorchs_words(
-    python: PythonFunctions, call: tuple[str, tuple[object, ...], dict[str, object]], told: str
+@pytest.mark.parametrize(("call", "expected"), REFUSED)
+def test_what_fits_no_signature_is_refused_in_pytorchs_words(
+    python: PythonFunctions, call: tuple[str, tuple[object, ...], dict[str, object]], expected: str
 ) -> None:
     name, args, kwargs = call
     with pytest.raises(TypeError) as caught:
         getattr(python, name)(*args, **kwargs)
-    assert str(caught.value) == told
+    assert str(caught.value) == expected
 
 
 def test_every_signature_is_listed_with_the_reason_why_it_did_not_fit() -> None:

@@ -149,7 +149,7 @@ def test_registering_again_is_refused_and_leaves_nothing_new(package: ModuleType
     held.close()
 
 
-def test_a_function_that_nobody_wrote_is_told_of_when_it_is_called(package: ModuleType) -> None:
+def test_a_function_that_nobody_wrote_is_named_when_it_is_called(package: ModuleType) -> None:
     dispatcher = Dispatcher()
     held = package.register(dispatcher, object())
     rest = Library("_", "IMPL", dispatcher=dispatcher)
@@ -166,8 +166,8 @@ def test_a_function_that_nobody_wrote_is_told_of_when_it_is_called(package: Modu
 
 
 def test_only_chooses_operators_groups_and_globs(natives: NativeFunctions) -> None:
-    for asked in ("add.out", "add_Tensor", "aten::add_.Tensor", "ad*", "add"):
-        assert list(generated_files(natives, file="f", only=[asked])) == [
+    for name in ("add.out", "add_Tensor", "aten::add_.Tensor", "ad*", "add"):
+        assert list(generated_files(natives, file="f", only=[name])) == [
             "add_Tensor.py",
             "add_Tensor.yaml",
             "__init__.py",
@@ -202,21 +202,21 @@ def test_nothing_is_written_when_the_source_is_wrong(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_check_tells_what_differs_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_lists_what_differs_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "out"
-    asked = CodegenRequest(file=str(FILE), folder=str(folder), only=("add",), check=True)
-    assert codegen(asked) == 1
+    request = CodegenRequest(file=str(FILE), folder=str(folder), only=("add",), check=True)
+    assert codegen(request) == 1
     assert not folder.exists()
     assert "add_Tensor.py is not there" in capsys.readouterr().err
     assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",))) == 0
     assert "1 structured group of" in capsys.readouterr().out
-    assert codegen(asked) == 0
+    assert codegen(request) == 0
     assert "all 3 files are up to date" in capsys.readouterr().out
     (folder / "add_Tensor.yaml").write_text("claim: other\n", encoding="utf-8")
-    assert codegen(asked) == 1
-    told = capsys.readouterr()
-    assert told.err == f"{folder / 'add_Tensor.yaml'} differs\n"
-    assert told.out.startswith("1 of 3 files differ; ")
+    assert codegen(request) == 1
+    printed = capsys.readouterr()
+    assert printed.err == f"{folder / 'add_Tensor.yaml'} differs\n"
+    assert printed.out.startswith("1 of 3 files differ; ")
     assert (folder / "add_Tensor.yaml").read_text(encoding="utf-8") == "claim: other\n"
 
 
@@ -229,7 +229,9 @@ def test_only_some_go_beside_what_was_generated_before(tmp_path: Path) -> None:
     assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",), check=True)) == 0
 
 
-def test_files_that_are_generated_no_more_are_told_and_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_generated_no_more_are_listed_and_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "out"
     assert codegen(CodegenRequest(file=str(FILE), folder=str(folder))) == 0
     first = (folder / "add_Tensor.py").read_text(encoding="utf-8")
@@ -238,7 +240,7 @@ def test_files_that_are_generated_no_more_are_told_and_left(tmp_path: Path, caps
     for check, code in ((True, 1), (False, 0)):
         capsys.readouterr()
         assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), check=check)) == code
-        told = capsys.readouterr()
-        assert told.err == f"{folder / 'gone.py'} is generated no more: remove it\n"
-        assert (", 1 file left from before; " in told.out) == check
+        printed = capsys.readouterr()
+        assert printed.err == f"{folder / 'gone.py'} is generated no more: remove it\n"
+        assert (", 1 file left from before; " in printed.out) == check
     assert (folder / "gone.py").exists()

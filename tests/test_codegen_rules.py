@@ -1,4 +1,4 @@
-"""Every rule of the model has a file that breaks it, and what is told of that file is pinned."""
+"""Every rule of the model has a file that breaks it, and the problems of that file are pinned."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def problems_of(path: Path) -> tuple[YamlProblem, ...]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_file_that_breaks_a_rule_is_told_so_in_pinned_words(rule: Rule) -> None:
+def test_a_file_that_breaks_a_rule_is_refused_in_pinned_words(rule: Rule) -> None:
     problems = problems_of(BAD / f"{rule}.yaml")
     assert rule in {problem.rule for problem in problems}
-    told = "".join(f"{problem}\n" for problem in problems)
+    text = "".join(f"{problem}\n" for problem in problems)
     pinned = BAD / f"{rule}.txt"
     if os.environ.get("EXPECTTEST_ACCEPT"):
-        pinned.write_text(told, encoding="utf-8")
-    assert told == pinned.read_text(encoding="utf-8")
+        pinned.write_text(text, encoding="utf-8")
+    assert text == pinned.read_text(encoding="utf-8")
 
 
 def test_every_file_that_is_wrong_belongs_to_a_rule() -> None:
@@ -60,7 +60,7 @@ def test_problems_come_all_at_once_in_the_order_of_the_file() -> None:
     assert all(isinstance(location, SourceLocation) for location in locations)
 
 
-def test_a_file_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NativeYamlError, match=r"none\.yaml: the file cannot be read: No such file or directory"):
         load_native_functions(tmp_path / "none.yaml")
 

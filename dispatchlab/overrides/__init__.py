@@ -1,14 +1,15 @@
 """Overrides from Python: `__torch_function__` in front of the dispatcher, `__torch_dispatch__` behind it.
 
-- `torch_function_dispatch`: makes a function overridable (`decorator`); `Functions`: all of a lab's (`functions`);
-- `DisableTorchFunction`, `disabled`: switch handlers off, for a while or for a class (`switch`, `call.handlers`);
-- `as_subclass`, `make_wrapper_subclass`: tensors of other classes (`subclass`);
-- `PythonDispatch`: has a dispatcher ask `__torch_dispatch__` (`python_key`); `no_dispatch`: not for a while;
-- `DispatchMode`, `modes`: handlers of every call in a block (`modes`);
-- `without_defaults`, `normalize`: arguments without their defaults, and with them again (`defaults`);
-- `Interpreter`: who owns classes and asks them (`interpreter`).
-
-`collect` says in which order handlers are asked, `asking` asks them, `errors` is what can go wrong.
+- torch_function: `torch_function_dispatch` makes a function overridable;
+- handlers: `overloaded_args` finds the arguments whose handlers are called; `DisableTorchFunction` switches them off
+  in a block, and `disabled`, of `dispatchlab.call`, for a class;
+- functions: `Functions`, all public functions of a lab;
+- subclass: `as_subclass` and `make_wrapper_subclass`, tensors of other classes;
+- torch_dispatch: `PythonDispatch` has a dispatcher call `__torch_dispatch__`, `no_dispatch` is a block without that,
+  `Interpreter` owns classes and calls their handlers;
+- modes: `DispatchMode`, a handler of every call in a block, and `modes`;
+- defaults: `without_defaults` and `normalize`, arguments without their defaults, and with them again;
+- errors: `OverrideError` and its kinds, with the chain of handlers.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from dispatchlab.overrides.errors import (
     SignatureMismatchError,
 )
 from dispatchlab.overrides.functions import Functions
-from dispatchlab.overrides.handlers import collected
-from dispatchlab.overrides.modes import DisableTorchFunction, DispatchMode, is_torch_function_enabled, modes
-from dispatchlab.overrides.overridable import torch_function_dispatch
-from dispatchlab.overrides.python_key import Interpreter, PythonDispatch, interpreter_of, no_dispatch
+from dispatchlab.overrides.handlers import DisableTorchFunction, is_torch_function_enabled, overloaded_args
+from dispatchlab.overrides.modes import DispatchMode, modes
 from dispatchlab.overrides.subclass import as_subclass, make_wrapper_subclass
+from dispatchlab.overrides.torch_dispatch import Interpreter, PythonDispatch, interpreter_of, no_dispatch
+from dispatchlab.overrides.torch_function import torch_function_dispatch
 
 __all__ = [
     "DisableTorchFunction",
@@ -41,7 +42,6 @@ __all__ = [
     "PythonDispatch",
     "SignatureMismatchError",
     "as_subclass",
-    "collected",
     "disabled",
     "interpreter_of",
     "is_torch_function_enabled",
@@ -49,6 +49,7 @@ __all__ = [
     "modes",
     "no_dispatch",
     "normalize",
+    "overloaded_args",
     "torch_function_dispatch",
     "without_defaults",
 ]

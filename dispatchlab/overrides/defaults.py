@@ -1,4 +1,4 @@
-"""Arguments without those that equal their default, and the way back.
+"""Leave out arguments that equal their default, and fill them in again.
 
 A handler that was written before an argument with a default was added does not see it until somebody uses it.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong with overrides: nobody answers, signatures differ, a handler is wrong; each names the handlers."""
+"""Errors of overrides: no handler takes a call, signatures differ, a handler is wrong; with the chain of handlers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class OverrideError(DispatchLabError):
 
 
 class NoImplementationError(OverrideError, TypeError):
-    """Every handler answered NotImplemented.
+    """Every handler returned NotImplemented.
 
     Args:
         function: the public function, or the operator.
-        tried: the types whose handlers were asked, in that order.
+        tried: the types whose handlers were called, in that order.
     """
 
     def __init__(self, function: str, tried: Sequence[str], protocol: str = "__torch_function__") -> None:
@@ -70,7 +70,7 @@ def chain_text(chain: Sequence[str]) -> str:
 _PREFIX = "handlers: "
 
 
-def passing(error: BaseException, handler: str) -> BaseException:
+def with_handler(error: BaseException, handler: str) -> BaseException:
     """The error as it leaves a handler: the same one, with the handler in front of its chain.
 
     A RecursionError becomes a `HandlerRecursionError`, which says what to do.

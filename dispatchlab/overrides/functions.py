@@ -1,9 +1,7 @@
 """The public functions of a lab, each overridable: `functions.add(x, y)`, `x.add(y)` and `x + y`.
 
-Operators whose names begin with `_` are no public functions.
-
-An operator of one overload becomes a function with the parameters of its schema. One of several becomes a function
-that tries them in their order, the one without a name first.
+Operators whose names begin with `_` are no public functions. An operator of one overload becomes a function with the
+parameters of its schema. One of several becomes a function that tries them in order, the one without a name first.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from dispatchlab.layers.schemas import NAMESPACE
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import ListType
 from dispatchlab.overrides.handlers import PROTOCOL
-from dispatchlab.overrides.overridable import torch_function_dispatch
 from dispatchlab.overrides.subclass import as_subclass
+from dispatchlab.overrides.torch_function import torch_function_dispatch
 
 Function = Callable[..., Any]
 _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "matmul": "matmul"}
@@ -116,8 +114,8 @@ def _parameters(schema: FunctionSchema, default: str | None) -> str:
     for at, one in enumerate(schema.arguments):
         if one.kwarg_only and "*" not in parts:
             parts.append("*")
-        told = "" if one.default is None else f"={f'{default}{at}' if default else 'None'}"
-        parts.append(f"{one.name}{told}")
+        shown = "" if one.default is None else f"={f'{default}{at}' if default else 'None'}"
+        parts.append(f"{one.name}{shown}")
     return ", ".join(parts)
 
 

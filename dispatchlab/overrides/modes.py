@@ -1,4 +1,4 @@
-"""Modes: handlers that see every call in their scope; and the switch that turns `__torch_function__` off."""
+"""Modes: handlers that see every call in a `with` block."""
 
 from __future__ import annotations
 
@@ -15,44 +15,6 @@ from dispatchlab.call.torch_overrides import DISPATCH
 from dispatchlab.overrides.errors import OverrideError, name_of
 
 
-class _DisabledThread(threading.local):
-    off: int = 0
-
-
-_disabled = _DisabledThread()
-
-off: list[None] = []
-"""One item for each block that is open in any thread: while it is empty, nobody has to look at the thread."""
-
-
-def is_torch_function_enabled() -> bool:
-    """Whether handlers are asked in this thread now."""
-    return not _disabled.off
-
-
-class DisableTorchFunction:
-    """Inside of it, public functions go straight to their implementations; it may be entered again inside."""
-
-    def __enter__(self) -> Self:
-        off.append(None)
-        _disabled.off += 1
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _disabled.off -= 1
-        off.pop()
-
-
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[DispatchMode] = []
-
-
-_thread = _Thread()
-
-
 class DispatchMode:
     """A handler for the length of a `with` block; while it runs, the modes around it see the calls that it makes."""
 
@@ -62,7 +24,7 @@ class DispatchMode:
     def __torch_dispatch__(
         self, func: Operator, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Answer a call; NotImplemented leaves it to the arguments."""
+        """Handle a call; NotImplemented leaves it to the arguments."""
         raise NotImplementedError(f"{name_of(type(self))} is a mode without a {DISPATCH}: define one")
 
     def __enter__(self) -> Self:
@@ -97,10 +59,18 @@ def modes() -> tuple[DispatchMode, ...]:
 
 
 @contextmanager
-def innermost_set_aside() -> Iterator[DispatchMode]:
+def pop_mode_temporarily() -> Iterator[DispatchMode]:
     """Take the innermost mode away while it runs, and put all back as they were."""
     found = [*_thread.stack]
     try:
         yield _thread.stack.pop()
     finally:
         _thread.stack[:] = found
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[DispatchMode] = []
+
+
+_thread = _Thread()

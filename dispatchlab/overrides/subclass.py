@@ -1,4 +1,4 @@
-"""Tensors of other classes: the default handler, and the same tensor as another class."""
+"""Tensors of other classes: `as_subclass`, wrapper subclasses, and the default handler that keeps the class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
 from dispatchlab.call.torch_overrides import python_bits
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.overrides.modes import DisableTorchFunction
+from dispatchlab.overrides.handlers import DisableTorchFunction
 
 T = TypeVar("T", bound=Tensor)
 

@@ -52,13 +52,13 @@ def test_a_refusal_reads_as_torchs_and_adds_the_reasons(
 
     mine, theirs = tensor([1.0, 2.0]), torch.ones(2)
     numbers = name == "add"
-    with pytest.raises(TypeError) as told:
+    with pytest.raises(TypeError) as torchs:
         getattr(torch, name)(*(given(one, theirs) for one in args), **{k: given(v, theirs) for k, v in kwargs.items()})
     with pytest.raises(TypeError) as caught:
         PythonArgParser(name, SIGNATURES[name], numbers=numbers).bind(
             tuple(given(one, mine) for one in args), {k: given(v, mine) for k, v in kwargs.items()}
         )
-    assert _plain(str(caught.value)) == _plain(str(told.value))
+    assert _plain(str(caught.value)) == _plain(str(torchs.value))
 
 
 def _plain(text: str) -> list[str]:
@@ -66,6 +66,6 @@ def _plain(text: str) -> list[str]:
     if lines and "- got (" in lines[0]:
         head, _, rest = lines[0].partition("- got (")
         inner, _, tail = rest.partition("), but")
-        # NB: torch tells keyword arguments in the order of a hash table
+        # NB: torch lists keyword arguments in the order of a hash table
         lines[0] = f"{head}- got ({', '.join(sorted(inner.split(', ')))}), but{tail}"
     return lines

@@ -101,9 +101,9 @@ def outcome(call: Callable[[], Any]) -> tuple[Outcome, Any]:
         except (CallError, RuntimeError, IndexError, NotImplementedError) as error:
             return ("error", message_of(error)), None
     # NB: torch warns once more of an output that it casts to, and once in a process of complex numbers
-    told = dict.fromkeys(re.sub(r"\s*\(Triggered internally.*", "", str(one.message)) for one in caught)
-    told.pop("Casting complex values to real discards the imaginary part", None)
-    return ("returned", *told), result
+    texts = dict.fromkeys(re.sub(r"\s*\(Triggered internally.*", "", str(one.message)) for one in caught)
+    texts.pop("Casting complex values to real discards the imaginary part", None)
+    return ("returned", *texts), result
 
 
 def message_of(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Modes and wrappers in generated nestings, against the running PyTorch: who is asked, and how it ends."""
+"""Modes and wrappers in generated nestings, against the running PyTorch: which handlers are called, and how it ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class World:
         self.answer = self.new([9.0])
 
     def behave(self, who: str, behaviour: str, func: Any, args: Any, kwargs: Any) -> Any:
-        """Note the call, and do what was asked for."""
+        """Note the call, and behave as chosen."""
         self.log.append(f"{who} {self.name(func)} {len(args)} {sorted(kwargs)}")
         match behaviour:
             case "decline":
@@ -138,10 +138,10 @@ def worlds() -> Iterator[tuple[World, World]]:
         )
 
 
-def test_modes_and_wrappers_are_asked_in_torchs_order(worlds: tuple[World, World]) -> None:
+def test_modes_and_wrappers_are_called_in_torchs_order(worlds: tuple[World, World]) -> None:
     ours, theirs = worlds
     ends: list[str] = []
-    asked = 0
+    calls = 0
     for seed in range(_PROGRAMS):
         program = _program(random.Random(seed))
         our_end, our_result = _end(ours, program)
@@ -151,6 +151,6 @@ def test_modes_and_wrappers_are_asked_in_torchs_order(worlds: tuple[World, World
         if isinstance(our_result, np.ndarray) and not any("empty" in line for line in ours.log):
             assert np.allclose(our_result, their_result) or not ours.log, seed
         ends.append(our_end)
-        asked += len(ours.log)
-    assert asked > 1_000
+        calls += len(ours.log)
+    assert calls > 1_000
     assert min(ends.count(end) for end in ("raised", "nobody", "Tensor")) > 40

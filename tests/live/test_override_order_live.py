@@ -1,4 +1,4 @@
-"""In which order handlers are asked, and what they are told, against the running PyTorch."""
+"""The order in which handlers are called, and the types that they get, against the running PyTorch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.handler_orders import Side, compare_orders
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
 
-def _body(ask: Any) -> dict[str, Any]:
-    return {"__torch_function__": classmethod(lambda cls, func, types, args=(), kwargs=None: ask(types))}
+def _body(record: Any) -> dict[str, Any]:
+    return {"__torch_function__": classmethod(lambda cls, func, types, args=(), kwargs=None: record(types))}
 
 
 def _function(values: Any) -> Any:

@@ -110,11 +110,11 @@ def test_normalize_refuses_what_a_call_refuses() -> None:
     x = tensor([1.0])
     assert normalize(schema, [x]) == (x, 1, "a")
     assert normalize(schema, [x], {"n": 2, "mode": "b"}) == (x, 2, "b")
-    for args, kwargs, told in (
+    for args, kwargs, expected in (
         ([], {}, "missing a value for argument 'x'"),
         ([x, 1, "b"], {}, "takes 2 positional arguments but 3 were given"),
         ([x], {"nn": 1}, "no argument 'nn'"),
         ([x, "no"], {}, "expects int for argument 'n'"),
     ):
-        with pytest.raises(CallError, match=told):
+        with pytest.raises(CallError, match=expected):
             normalize(schema, args, kwargs)

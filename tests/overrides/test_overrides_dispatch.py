@@ -66,7 +66,7 @@ def test_the_fallbacks_come_and_go_with_their_registration() -> None:
     registered.release()
     with pytest.raises(CallError, match=r"no kernel for PythonTLSSnapshot, .* hold a PythonDispatch"):
         lab.sin(x)
-    assert len(kind.asked) == 1
+    assert len(kind.calls) == 1
 
 
 # -- what a handler gets
@@ -81,7 +81,7 @@ def test_arguments_are_given_without_their_defaults_and_by_name_where_they_have_
     lab("sum.dim_IntList")(x, [1], keepdim=False)
     lab("sum.dim_IntList")(x, [1], keepdim=True, dtype=DType.float64)
     lab("sum.dim_IntList")(x, [1], dtype=DType.float64)
-    assert [one[2:] for one in kind.asked] == [
+    assert [one[2:] for one in kind.calls] == [
         ((x, x), {}),
         ((x, x), {}),
         ((x, x), {"alpha": 2}),
@@ -116,7 +116,7 @@ def test_lists_and_optionals_count_and_every_class_is_told(lab: Lab) -> None:
     x = tensor([1.0])
     a, b, c = first(x), other(x), sub(x)
     lab.stack([x, a, b, a, c])
-    assert [kind.asked[0][1] for kind in (first, other, sub)] == [(sub, first, other)] * 3
+    assert [kind.calls[0][1] for kind in (first, other, sub)] == [(sub, first, other)] * 3
 
     dispatcher = Dispatcher()
     with PythonDispatch(dispatcher):
@@ -127,10 +127,10 @@ def test_lists_and_optionals_count_and_every_class_is_told(lab: Lab) -> None:
         keys = DispatchKeySet.of(DispatchKey.Python)
         for values in ((made(x), []), (None, [None, made(x)]), (x, [x, made(x), None])):
             assert called.redispatch(keys, *values) is None
-        assert len(made.asked) == 3
+        assert len(made.calls) == 3
 
 
-def test_all_decline_names_every_type_in_the_order_asked(lab: Lab) -> None:
+def test_all_decline_names_every_type_in_the_order_called(lab: Lab) -> None:
     class First(Wrapper):
         answer = staticmethod(lambda *given: NotImplemented)
 
@@ -151,7 +151,7 @@ def test_no_dispatch_leaves_every_handler_out(lab: Lab) -> None:
     is_a = as_subclass(tensor([1.0]), kind)
     with no_dispatch():
         assert lab.add(is_a, is_a).numpy().tolist() == [2.0]
-    assert kind.asked == []
+    assert kind.calls == []
 
 
 def test_a_view_and_a_write_go_through_the_handler(lab: Lab) -> None:
@@ -162,16 +162,16 @@ def test_a_view_and_a_write_go_through_the_handler(lab: Lab) -> None:
     assert lab.add_(x, x) is x
     assert (x.version, row.version) == (1, 1)
     assert row.elem.numpy().tolist() == [2.0, 4.0]
-    assert [one[0] for one in kind.asked] == ["aten::select.int", "aten::add_.Tensor"]
+    assert [one[0] for one in kind.calls] == ["aten::select.int", "aten::add_.Tensor"]
 
 
 def test_detach_and_the_copies_that_autograd_keeps_go_through_the_handler(lab: Lab) -> None:
     kind = wrapper()
     x = kind(tensor([0.5]), requires_grad=True)
     y = lab.exp(x)
-    assert [one[0] for one in kind.asked] == ["aten::exp", "aten::detach"]
+    assert [one[0] for one in kind.calls] == ["aten::exp", "aten::detach"]
     lab.backward(y)
-    assert [one[0].removeprefix("aten::") for one in kind.asked[2:]] == [
+    assert [one[0].removeprefix("aten::") for one in kind.calls[2:]] == [
         *("ones_like", "detach"),
         *("detach", "mul.Tensor"),
         *("new_empty_strided", "copy_"),
@@ -222,18 +222,18 @@ def _raises(func: Operator, types: Any, args: Any, kwargs: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (lambda *given: (1, 2), "returned tuple and should return Tensor"),
         (lambda *given: 5, "returned int and should return Tensor"),
     ],
 )
-def test_a_wrong_return_is_told_with_handler_and_schema(lab: Lab, answer: Any, told: str) -> None:
+def test_a_wrong_return_is_reported_with_handler_and_schema(lab: Lab, answer: Any, expected: str) -> None:
     x = wrapper(answer)(tensor([1.0]))
     before = state()
     with pytest.raises(HandlerError) as caught:
         lab.sin(x)
-    assert str(caught.value).splitlines()[0] == f"a handler of aten::sin {told}"
+    assert str(caught.value).splitlines()[0] == f"a handler of aten::sin {expected}"
     assert "aten::sin(Tensor self) -> Tensor" in str(caught.value)
     assert "handlers: __torch_dispatch__ of" in str(caught.value)
     assert state() == before
@@ -267,7 +267,7 @@ def test_an_error_in_a_handler_names_the_chain_and_leaves_guards_and_modes(lab: 
     assert lab.sin(tensor([0.0])).numpy().tolist() == [0.0]
 
 
-def test_a_handler_that_comes_back_to_itself_is_told_and_nothing_is_left_behind(lab: Lab) -> None:
+def test_a_handler_that_comes_back_to_itself_is_refused_and_leaves_nothing_behind(lab: Lab) -> None:
     def loops(func: Operator, types: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
 

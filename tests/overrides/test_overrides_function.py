@@ -1,4 +1,4 @@
-"""`__torch_function__`: whose handlers are asked, in which order, and what a function keeps that is overridable."""
+"""`__torch_function__`: whose handlers are called, in which order, and what a function keeps that is overridable."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dispatchlab.overrides import (
     NoImplementationError,
     SignatureMismatchError,
     as_subclass,
-    collected,
     disabled,
     is_torch_function_enabled,
+    overloaded_args,
     torch_function_dispatch,
 )
 from tests.handler_orders import Side, compare_orders
@@ -40,15 +40,15 @@ def first(tensors: list[Any], dim: int = 0, out: Any = None) -> Any:
 
 
 class Duck:
-    """Notes what it is asked."""
+    """Records the calls that it gets."""
 
     answer: Any = "duck"
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        self.asked.append((func, types, args, kwargs))
+        self.calls.append((func, types, args, kwargs))
         return self.answer
 
 
@@ -88,17 +88,17 @@ def test_a_handler_gets_the_arguments_as_they_were_given(args: tuple[Any, ...], 
     args = tuple(given if one == 0 and at == 0 else one for at, one in enumerate(args))
     kwargs = {name: given if name == "tensors" else one for name, one in kwargs.items()}
     assert first(*args, **kwargs) == "duck"
-    assert duck.asked == [(first, (Tensor, Duck), args, kwargs)]
+    assert duck.calls == [(first, (Tensor, Duck), args, kwargs)]
 
 
 def test_a_dispatcher_that_returns_an_iterator_loses_no_argument() -> None:
     duck = Duck()
     x = tensor([1.0])
     assert first([x], out=duck) == "duck"
-    assert duck.asked == [(first, (Tensor, Duck), ([x],), {"out": duck})]
+    assert duck.calls == [(first, (Tensor, Duck), ([x],), {"out": duck})]
 
 
-def test_a_wrong_call_is_told_in_the_name_of_the_function() -> None:
+def test_a_wrong_call_is_refused_in_the_name_of_the_function() -> None:
     with pytest.raises(TypeError, match=r"^first\(\) missing a required argument: 'tensors'"):
         first()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'dims'"):
@@ -130,7 +130,7 @@ def test_the_docstring_can_come_from_the_dispatcher() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dispatcher", "told"),
+    ("dispatcher", "expected"),
     [
         (lambda a, b: (), "it has 'b' where 'dim' stands"),
         (lambda a, dim=0: (), "the default of 'dim' has to be None there, and is 0"),
@@ -141,14 +141,14 @@ def test_the_docstring_can_come_from_the_dispatcher() -> None:
         (lambda a=None, dim=None: (), "'a' has a default there"),
     ],
 )
-def test_a_dispatcher_of_another_signature_is_refused_with_both(dispatcher: Any, told: str) -> None:
+def test_a_dispatcher_of_another_signature_is_refused_with_both(dispatcher: Any, expected: str) -> None:
     def function(a: Any, dim: int = 0) -> None: ...
 
     with pytest.raises(SignatureMismatchError) as caught:
         torch_function_dispatch(dispatcher)(function)
     assert isinstance(caught.value, TypeError)
     lines = str(caught.value).splitlines()
-    assert lines[0].endswith(f"function does not take what the implementation takes: {told}")
+    assert lines[0].endswith(f"function does not take what the implementation takes: {expected}")
     assert lines[1] == "  implementation: (a: 'Any', dim: 'int' = 0) -> 'None'"
     assert lines[2] == f"  dispatcher:     {inspect.signature(dispatcher)}"
     torch_function_dispatch(dispatcher, verify=False)(function)
@@ -163,7 +163,7 @@ def test_a_dispatcher_that_returns_no_arguments_is_told() -> None:
         function(1)
 
 
-def test_nobody_handles_it_names_every_type_in_the_order_asked() -> None:
+def test_a_call_that_every_handler_declines_names_every_type_in_the_order_called() -> None:
     class Sub(Declines): ...
 
     with pytest.raises(NoImplementationError) as caught:
@@ -201,13 +201,13 @@ def test_a_class_can_want_no_handler() -> None:
     for kind in (Off, None_):
         one = kind()
         assert first([one]) == ("implementation", one, 0, None)
-        assert one.asked == []
+        assert one.calls == []
 
 
 def test_handlers_are_switched_off_for_a_block_even_when_it_fails() -> None:
     duck = Duck()
-    with DisableTorchFunction() as switch:
-        with switch:
+    with DisableTorchFunction() as block:
+        with block:
             assert first([duck])[0] == "implementation"
         assert not is_torch_function_enabled()
         with pytest.raises(ZeroDivisionError), DisableTorchFunction():
@@ -222,7 +222,7 @@ def test_handlers_are_switched_off_for_a_block_even_when_it_fails() -> None:
 
 def test_one_argument_for_each_type_subclasses_before_superclasses() -> None:
     a, sub, b, again = Declines(), type("Sub", (Declines,), {})(), type("B", (Duck,), {})(), Declines()
-    assert collected([a, 1, b, sub, again, None], "__torch_function__") == [sub, a, b]
+    assert overloaded_args([a, 1, b, sub, again, None], "__torch_function__") == [sub, a, b]
 
 
 def test_a_virtual_subclass_of_an_abstract_class_comes_first() -> None:
@@ -238,12 +238,12 @@ def test_a_virtual_subclass_of_an_abstract_class_comes_first() -> None:
     class Concrete(Abstract): ...
 
     one, other = Concrete(), Virtual()
-    assert collected([one, other], "__torch_function__") == [one, other]
+    assert overloaded_args([one, other], "__torch_function__") == [one, other]
     made = type("Base", (Abstract,), {})()
     Abstract.register(type(other))
-    assert collected([made, other], "__torch_function__") == [made, other]
+    assert overloaded_args([made, other], "__torch_function__") == [made, other]
     top = Abstract()
-    assert collected([top, other], "__torch_function__") == [other, top]
+    assert overloaded_args([top, other], "__torch_function__") == [other, top]
 
 
 def test_many_arguments_cost_one_look_at_each_and_many_types_no_scan() -> None:
@@ -261,18 +261,18 @@ def test_many_arguments_cost_one_look_at_each_and_many_types_no_scan() -> None:
 
     kinds = [type(f"K{at}", (Duck,), {}) for at in range(500)]
     many: list[Any] = [kinds[at % 500]() for at in range(10_000)]
-    assert [type(one) for one in collected(many, "__torch_function__")] == kinds
-    assert collected([One() for _ in range(10_000)], "__torch_function__")
+    assert [type(one) for one in overloaded_args(many, "__torch_function__")] == kinds
+    assert overloaded_args([One() for _ in range(10_000)], "__torch_function__")
     assert compared == 0
 
 
-def test_the_last_of_10_000_arguments_is_asked_and_10_000_tensors_are_not() -> None:
+def test_the_last_of_10_000_arguments_is_called_and_10_000_tensors_are_not() -> None:
     x, duck = tensor([1.0]), Duck()
     many: list[Any] = [x] * 10_000
     assert first(many, dim=1) == ("implementation", x, 1, None)
     many = [*many, duck, duck]
     assert first(many) == "duck"
-    assert duck.asked == [(first, (Tensor, Duck), (many,), {})]
+    assert duck.calls == [(first, (Tensor, Duck), (many,), {})]
 
 
 class NumpyLike(Tensor):
@@ -297,12 +297,12 @@ def test_the_order_of_handlers_is_numpys_for_2000_hierarchies() -> None:
 
     numpys = Side(
         np.ndarray,
-        lambda ask: {"__array_function__": lambda self, func, types, args, kwargs: ask(types)},
+        lambda record: {"__array_function__": lambda self, func, types, args, kwargs: record(types)},
         lambda kind: np.zeros(1).view(kind),
     )
     ours = Side(
         NumpyLike,
-        lambda ask: {"__torch_function__": lambda self, func, types, args, kwargs: ask(types)},
+        lambda record: {"__torch_function__": lambda self, func, types, args, kwargs: record(types)},
         lambda kind: as_subclass(tensor([0.0]), kind),
     )
     compare_orders(
@@ -335,23 +335,23 @@ def test_a_subclass_is_preserved_and_the_deepest_wins(functions: Functions) -> N
 
 def test_super_is_the_default_and_does_not_ask_again(functions: Functions) -> None:
     class Counted(Tensor):
-        asked: list[str] = []  # noqa: RUF012 - one list for all of them is meant
+        calls: list[str] = []  # noqa: RUF012 - one list for all of them is meant
 
         @classmethod
         def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            cls.asked.append(func.__name__)
+            cls.calls.append(func.__name__)
             return super().__torch_function__(func, types, args, kwargs)
 
     x = as_subclass(tensor([[1.0, 2.0]]), Counted)
     assert type(functions.sum(functions.matmul(x, functions.t(x)))) is Counted
-    assert Counted.asked == ["t", "matmul", "sum"]
+    assert Counted.calls == ["t", "matmul", "sum"]
 
 
 def test_every_operator_of_the_lab_is_an_overridable_function(functions: Functions) -> None:
     names = {schema.partition("(")[0].partition(".")[0] for schema in SCHEMAS if not schema.startswith("_")}
     assert set(functions) == names
     assert len(functions) == len(names) >= 25
-    asked = 0
+    called = 0
     for name, function in functions.items():
         if name in ("empty", "randn"):
             continue  # they take no tensors
@@ -360,9 +360,9 @@ def test_every_operator_of_the_lab_is_an_overridable_function(functions: Functio
         parameters = [*inspect.signature(function).parameters.values()]
         needed = sum(one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters)
         assert function(given, *([None] * max(0, needed - 1))) == "duck"
-        assert duck.asked[0][0] is function
-        asked += 1
-    assert asked == len(names) - 2
+        assert duck.calls[0][0] is function
+        called += 1
+    assert called == len(names) - 2
 
 
 def test_methods_and_operators_are_overridable_and_keep_their_class(functions: Functions) -> None:
@@ -379,7 +379,7 @@ def test_methods_and_operators_are_overridable_and_keep_their_class(functions: F
         assert type(found) is functions.Tensor
         assert found.numpy().tolist() == wanted
     assert [x + duck, x.mul(duck), x @ duck] == ["duck"] * 3
-    assert [one[0] for one in duck.asked] == [functions.add, functions.mul, functions.matmul]
+    assert [one[0] for one in duck.calls] == [functions.add, functions.mul, functions.matmul]
     x += y
     assert x.numpy().tolist() == [[4.0, 6.0]]
     with pytest.raises(TypeError, match="unsupported operand"):
@@ -414,7 +414,7 @@ def test_what_a_handler_raises_comes_out_with_the_chain_of_handlers() -> None:
     assert [part.partition(" for ")[0].rpartition(".")[2] for part in note.split(" > ")] == ["Around", "Raises"]
 
 
-def test_a_handler_that_calls_back_into_itself_is_told_with_the_chain() -> None:
+def test_a_handler_that_calls_back_into_itself_is_refused_with_the_chain() -> None:
     class Loops:
         def __torch_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             return func(*args, **kwargs)

@@ -31,7 +31,7 @@ def test_modes_see_every_call_in_their_scope_innermost_first_then_the_arguments(
         lab.add(x, x)
         lab.sin(kind(x))
     assert log == ["inner aten::add.Tensor", "outer aten::add.Tensor", "inner aten::sin", "outer aten::sin"]
-    assert len(kind.asked) == 1
+    assert len(kind.calls) == 1
     lab.add(x, x)
     assert modes() == ()
 

@@ -22,15 +22,15 @@ State = tuple[DispatchKeySet, DispatchKeySet, tuple[DispatchMode, ...]]
 
 
 class Wrapper(Tensor):
-    """Notes what it is asked, and answers with what it is told to, or with the call on what it wraps."""
+    """Records its calls, and returns what `answer` returns, or the result of the call on what it wraps."""
 
     __slots__ = ("elem",)
-    asked: list[tuple[Any, ...]]
+    calls: list[tuple[Any, ...]]
     answer: Callable[..., Any] | None = None
     elem: Tensor
 
     def __init_subclass__(cls) -> None:
-        cls.asked = []
+        cls.calls = []
 
     def __new__(cls, elem: Tensor, *, requires_grad: bool = False) -> Wrapper:
         made = make_wrapper_subclass(cls, elem, requires_grad=requires_grad)
@@ -45,7 +45,7 @@ class Wrapper(Tensor):
         cls, func: Operator, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        cls.asked.append((str(func.name), types, args, kwargs))
+        cls.calls.append((str(func.name), types, args, kwargs))
         if cls.answer is not None:
             return cls.answer(func, types, args, kwargs)
         result = func(*map(_inner, args), **{name: _inner(one) for name, one in kwargs.items()})

@@ -1,7 +1,6 @@
-"""The key Python: a boxed fallback that hands a call to an interpreter, which asks the handlers of its classes.
+"""The key Python: its boxed fallback hands a call to an interpreter, which calls the `__torch_dispatch__` handlers.
 
-The dispatcher knows only that a tensor has an interpreter; see `python_key` for the half that finds it.
-
+The dispatcher knows only that a tensor has an interpreter, the one that owns its class.
 Source: aten/src/ATen/core/PythonFallbackKernel.cpp.
 """
 
@@ -25,17 +24,53 @@ from dispatchlab.engine.library import Library
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.overrides.defaults import without_defaults
-from dispatchlab.overrides.errors import HandlerError, NoImplementationError, name_of, passing
-from dispatchlab.overrides.handlers import collected
-from dispatchlab.overrides.modes import innermost_set_aside, modes
+from dispatchlab.overrides.errors import HandlerError, NoImplementationError, name_of, with_handler
+from dispatchlab.overrides.handlers import overloaded_args
+from dispatchlab.overrides.modes import modes, pop_mode_temporarily
 
 K = TypeVar("K", bound=type)
 _BELOW = DispatchKeySet.full_after(DispatchKey.Python)
+_BELOW_SNAPSHOT = DispatchKeySet.full_after(DispatchKey.PythonTLSSnapshot)
 _owners: WeakKeyDictionary[type, Interpreter] = WeakKeyDictionary()
 
 
+class PythonDispatch:
+    """The fallbacks of Python and PythonTLSSnapshot, registered with a dispatcher; `with` or `release` ends it.
+
+    Args:
+        dispatcher: where.
+
+    Raises:
+        RegistrationError: it has fallbacks at these keys already.
+    """
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._library = Library("_", "IMPL", dispatcher=dispatcher)
+        try:
+            self._library.fallback(boxed(snapshot_fallback, with_keyset=True), DispatchKey.PythonTLSSnapshot)
+            self._library.fallback(boxed(python_fallback, with_keyset=True), DispatchKey.Python)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Take the fallbacks out again; a second time is harmless."""
+        self._library.release()
+
+    def __enter__(self) -> PythonDispatch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+def no_dispatch() -> ExcludeDispatchKeyGuard:
+    """A guard inside of which no handler is called: tensors count as what they are below the key Python."""
+    return ExcludeDispatchKeyGuard(PYTHON_KEYS)
+
+
 class Interpreter:
-    """One interpreter; what it owns, no other one asks.
+    """One interpreter; it calls the handlers of the classes that it owns, and no others.
 
     Args:
         name: for messages.
@@ -50,7 +85,7 @@ class Interpreter:
         return kind
 
     def dispatch(self, operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-        """Answer a call by its handlers: the innermost mode, then the arguments whose classes are owned here.
+        """Handle a call: the innermost mode, then the arguments whose classes are owned here.
 
         Args:
             operator: what was called.
@@ -64,38 +99,38 @@ class Interpreter:
         count = len(operator.schema.arguments)
         start = len(stack) - count
         values = stack[start:]
-        asked = [one for one in collected(elements(values), DISPATCH) if interpreter_of(type(one)) is self]
-        if not asked and not modes():
+        overloaded = [one for one in overloaded_args(elements(values), DISPATCH) if interpreter_of(type(one)) is self]
+        if not overloaded and not modes():
             with ForceDispatchKeyGuard(included() - PYTHON_KEYS, excluded()):
                 operator.redispatch_boxed(keys & _BELOW, stack)
             return
-        types = tuple(map(type, asked))
+        types = tuple(map(type, overloaded))
         args, kwargs = without_defaults(operator.schema, [*map(unwrapped_number, values)])
         tried: list[str] = []
         if modes():
-            with innermost_set_aside() as mode, _without_python_unless_modes():
+            with pop_mode_temporarily() as mode, _without_python_unless_modes():
                 tried.append(name_of(type(mode)))
-                result = self._asked(mode, operator, types, args, kwargs)
+                result = self._call_handler(mode, operator, types, args, kwargs)
             if result is not NotImplemented:
                 stack[start:] = _returns(operator, values, result, mode)
                 return
-        for one in asked:
+        for one in overloaded:
             tried.append(name_of(type(one)))
-            result = self._asked(one, operator, types, args, kwargs)
+            result = self._call_handler(one, operator, types, args, kwargs)
             if result is not NotImplemented:
                 stack[start:] = _returns(operator, values, result, one)
                 return
         raise NoImplementationError(str(operator.name), tried, DISPATCH)
 
     @staticmethod
-    def _asked(one: Any, operator: Operator, types: Sequence[type], args: object, kwargs: object) -> Any:
+    def _call_handler(one: Any, operator: Operator, types: Sequence[type], args: object, kwargs: object) -> Any:
         try:
             return one.__torch_dispatch__(operator, types, args, kwargs)
         except Exception as error:
-            told = passing(error, _handler(one, operator))
-            if told is error:
+            leaving = with_handler(error, _handler(one, operator))
+            if leaving is error:
                 raise
-            raise told from None
+            raise leaving from None
 
     def __repr__(self) -> str:
         return f"<Interpreter {self.name}>"
@@ -149,44 +184,12 @@ def _returns(operator: Operator, values: Sequence[object], result: object, one: 
 # the fallback of Python puts that in force while the handler runs. The first snapshot of a call counts; inside of a
 # handler there is none, so that the calls that it makes take their own.
 
-_BELOW_SNAPSHOT = DispatchKeySet.full_after(DispatchKey.PythonTLSSnapshot)
-
 
 class _Thread(threading.local):
     entry: tuple[DispatchKeySet, DispatchKeySet] | None = None
 
 
 _thread = _Thread()
-
-
-class PythonDispatch:
-    """The fallbacks of Python and PythonTLSSnapshot, registered with a dispatcher; `with` or `release` ends it.
-
-    Args:
-        dispatcher: where.
-
-    Raises:
-        RegistrationError: it has fallbacks at these keys already.
-    """
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._library = Library("_", "IMPL", dispatcher=dispatcher)
-        try:
-            self._library.fallback(boxed(snapshot_fallback, with_keyset=True), DispatchKey.PythonTLSSnapshot)
-            self._library.fallback(boxed(python_fallback, with_keyset=True), DispatchKey.Python)
-        except BaseException:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        """Take the fallbacks out again; a second time is harmless."""
-        self._library.release()
-
-    def __enter__(self) -> PythonDispatch:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
 
 
 def python_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
@@ -219,8 +222,3 @@ def _as_on_entry() -> Iterator[None]:
                 yield
     finally:
         _thread.entry = found
-
-
-def no_dispatch() -> ExcludeDispatchKeyGuard:
-    """A guard inside of which no handler is asked: tensors count as what they are below the key Python."""
-    return ExcludeDispatchKeyGuard(PYTHON_KEYS)
