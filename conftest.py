@@ -6,6 +6,7 @@ named on the command line, or with `--all-tiers`.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -13,14 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 ROOT = Path(__file__).parent
 SLOW_TIERS = ("tests/deep", "tests/process")
-
-# `tests/effort.py` reads max_examples as a percentage of what a test asks for.
-settings.register_profile("all tiers", max_examples=100, derandomize=True, deadline=None, database=None)
-settings.register_profile("quick", settings.get_profile("all tiers"), max_examples=25)
 
 _NOT_RUN = pytest.StashKey[Counter[str]]()
 _SKIPPED = pytest.StashKey[Counter[str]]()
@@ -67,6 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if tiers[item] is None]
 
 
+def pytest_collection_finish() -> None:
+    """Take what collection made out of the garbage collector's sight: many tests collect, and need not walk all of it."""
+    gc.collect()
+    gc.freeze()
+
+
 class _Skips:
     """Counts the modules that are skipped when they are collected, by reason; workers of xdist do not report them."""
 
@@ -80,8 +82,11 @@ class _Skips:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count skipped modules, and choose on how many examples in a hundred properties are tried."""
-    settings.load_profile("all tiers" if config.getoption("--all-tiers") else "quick")
+    """Count skipped modules, and try properties on all their examples when every tier runs."""
+    if config.getoption("--all-tiers"):
+        from tests import effort
+
+        effort.percent = 100
     config.pluginmanager.register(_Skips(config), "skipped-modules")
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
 from dispatchlab.errors import RegistrationError
+from dispatchlab.explore.graph_walk import explore_graph
+from dispatchlab.explore.result import Verdict
 from dispatchlab.model.snapshot import Snapshot
-from tests.toy_engines import State, ToySpace
+from tests.toy_engines import State, ToySpace, random_toy
 
 Answer: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]] | None"
 
@@ -62,3 +65,22 @@ def brute_force(space: ToySpace, count: int, *, longest: int) -> Failure | None:
                 longer.append((now, after))
         words = longer
     return None
+
+
+def merging_is_sound(seeds: range) -> Counter[Verdict]:
+    """Count the verdicts on random engines, each of which has to be the one of the definition."""
+    longest = 8
+    verdicts: Counter[Verdict] = Counter()
+    for seed in seeds:
+        space = random_toy(seed)
+        found = explore_graph(space, space.count)
+        truth = brute_force(space, space.count, longest=longest)
+        verdicts[found.verdict] += 1
+        if found.verdict is Verdict.PROVED:
+            assert truth is None, f"seed {seed}"
+            continue
+        assert found.counterexample is not None
+        sequences = (found.counterexample.expected_word, found.counterexample.actual_word)
+        assert truth is not None, f"seed {seed}"
+        assert max(map(len, sequences)) == truth.length, f"seed {seed}"
+    return verdicts

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dispatchlab.analysis.certificate import Cause, Certification, Certified, Pattern, pattern_of
+from dispatchlab.analysis.certificate import Cause, Certificate, Certification, Certified, Pattern, pattern_of
 from dispatchlab.analysis.neighbourhoods import Explored, Neighbourhood, explore_neighbourhood, plan_of
 from dispatchlab.commands.certify import CertifyRequest, certification_of, certify
 from dispatchlab.engine.footprint import Footprint
@@ -217,17 +217,29 @@ def test_processes_find_what_one_finds() -> None:
     assert len(alone.certificates) == 3
 
 
-def test_relu_of_pytorch_is_proved_and_floor_is_not() -> None:
+def of_pytorch(*names: str, semantics: str = "strict") -> list[Certificate]:
     recorded = open_bundled()
-    some = [found for name in ("aten::relu", "aten::floor", "aten::linear") if (found := recorded.operator(name))]
-    strict = certification_of(recorded, name="torch-2.13", operators=some)
-    relu, floor, linear = strict.certificates
-    assert [relu.verdict, linear.verdict] == [Certified.PROVED] * 2
+    some = [found for name in names if (found := recorded.operator(name))]
+    return list(certification_of(recorded, name="torch-2.13", operators=some, semantics=semantics).certificates)
+
+
+def test_relu_of_pytorch_is_proved() -> None:
+    (relu,) = of_pytorch("aten::relu")
+    assert relu.verdict is Certified.PROVED
+
+
+def test_floor_of_pytorch_depends_on_the_order_of_a_kernel_of_its_meta_registrations() -> None:
+    (floor,) = of_pytorch("aten::floor")
     assert floor.verdict is Certified.ORDER_MATTERS
     assert floor.reasons[0].winner is not None
     assert "_meta_registrations.py" in floor.reasons[0].winner.debug
-    torch = certification_of(recorded, name="torch-2.13", operators=some, semantics="torch-2.13")
-    assert torch.certificates[2].reasons[0].keys == (K.AutogradNestedTensor,)
+
+
+def test_linear_of_pytorch_is_proved_where_every_slot_is_refreshed() -> None:
+    (strict,) = of_pytorch("aten::linear")
+    assert strict.verdict is Certified.PROVED
+    (torch,) = of_pytorch("aten::linear", semantics="torch-2.13")
+    assert torch.reasons[0].keys == (K.AutogradNestedTensor,)
 
 
 def test_the_text_names_owners_and_says_what_is_not_covered() -> None:

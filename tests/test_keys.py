@@ -30,6 +30,7 @@ from dispatchlab.model.slot_set import (
     REFRESH_UPSTREAM,
     keys_of,
 )
+from tests.effort import examples
 
 TORCH: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "keys-2.13.json").read_text())
 
@@ -137,6 +138,7 @@ key_sets = st.integers(0, FULL_BITS).map(DispatchKeySet)
 keys = st.sampled_from(sorted({*FUNCTIONALITY_KEYS, *RUNTIME_KEYS}))
 
 
+@examples(100)
 @given(key_sets, keys)
 def test_adding_then_removing_a_key_clears_its_functionality_only(some: DispatchKeySet, key: DispatchKey) -> None:
     again = some.add(key).remove(key)
@@ -145,6 +147,7 @@ def test_adding_then_removing_a_key_clears_its_functionality_only(some: Dispatch
     assert key == DispatchKey.Undefined or not again.bits >> len(BACKENDS) + key.functionality - 1 & 1
 
 
+@examples(100)
 @given(key_sets)
 def test_the_highest_key_is_the_last_one_listed(some: DispatchKeySet) -> None:
     listed = list(some)

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from dispatchlab.errors import ParseError
 from dispatchlab.model.sequence import Word, format_word, parse_word
+from tests.effort import examples
 
 
+@examples(100)
 @given(st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))
 def test_a_word_reads_back(order: list[int], registered: int, released: int) -> None:
     word: Word = (*order[:registered], *(~index for index in order[: min(registered, released)]))
