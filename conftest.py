@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Take what collection made out of the garbage collector's sight: many tests collect, and need not walk all of it."""
+    """Hide what collection made from the garbage collector: many tests collect, and need not walk all of it."""
     gc.collect()
     gc.freeze()
 

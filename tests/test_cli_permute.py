@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
+import runpy
+import warnings
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -361,7 +361,9 @@ registrations:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("name", "members"), [("composites", 2), ("twice", 2), ("hidden", 3)])
-def test_a_counterexample_is_kept_as_a_small_scenario_and_as_a_program(folder: Path, name: str, members: int) -> None:
+def test_a_counterexample_is_kept_as_a_small_scenario_and_as_a_program_that_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, members: int
+) -> None:
     (folder / "hidden.yaml").write_text(HIDDEN)
     first = json.loads(permute(f"{name}.yaml", "--format", "json").stdout)
     small, program = f"{name}.scenario.yaml", folder / f"{name}.py"
@@ -372,9 +374,13 @@ def test_a_counterexample_is_kept_as_a_small_scenario_and_as_a_program(folder: P
     assert value["counterexample"]["kind"] == first["counterexample"]["kind"]
     assert value["registrations"] == members
     assert permute(f"{name}.yaml", "--save", str(program)).exit_code == 0
-    ran = subprocess.run([sys.executable, "-W", "ignore", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith("--- expected\n+++ actual\n")
-    assert ran.stderr == ""
+    capsys.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runpy.run_path(str(program), run_name="__main__")
+    printed = capsys.readouterr()
+    assert printed.out.startswith("--- expected\n+++ actual\n")
+    assert printed.err == ""
 
 
 @pytest.mark.usefixtures("folder")

@@ -188,15 +188,3 @@ def test_a_folder_that_is_not_there_is_told(project: Path, run: Run) -> None:
     result = run()
     assert result.ret is pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*dispatchlab_scenarios: there is no folder *scenarioz"])
-
-
-def test_a_project_that_does_not_opt_in_pays_nothing(project: Path, pytester: pytest.Pytester) -> None:
-    (project / "pytest.ini").write_text("[pytest]\n")
-    (project / "tests" / "test_own.py").write_text(
-        "import sys\n\n\ndef test_own():\n"
-        "    names = {name for name in sys.modules if name.startswith('dispatchlab')}\n"
-        "    assert names <= {'dispatchlab', 'dispatchlab._lazy', 'dispatchlab.pytest_plugin'}, names\n"
-    )
-    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
-    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
-    pytester.runpytest_subprocess(*plugin).assert_outcomes(passed=1)
