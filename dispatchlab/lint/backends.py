@@ -1,4 +1,4 @@
-"""Rules about what a backend kernel needs beside it."""
+"""Rule DL006: a backend kernel without an autograd formula or a Meta kernel."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
 
 
 def _maps_tensors(operator: RecordedOperator) -> bool:
-    """Whether it takes a tensor and returns one: else it has no gradient, and no shape to tell."""
+    """Whether it takes a tensor and returns one: else it has no gradient and no shape."""
     if operator.schema is None or operator.active_at(DispatchKey.CompositeImplicitAutograd) is not None:
         return False
     try:

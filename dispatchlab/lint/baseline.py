@@ -1,4 +1,4 @@
-"""A baseline: the findings that a project has accepted for now, in a file that a review can read."""
+"""Baselines: the findings that a project has accepted for now, in a file that a review can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about composite kernels: who takes their slots away, and who fails to."""
+"""Rules DL003, DL004, DL005 and DL008: composite kernels, and the kernels that take their slots away or fail to."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ DISABLED = Rule(
     why=(
         "A composite kernel is differentiable because its parts are. A kernel for one backend takes both the slot of "
         "the backend and that of its autograd key away from it; without an autograd formula the gradients of that "
-        "backend are silently gone, or a warning tells at the first backward."
+        "backend are silently gone, or a warning reports it at the first backward."
     ),
     mend=(
         "Register an autograd kernel for the operator (at Autograd, or with torch.library.register_autograd), or drop "
@@ -141,8 +141,7 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 key,
                 f"the kernel from {kernel_at(operator, key)} does not suppress the composite one from "
                 f"{kernel_at(operator, COMPOSITE)} at {autograd}, as that of any other backend would: calls with "
-                "gradients "
-                "decompose and never reach it",
+                "gradients decompose and never reach it",
                 tuple(kernel.debug for kernel in operator.kernels if kernel.key in (key, COMPOSITE)),
             )
 

@@ -1,4 +1,4 @@
-"""Rules about kernels without a def: one that was never there, and one that went away."""
+"""Rules DL001 and DL007: kernels without a def, because it was never there or because it went away."""
 
 from __future__ import annotations
 
@@ -81,8 +81,7 @@ def _gone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
             str(before.name),
             None,
             f"its def from {owner(before.debug)} was there and is gone; {left}. Keep the Library that made it for as "
-            "long as "
-            "the operator is used, in a variable of the module",
+            "long as the operator is used, in a variable of the module",
             (before.debug,),
         )
 

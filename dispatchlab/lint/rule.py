@@ -1,4 +1,4 @@
-"""What a lint rule is: a code, a page, and a function from a registry to findings."""
+"""A lint rule: a code, a page, and a function from a registry to findings."""
 
 from __future__ import annotations
 

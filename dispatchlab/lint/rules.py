@@ -1,4 +1,4 @@
-"""All rules, by code, and which of them are meant."""
+"""All rules by code, and the choice among them by code or name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs rules on a registry: on all of it, or on what it has beyond another one."""
+"""Run rules on a registry: on all of it, or on what it has beyond another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about what time decides: kernels that replace others, and slots that are left behind."""
+"""Rules DL002 and DL009: kernels that replace others, and operators whose slots depend on the order."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
                 str(operator.name),
                 key,
                 f"the kernel from {owner(winner.debug)} takes the place of "
-                f"{' and of '.join(owner(k.debug) for k in losers)}, "
-                "because it came later",
+                f"{' and of '.join(owner(k.debug) for k in losers)}, because it came later",
                 tuple(kernel.debug for kernel in kernels),
             )
 
@@ -50,10 +49,10 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
     for name, reasons in subject.order_of(chosen).items():
         for reason in reasons:
             if reason.cause is Cause.STALE and name in by_name:
-                yield _left_behind(name, reason)
+                yield _stale(name, reason)
 
 
-def _left_behind(name: str, reason: OrderReason) -> Found:
+def _stale(name: str, reason: OrderReason) -> Found:
     keys = ", ".join(map(str, reason.keys[:_KEYS_SHOWN]))
     more = f" and {len(reason.keys) - _KEYS_SHOWN} more" if len(reason.keys) > _KEYS_SHOWN else ""
     slots = f"{keys}{more}"
@@ -74,8 +73,8 @@ ORDER = Rule(
     what="What calls use depends on the order of registrations, although every dump is the same.",
     why=(
         "PyTorch 2.13 refreshes too few slots when some kernels come or go: CompositeExplicitAutograd after "
-        "CompositeImplicitAutograd leaves 34 slots behind, Quantized, Sparse and NestedTensor kernels leave "
-        "AutogradOther or AutogradNestedTensor behind. Calls then run another kernel than `_dispatch_dump_table` "
+        "CompositeImplicitAutograd leaves 34 slots stale, Quantized, Sparse and NestedTensor kernels leave "
+        "AutogradOther or AutogradNestedTensor stale. Calls then run another kernel than `_dispatch_dump_table` "
         "prints, and results differ between two orders of import."
     ),
     mend=(
@@ -94,6 +93,6 @@ ORDER = Rule(
         head="semantics: torch-2.13",
     ),
     check=_order,
-    needs="nobody is there to try other orders",
+    needs="it needs an engine that tries other orders",
     can_run=lambda subject: subject.order_of is not None,
 )
