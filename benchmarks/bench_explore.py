@@ -39,7 +39,7 @@ class Explore:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
 
     def track_orders_to_graph(self) -> float:
-        """How many times longer upstream's n!·n! words take than the graph, in one run; wanted: 100 or more."""
+        """How many times longer upstream's n!·n! sequences take than the graph, in one run; wanted: 100 or more."""
         orders = explore(LabEngine(), upstreams_five(), [FOO], walk="orders")
         graph = explore(LabEngine(), upstreams_five(), [FOO])
         assert (orders.edges, graph.edges) == (144_000, 160)

@@ -28,7 +28,9 @@ _ALLOW_IMPORT_HELP = "Import the functions that a scenario names. That runs thei
     help="A scenario, a recorded registry, or the name of a bundled one. Default: torch-2.13, which is bundled.",
 )
 @click.option(
-    "--after", metavar="WORD", help="What happens first, as '+0 +2 -0'. Default: all, in the order of the file."
+    "--after",
+    metavar="SEQUENCE",
+    help="Run these steps first, for example '+0 +2 -0'. Default: register all, in the order of the file.",
 )
 @click.option("--engine", type=_ENGINES, default="lab", show_default=True, help="The engine that is asked.")
 @click.option("--semantics", metavar="NAME", type=OneOf("name", "semantics"), help=SEMANTICS_HELP)
@@ -52,8 +54,9 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
     """Show what the dispatcher knows of an operator: its kernels, and its table with the reasons.
 
     OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). The operators are
-    those of PyTorch 2.13 unless --from says otherwise; PyTorch need not be installed for it. A registration of a
-    scenario that is refused on the way is told on standard error and the word goes on; the exit code stays 0.
+    those of PyTorch 2.13 unless --from says otherwise; PyTorch need not be installed for it. When a
+    registration of a scenario is refused on the way, standard error says so, the remaining steps still run, and the
+    exit code stays 0.
 
     With --engine torch and without --from, it is the operators of the PyTorch that is installed that are shown.
 
@@ -82,17 +85,16 @@ def dump(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes 
     type=click.Choice(["graph", "orders", "sample"]),
     default="graph",
     show_default=True,
-    help="graph: every state once, a proof. orders: n! times n! words, to compare with. sample: for what is too large.",
+    help="graph: visit every state once, a proof. orders: run all n! times n! orders of registration and release. "
+    "sample: take random walks, where the state graph is too large.",
 )
-@click.option("--samples", metavar="N", type=click.IntRange(min=1), help="How many excursions --walk sample goes on.")
+@click.option("--samples", metavar="N", type=click.IntRange(min=1), help="How many random walks --walk sample takes.")
+@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
-    "--seed", metavar="N", type=int, default=0, show_default=True, help="Of everything that is chosen at random."
-)
-@click.option(
-    "--laps",
+    "--passes",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many laps to go on an engine that cannot be read. Default: 8.",
+    help="How many times to take every edge on an engine whose state cannot be read. Default: 8.",
 )
 @click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Stop at this many states.")
 @click.option(

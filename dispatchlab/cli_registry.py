@@ -69,8 +69,8 @@ def coverage(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click pas
 def certify(color: bool, /, **options: Any) -> None:  # noqa: FBT001  click passes its object by place
     """Prove for every operator of a registry that the order of its registrations does not matter.
 
-    Where it does, both words are shown and whose registrations they are: a kernel that takes the place of another, or,
-    under torch-2.13, a slot that calls use and no refresh reaches. REGISTRY is as SOURCE of coverage.
+    Where it does, both sequences are shown and whose registrations they are: a kernel that takes the place of another,
+    or, under torch-2.13, a slot that calls use and no refresh reaches. REGISTRY is as SOURCE of coverage.
 
     Exit codes: 0 when everything is proved, 1 when the order of something matters, 3 when something is not decided.
 

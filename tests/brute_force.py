@@ -1,4 +1,4 @@
-"""The definition of "order does not matter", run on every word up to a length. It merges nothing and knows no graph."""
+"""The definition of "order does not matter", run on every sequence up to a length, without merging and graphs."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ Answer: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]] | None"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The length of the shortest word that breaks a rule, and the rule."""
+    """The length of the shortest sequence that breaks a rule, and the rule."""
 
     length: int
     rule: str
 
 
 def brute_force(space: ToySpace, count: int, *, longest: int) -> Failure | None:
-    """Run all words, shorter ones first, and stop at the first that breaks a rule.
+    """Run all sequences, shorter ones first, and stop at the first that breaks a rule.
 
-    The functions of the toy are pure, so each is asked once for each question; every word is run all the same.
+    The functions of the toy are pure, so each is asked once for each question; every sequence is run all the same.
     """
     register, release = cache(space.register), cache(space.release)
     violations, observe = cache(space.violations), cache(space.observe)
     seen: dict[frozenset[int], tuple[Snapshot, ...]] = {}
     answers: dict[tuple[frozenset[int], int], Answer] = {}
     last: dict[frozenset[int], str] = {}
-    words: list[tuple[frozenset[int], State]] = [(frozenset(), space.empty())]
+    sequences: list[tuple[frozenset[int], State]] = [(frozenset(), space.empty())]
     if violations(space.empty()):
         return Failure(0, "invariant")
     seen[frozenset()] = observe(space.empty())
     for length in range(1, longest + 1):
         longer: list[tuple[frozenset[int], State]] = []
-        for active, state in words:
+        for active, state in sequences:
             for index in range(count):
                 if index in active:
                     try:
@@ -63,7 +63,7 @@ def brute_force(space: ToySpace, count: int, *, longest: int) -> Failure | None:
                 if seen.setdefault(now, look) != look:
                     return Failure(length, "state")
                 longer.append((now, after))
-        words = longer
+        sequences = longer
     return None
 
 
@@ -80,7 +80,7 @@ def merging_is_sound(seeds: range) -> Counter[Verdict]:
             assert truth is None, f"seed {seed}"
             continue
         assert found.counterexample is not None
-        sequences = (found.counterexample.expected_word, found.counterexample.actual_word)
+        sequences = (found.counterexample.expected_sequence, found.counterexample.actual_sequence)
         assert truth is not None, f"seed {seed}"
         assert max(map(len, sequences)) == truth.length, f"seed {seed}"
     return verdicts

@@ -111,7 +111,7 @@ def test_a_slot_that_settles_when_everything_is_there_is_told_apart() -> None:
     assert [(reason.cause, reason.in_force) for reason in found.reasons] == [(Cause.STALE, False)]
 
 
-def test_both_words_of_a_reason_lead_to_different_ends_on_the_operator() -> None:
+def test_both_sequences_of_a_reason_lead_to_different_ends_on_the_operator() -> None:
     one = operator("foo", CIA, K.SparseCPU, K.Tracer, K.CPU)
     (found,) = certified(registry(one), "torch-2.13").certificates
     (reason,) = found.reasons
@@ -119,7 +119,7 @@ def test_both_words_of_a_reason_lead_to_different_ends_on_the_operator() -> None
         Impl(one.name, owner.key, Kernel(), owner.debug) for owner in reason.registrations
     ]
     sessions = on_sandboxes(LabEngine("torch-2.13"), registrations, [one.name])
-    assert tell(sessions, reason.expected_word, reason.actual_word) is not None
+    assert tell(sessions, reason.expected_sequence, reason.actual_sequence) is not None
     assert len(registrations) == 2
 
 
@@ -253,7 +253,7 @@ def test_the_text_names_owners_and_says_what_is_not_covered() -> None:
 
 def test_the_json_has_every_certificate() -> None:
     value = json.loads(certification_json(certified(registry(operator("foo", CIA, CEA)), "torch-2.13")))
-    assert (value["version"], value["order_matters"], value["not_decided"]) == (1, 1, 0)
+    assert (value["version"], value["order_matters"], value["not_decided"]) == (2, 1, 0)
     (reason,) = value["certificates"][0]["reasons"]
     assert (reason["cause"], reason["in_force"], len(reason["keys"])) == ("stale slots", True, 34)
 

@@ -59,7 +59,7 @@ def test_all_rows_are_shown_when_no_key_is_named() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_word_says_what_is_in_force() -> None:
+def test_a_sequence_says_what_is_in_force() -> None:
     result = dump("foo", "--from", "twice.yaml", "--after", "+1 +0 -1")
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "CPU: fn_a [kernel]")
     both = dump("foo", "--from", "twice.yaml", "--after", "+1 +0", "--key", "CPU")
@@ -76,7 +76,7 @@ def test_nothing_is_shown_of_an_operator_that_is_gone_and_standard_error_says_so
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_refusal_on_the_way_is_told_and_the_word_goes_on() -> None:
+def test_a_refusal_on_the_way_is_told_and_the_sequence_goes_on() -> None:
     result = dump("foo", "--from", "two_defs.yaml")
     assert result.exit_code == 0
     assert result.stderr.startswith(

@@ -17,7 +17,7 @@ from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.cli import main
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.protocol import EngineCrashed
-from dispatchlab.model.sequence import format_word
+from dispatchlab.model.sequence import format_sequence
 from dispatchlab.scenario import Scenario, UnwritableError, parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS, many
 
@@ -69,7 +69,7 @@ as expected: yes
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_violation_that_is_expected_exits_with_0_and_shows_the_words() -> None:
+def test_a_violation_that_is_expected_exits_with_0_and_shows_the_sequences() -> None:
     result = permute("twice.yaml")
     assert (result.exit_code, result.stderr) == (0, "")
     assert_expected_inline(
@@ -86,10 +86,10 @@ states: 5
 edges: 5
 orders: 4
 counterexample: square, two orders of the same registrations lead to different states
-expected word: +0 +1
+expected sequence: +0 +1
   +0 impl test::foo CPU (fn_a)
   +1 impl test::foo CPU (fn_b)
-actual word: +1 +0
+actual sequence: +1 +0
   +1 impl test::foo CPU (fn_b)
   +0 impl test::foo CPU (fn_a)
 why:
@@ -163,8 +163,10 @@ def test_orders_and_graph_agree_on_a_small_scenario() -> None:
         json.loads(permute("twice.yaml", "--walk", walk, "--format", "json").stdout) for walk in ("graph", "orders")
     ]
     assert [value["verdict"] for value in values] == ["violated", "violated"]
-    words = [{value["counterexample"]["expected_word"], value["counterexample"]["actual_word"]} for value in values]
-    assert words == [{"+0 +1", "+1 +0"}] * 2
+    sequences = [
+        {value["counterexample"]["expected_sequence"], value["counterexample"]["actual_sequence"]} for value in values
+    ]
+    assert sequences == [{"+0 +1", "+1 +0"}] * 2
 
 
 def test_a_folder_stands_for_all_scenarios_below_it_and_a_summary_ends_them(folder: Path) -> None:
@@ -211,7 +213,7 @@ def test_several_jobs_give_the_same_reports_in_the_same_order() -> None:
 def test_a_saved_counterexample_can_be_replayed(folder: Path) -> None:
     saved = permute("composites.yaml", "--save", "found.replay")
     assert (saved.exit_code, saved.stderr) == (0, "")
-    assert "actual: " in (folder / "found.replay").read_text()
+    assert "actual_sequence: " in (folder / "found.replay").read_text()
     again = permute("composites.yaml", "--replay", "found.replay", "--format", "json")
     value = json.loads(again.stdout)
     assert (again.exit_code, value["walk"], value["verdict"], value["orders"]) == (0, "replay", "violated", "2")
@@ -300,7 +302,7 @@ def test_a_rich_report_in_a_pipe_has_neither_colours_nor_box_characters() -> Non
     assert result.stdout.splitlines()[-1].startswith("+---")
 
 
-def test_an_engine_and_its_model_that_part_are_told_with_the_word() -> None:
+def test_an_engine_and_its_model_that_part_are_told_with_the_sequence() -> None:
     scenario = parse_scenario(COMPOSITES)
     same = sentence(conform(LabEngine("strict"), "strict", scenario))
     assert re.fullmatch(r"the engine and its model agree \((\d+) edges tried in \d+ steps of 2 laps, .*\)", same)
@@ -308,7 +310,8 @@ def test_an_engine_and_its_model_that_part_are_told_with_the_word() -> None:
     told = other.counterexample
     assert told is not None
     assert sentence(other).startswith(
-        f"the engine and its model differ after {format_word(told.actual_word)}: strict and torch-2.13 differ in "
+        f"the engine and its model differ after {format_sequence(told.actual_sequence)}: "
+        "strict and torch-2.13 differ in "
     )
     assert told.diff in sentence(other) + "\n"
     stopped = sentence(conform(LabEngine("strict"), "strict", parse_scenario(FIVE), timeout_s=0))

@@ -144,9 +144,9 @@ def test_the_engine_says_why_two_states_of_the_same_registrations_differ(semanti
     ]
     space = LabEngine(semantics).space(registrations, [FOO])
 
-    def after(*word: int) -> object:
+    def after(*sequence: int) -> object:
         now = space.empty()
-        for step in word:
+        for step in sequence:
             now = space.register(now, step)[0] if step >= 0 else space.release(now, ~step)
         return now
 

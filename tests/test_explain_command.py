@@ -45,7 +45,7 @@ def test_json_has_every_set_and_every_candidate() -> None:
     code, stdout, _ = explain("aten::add.Tensor", "--arg", "cpu", "--arg", "meta", "--format", "json")
     told = json.loads(stdout)
     assert code == 0
-    assert (told["version"], told["engine"], told["source"], told["semantics"]) == (1, "lab", "torch-2.13", "strict")
+    assert (told["version"], told["engine"], told["source"], told["semantics"]) == (2, "lab", "torch-2.13", "strict")
     assert [hop["key"] for hop in told["hops"]] == ["AutogradMeta", "Meta"]
     assert told["hops"][0]["keys"]["keys"] == ["AutogradMeta", "AutogradCPU", "Meta", "CPU"]
     assert {left["key"] for left in told["hops"][0]["left_out"]} == {

@@ -40,26 +40,26 @@ def moody(*, from_session: int) -> tuple[Sessions, list[int]]:
     return sessions, opened
 
 
-def test_a_word_that_cannot_be_run_again_is_not_deterministic() -> None:
+def test_a_sequence_that_cannot_be_run_again_is_not_deterministic() -> None:
     sessions, opened = moody(from_session=0)
     verdict, found = conclude(sessions, 2, ((1,), (0, ~0, 1)), order=())
     assert (verdict, found.flaw, len(opened)) == (Verdict.NOT_DETERMINISTIC, Flaw.CHANCE, 1)
     assert found.why == (
-        "a word of a walk cannot be run from scratch: step -0 cannot be run: after +0, 0 is not registered",
+        "a sequence of a walk cannot be run from scratch: step -0 cannot be run: after +0, 0 is not registered",
     )
 
 
-def test_words_that_agree_this_time_are_not_deterministic() -> None:
+def test_sequences_that_agree_this_time_are_not_deterministic() -> None:
     sessions, _ = moody(from_session=9)
     verdict, found = conclude(sessions, 2, ((1,), (0, ~0, 1)), order=())
     assert (verdict, found.flaw) == (Verdict.NOT_DETERMINISTIC, Flaw.CHANCE)
-    assert found.why == ("the words disagreed in a walk and agree when they are run from scratch",)
+    assert found.why == ("the sequences disagreed in a walk and agree when they are run from scratch",)
 
 
-def test_a_crash_whose_word_cannot_be_run_again_is_told_as_it_is() -> None:
+def test_a_crash_whose_sequence_cannot_be_run_again_is_told_as_it_is() -> None:
     sessions, _ = moody(from_session=0)
-    word = (*(0, ~0) * 40, 1)
-    verdict, found = crashed(sessions, 2, word, EngineCrashed("it ended"), order=())
-    assert (verdict, found.actual_word) == (Verdict.CRASHED, word)
+    sequence = (*(0, ~0) * 40, 1)
+    verdict, found = crashed(sessions, 2, sequence, EngineCrashed("it ended"), order=())
+    assert (verdict, found.actual_sequence) == (Verdict.CRASHED, sequence)
     assert found.why[0] == "it ended"
     assert found.why[1].startswith("it could not be made shorter: step -0 cannot be run")

@@ -8,7 +8,7 @@ from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
-from dispatchlab.model.sequence import format_word
+from dispatchlab.model.sequence import format_sequence
 from tests.toy_engines import Exclusion, Planted, toy
 from tests.toy_town import Town, house
 
@@ -51,7 +51,7 @@ def test_a_counterexample_is_told_in_the_numbers_of_the_scenario() -> None:
     found = walk(Town((toy(3), odd, toy(3))))
     told = found.counterexample
     assert told is not None
-    assert (told.flaw, format_word(told.expected_word), format_word(told.actual_word)) == (
+    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
         Flaw.ASYMMETRY,
         "+3 +4 +5",
         "+3 +5 +4",
@@ -64,7 +64,7 @@ def test_of_all_parts_the_shortest_counterexample_is_told() -> None:
     short = toy(2, Planted("is haunted", by=1, partner=0, effect="shows"))
     told = walk(Town((long, short, long))).counterexample
     assert told is not None
-    assert (format_word(told.expected_word), format_word(told.actual_word)) == ("(nothing)", "+4 -4")
+    assert (format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == ("(nothing)", "+4 -4")
 
 
 def test_parts_that_touch_one_another_after_all_are_explored_as_one() -> None:
@@ -76,7 +76,7 @@ def test_parts_that_touch_one_another_after_all_are_explored_as_one() -> None:
     )
     told = found.counterexample
     assert told is not None
-    assert (format_word(told.expected_word), format_word(told.actual_word)) == ("+0 +1", "+1 +0")
+    assert (format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == ("+0 +1", "+1 +0")
 
 
 def test_parts_that_only_look_alike_are_explored_one_by_one() -> None:

@@ -1,4 +1,4 @@
-"""Whether the graph proves what holds, finds what does not, and says it in the shortest words."""
+"""Whether the graph proves what holds, finds what does not, and says it in the shortest sequences."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dispatchlab.errors import ErrorKind
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Progress, Watch, count_edges, count_orders
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.model.sequence import format_word
+from dispatchlab.model.sequence import format_sequence
 from tests.brute_force import merging_is_sound
 from tests.toy_engines import Exclusion, Planted, ToySpace, toy
 
 
-def words(space: ToySpace) -> tuple[Flaw, str, str]:
+def sequences(space: ToySpace) -> tuple[Flaw, str, str]:
     """The counterexample in short."""
     found = explore_graph(space, space.count)
     assert found.verdict is Verdict.VIOLATED
     assert found.counterexample is not None
     told = found.counterexample
-    return told.flaw, format_word(told.expected_word), format_word(told.actual_word)
+    return told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)
 
 
 def test_five_registrations_that_commute_are_proved_with_32_sets_and_160_edges() -> None:
@@ -57,27 +57,27 @@ def test_an_order_hides_the_flaw_of_the_other_order() -> None:
 
 def test_two_orders_that_look_different_are_a_square() -> None:
     space = toy(3, Planted("depends on order", by=1, partner=0, effect="shows"))
-    assert words(space) == (Flaw.SQUARE, "+0 +1", "+1 +0")
+    assert sequences(space) == (Flaw.SQUARE, "+0 +1", "+1 +0")
 
 
 def test_of_two_orders_the_expected_one_satisfies_the_invariants() -> None:
     space = toy(2, Planted("depends on order", by=1, partner=0, effect="breaks"))
-    assert words(space) == (Flaw.SQUARE, "+1 +0", "+0 +1")
+    assert sequences(space) == (Flaw.SQUARE, "+1 +0", "+0 +1")
 
 
 def test_what_was_released_and_left_a_trace_is_an_undo() -> None:
-    assert words(toy(2, Planted("is haunted", 1, 0, "shows"))) == (Flaw.UNDO, "(nothing)", "+1 -1")
+    assert sequences(toy(2, Planted("is haunted", 1, 0, "shows"))) == (Flaw.UNDO, "(nothing)", "+1 -1")
 
 
 def test_a_trace_that_shows_only_later_is_an_undo_too() -> None:
     space = toy(3, Planted("is haunted", 1, 0, "shows", when=0b101))
-    flaw, expected, actual = words(space)
+    flaw, expected, actual = sequences(space)
     assert (flaw, expected, len(actual.split())) == (Flaw.UNDO, "+0 +2", 4)
 
 
 def test_what_was_refused_and_left_a_trace_is_a_residue() -> None:
     space = toy(2, Planted("is poisoned", 1, 0, "shows"), exclusions=(Exclusion(0b11),))
-    assert words(space) == (Flaw.RESIDUE, "+0", "+0 +1")
+    assert sequences(space) == (Flaw.RESIDUE, "+0", "+0 +1")
 
 
 def test_a_hidden_trace_that_changes_an_outcome_is_found_with_its_history() -> None:
@@ -85,8 +85,8 @@ def test_a_hidden_trace_that_changes_an_outcome_is_found_with_its_history() -> N
     found = explore_graph(toy(3, signature, exclusions=(Exclusion(0b110),)), 3)
     told = found.counterexample
     assert told is not None
-    assert (told.flaw, format_word(told.expected_word)) == (Flaw.OUTCOME, "+0 +2")
-    assert format_word(told.actual_word) == "+0 +1 -1 +2"
+    assert (told.flaw, format_sequence(told.expected_sequence)) == (Flaw.OUTCOME, "+0 +2")
+    assert format_sequence(told.actual_sequence) == "+0 +1 -1 +2"
     assert told.why == ("flaw 0: 0 and 1",)
     assert told.diff.splitlines() == [
         "--- expected: outcome",
@@ -99,18 +99,18 @@ def test_a_hidden_trace_that_changes_an_outcome_is_found_with_its_history() -> N
 
 
 def test_a_set_that_is_refused_only_when_one_member_comes_last_is_an_asymmetry() -> None:
-    assert words(toy(2, exclusions=(Exclusion(0b11, only_last=0),))) == (Flaw.ASYMMETRY, "+0 +1", "+1 +0")
-    assert words(toy(2, exclusions=(Exclusion(0b11, only_last=1),))) == (Flaw.ASYMMETRY, "+0 +1", "+1 +0")
+    assert sequences(toy(2, exclusions=(Exclusion(0b11, only_last=0),))) == (Flaw.ASYMMETRY, "+0 +1", "+1 +0")
+    assert sequences(toy(2, exclusions=(Exclusion(0b11, only_last=1),))) == (Flaw.ASYMMETRY, "+0 +1", "+1 +0")
 
 
 def test_another_kind_of_error_when_another_comes_last_is_an_asymmetry() -> None:
     kinds = (ErrorKind.DUPLICATE_DEF, ErrorKind.SCHEMA_CONFLICT)
-    assert words(toy(2, exclusions=(Exclusion(0b11, kinds=kinds),))) == (Flaw.ASYMMETRY, "+0 +1", "+1 +0")
+    assert sequences(toy(2, exclusions=(Exclusion(0b11, kinds=kinds),))) == (Flaw.ASYMMETRY, "+0 +1", "+1 +0")
 
 
 def test_other_facts_of_an_error_for_the_same_step_are_an_outcome() -> None:
     space = toy(2, Planted("is haunted", 1, 0, "rewords", target=0), exclusions=(Exclusion(0b01),))
-    assert words(space) == (Flaw.OUTCOME, "+0", "+1 -1 +0")
+    assert sequences(space) == (Flaw.OUTCOME, "+0", "+1 -1 +0")
 
 
 def test_only_those_who_may_come_last_are_compared() -> None:
@@ -120,13 +120,13 @@ def test_only_those_who_may_come_last_are_compared() -> None:
     assert found.sets == 8
 
 
-def test_a_set_that_breaks_an_invariant_after_every_word_is_at_fault_itself() -> None:
-    assert words(toy(2, Planted("counts", 1, 0, "breaks", modulo=3))) == (Flaw.INVARIANT, "+1", "+1")
+def test_a_set_that_breaks_an_invariant_after_every_sequence_is_at_fault_itself() -> None:
+    assert sequences(toy(2, Planted("counts", 1, 0, "breaks", modulo=3))) == (Flaw.INVARIANT, "+1", "+1")
 
 
 def test_a_release_that_fails_is_found() -> None:
     space = toy(2, Planted("sticks", by=1, partner=0, effect="jams", target=0))
-    assert words(space) == (Flaw.RELEASE, "+0 +1 -0", "+0 +1 -0")
+    assert sequences(space) == (Flaw.RELEASE, "+0 +1 -0", "+0 +1 -0")
 
 
 def test_hidden_state_that_never_shows_is_proved_harmless_and_counted() -> None:
@@ -149,12 +149,12 @@ def test_conflicts_are_minimal_and_tell_who_was_never_accepted() -> None:
     assert (found.sets, found.edges) == (11, 55)
 
 
-def test_an_engine_that_dies_leaves_the_word_that_killed_it() -> None:
+def test_an_engine_that_dies_leaves_the_sequence_that_killed_it() -> None:
     space = toy(3, Planted("sticks", by=1, partner=0, effect="crashes", target=2))
     found = explore_graph(space, 3)
     assert found.verdict is Verdict.CRASHED
     assert found.counterexample is not None
-    assert format_word(found.counterexample.actual_word) == "+0 +1 +2"
+    assert format_sequence(found.counterexample.actual_sequence) == "+0 +1 +2"
     assert found.counterexample.why == ("the toy is broken",)
 
 

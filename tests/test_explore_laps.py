@@ -14,7 +14,7 @@ from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Watch
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import on_sandboxes
-from dispatchlab.model.sequence import format_word
+from dispatchlab.model.sequence import format_sequence
 from tests.toy_engines import FOO, Exclusion, Planted, ToyEngine, ToySandbox, ToySpace, random_toy, toy
 
 
@@ -67,14 +67,18 @@ NEEDLES = [
 
 
 @pytest.mark.parametrize(("planted", "flaw", "expected", "actual"), NEEDLES)
-def test_a_needle_is_found_and_told_in_the_shortest_words(
+def test_a_needle_is_found_and_told_in_the_shortest_sequences(
     planted: Planted, flaw: Flaw, expected: str, actual: str
 ) -> None:
     found = walk(toy(5, planted))
     assert found.verdict is Verdict.VIOLATED
     told = found.counterexample
     assert told is not None
-    assert (told.flaw, format_word(told.expected_word), format_word(told.actual_word)) == (flaw, expected, actual)
+    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
+        flaw,
+        expected,
+        actual,
+    )
 
 
 def test_a_disagreement_far_into_a_lap_is_cut_down_to_its_end() -> None:
@@ -82,8 +86,8 @@ def test_a_disagreement_far_into_a_lap_is_cut_down_to_its_end() -> None:
     assert found.edges > 1_000
     told = found.counterexample
     assert told is not None
-    assert (told.flaw, format_word(told.expected_word)) == (Flaw.UNDO, "+2 +3 +4 +5")
-    assert sorted(told.actual_word) == sorted([0, 1, 2, 3, 4, 5, ~0, ~1])
+    assert (told.flaw, format_sequence(told.expected_sequence)) == (Flaw.UNDO, "+2 +3 +4 +5")
+    assert sorted(told.actual_sequence) == sorted([0, 1, 2, 3, 4, 5, ~0, ~1])
 
 
 def test_laps_agree_with_the_graph_on_random_engines() -> None:
@@ -102,16 +106,16 @@ def test_laps_agree_with_the_graph_on_random_engines() -> None:
             agreed += 1
             assert truth.counterexample is not None
             assert found.counterexample is not None
-            lengths = [len(told.actual_word) for told in (truth.counterexample, found.counterexample)]
+            lengths = [len(told.actual_sequence) for told in (truth.counterexample, found.counterexample)]
             longer += lengths[1] > lengths[0]
     assert (agreed, missed, longer) == (94, 0, 2)
 
 
-def test_an_engine_that_dies_leaves_the_shortest_word_that_kills_it() -> None:
+def test_an_engine_that_dies_leaves_the_shortest_sequence_that_kills_it() -> None:
     found = walk(toy(5, Planted("sticks", by=3, partner=1, effect="crashes", target=0)))
     assert found.verdict is Verdict.CRASHED
     assert found.counterexample is not None
-    assert format_word(found.counterexample.actual_word) == "+1 +3 +0"
+    assert format_sequence(found.counterexample.actual_sequence) == "+1 +3 +0"
     assert found.counterexample.why == ("the toy is broken",)
 
 
@@ -151,11 +155,11 @@ class Moody(ToyEngine):
 _SANDBOXES: dict[int, int] = {}
 
 
-def test_an_engine_that_gives_two_results_for_one_word_is_found_out_first() -> None:
+def test_an_engine_that_gives_two_results_for_one_sequence_is_found_out_first() -> None:
     engine = Moody(toy(2))
     found = explore(engine, engine.registrations, [FOO])
     assert found.verdict is Verdict.NOT_DETERMINISTIC
     assert found.counterexample is not None
     assert found.counterexample.flaw is Flaw.CHANCE
-    assert found.counterexample.expected_word == found.counterexample.actual_word
+    assert found.counterexample.expected_sequence == found.counterexample.actual_sequence
     assert "+flaw 0: 1" in found.counterexample.diff

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
-from dispatchlab.model.sequence import format_word
+from dispatchlab.model.sequence import format_sequence
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToySpace, random_toy, toy
 
 
@@ -14,16 +14,16 @@ def walk(space: ToySpace, order: tuple[int, ...] = ()) -> Exploration:
     return explore(engine, engine.registrations, [FOO], walk="orders", order=order)
 
 
-def test_all_words_are_run_step_by_step() -> None:
+def test_all_sequences_are_run_step_by_step() -> None:
     found = walk(toy(4))
     assert (found.verdict, found.walk) == (Verdict.NO_VIOLATION_FOUND, "orders")
     assert (found.sets, found.edges, found.orders) == (16, 24 * 24 * 8, 576)
-    assert found.notes == ("576 words were run",)
+    assert found.notes == ("576 sequences were run",)
 
 
 def test_an_order_is_kept() -> None:
     found = walk(toy(4), order=(2, 0))
-    assert found.notes == ("288 words were run",)
+    assert found.notes == ("288 sequences were run",)
     assert found.orders == 288
     broken = toy(3, Planted("depends on order", by=2, partner=1, effect="shows"))
     assert walk(broken, order=(2, 1)).verdict is Verdict.NO_VIOLATION_FOUND
@@ -34,7 +34,7 @@ def test_an_order_is_kept() -> None:
 def test_what_was_refused_is_not_released() -> None:
     found = walk(toy(3, exclusions=(Exclusion(0b011),)))
     assert (found.verdict, found.sets) == (Verdict.NO_VIOLATION_FOUND, 6)
-    assert found.notes == ("12 words were run",)
+    assert found.notes == ("12 sequences were run",)
     assert found.edges == 12 * 5
     assert [conflict.members for conflict in found.conflicts] == [(0, 1)]
 
@@ -42,7 +42,7 @@ def test_what_was_refused_is_not_released() -> None:
 def test_two_orders_that_differ_are_found_with_the_right_one_first() -> None:
     told = walk(toy(3, Planted("depends on order", by=1, partner=0, effect="breaks"))).counterexample
     assert told is not None
-    assert (told.flaw, format_word(told.expected_word), format_word(told.actual_word)) == (
+    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
         Flaw.SQUARE,
         "+1 +0",
         "+0 +1",

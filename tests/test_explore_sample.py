@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.explore.explore import explore
-from dispatchlab.explore.random_walk import words_needed
+from dispatchlab.explore.random_walk import sequences_needed
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.model.sequence import format_word
+from dispatchlab.model.sequence import format_sequence
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToyEngine, toy
 
 ENGINES = [ForkableToyEngine, ToyEngine]
@@ -23,7 +23,7 @@ def test_a_needle_of_two_active_and_two_inactive_ones_among_forty_is_found(kind:
     assert found.verdict is Verdict.VIOLATED
     told = found.counterexample
     assert told is not None
-    assert (told.flaw, format_word(told.expected_word), format_word(told.actual_word)) == (
+    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
         Flaw.SQUARE,
         "+7 +31",
         "+31 +7",
@@ -39,7 +39,7 @@ def test_state_that_sticks_is_found_although_no_permutation_shows_it(kind: type[
     told = found.counterexample
     assert told is not None
     assert told.flaw is Flaw.UNDO
-    assert sorted(told.actual_word) == sorted([5, 6, 9, ~5, ~6])
+    assert sorted(told.actual_sequence) == sorted([5, 6, 9, ~5, ~6])
 
 
 def test_a_refusal_that_only_a_history_brings_about_is_found() -> None:
@@ -48,7 +48,7 @@ def test_a_refusal_that_only_a_history_brings_about_is_found() -> None:
     found = explore(engine, engine.registrations, [FOO], walk="sample")
     told = found.counterexample
     assert told is not None
-    assert (told.flaw, format_word(told.expected_word), format_word(told.actual_word)) == (
+    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
         Flaw.OUTCOME,
         "+11",
         "+4 -4 +11",
@@ -94,6 +94,6 @@ def test_an_order_is_kept() -> None:
     assert (kept.verdict, broken.verdict) == (Verdict.NO_VIOLATION_FOUND, Verdict.VIOLATED)
 
 
-@pytest.mark.parametrize(("depth", "ordered", "words"), [(4, 2, 96), (2, 0, 12), (5, 3, 576)])
-def test_the_number_of_words_needed(depth: int, ordered: int, words: int) -> None:
-    assert words_needed(depth, ordered) == words
+@pytest.mark.parametrize(("depth", "ordered", "sequences"), [(4, 2, 96), (2, 0, 12), (5, 3, 576)])
+def test_the_number_of_sequences_needed(depth: int, ordered: int, sequences: int) -> None:
+    assert sequences_needed(depth, ordered) == sequences

@@ -1,4 +1,4 @@
-"""Whether words run, replay and are told as they should be: sessions, differences, verdicts, random numbers."""
+"""Whether sequences run, replay and are told as they should be: sessions, differences, verdicts, random numbers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import pytest
 
 from dispatchlab.errors import ErrorKind
 from dispatchlab.explore.compare_sequences import tell
-from dispatchlab.explore.conclude import full_word
+from dispatchlab.explore.conclude import full_sequence
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import exact_text, short_text
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.result import Counterexample, Expectation, Flaw, Verdict, judge
-from dispatchlab.explore.run_sequence import WordError, on_sandboxes, replay
+from dispatchlab.explore.run_sequence import SequenceError, on_sandboxes, replay
 from dispatchlab.explore.shrink import shrink
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToyEngine, ToySpace, toy
 
 
-def test_replay_looks_before_the_word_and_after_every_step() -> None:
+def test_replay_looks_before_the_sequence_and_after_every_step() -> None:
     engine = ToyEngine(toy(2, exclusions=(Exclusion(0b11),)))
     steps = replay(engine, engine.registrations, [FOO], (0, 1, ~0, 1))
     assert [step.step for step in steps] == [None, 0, 1, ~0, 1]
@@ -42,17 +42,17 @@ def test_replay_shows_the_invariants_that_fail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "text"),
+    ("sequence", "text"),
     [
         ((0, 1, ~1), "step -1 cannot be run: after +0 +1, 1 is not registered"),
         ((0, 0), "step +0 cannot be run: after +0, 0 is already registered"),
         ((~1,), "step -1 cannot be run: at the start, 1 is not registered"),
     ],
 )
-def test_a_word_that_cannot_be_run_is_explained(word: tuple[int, ...], text: str) -> None:
+def test_a_sequence_that_cannot_be_run_is_explained(sequence: tuple[int, ...], text: str) -> None:
     engine = ToyEngine(toy(2, exclusions=(Exclusion(0b11),)))
-    with pytest.raises(WordError) as caught:
-        replay(engine, engine.registrations, [FOO], word)
+    with pytest.raises(SequenceError) as caught:
+        replay(engine, engine.registrations, [FOO], sequence)
     assert str(caught.value) == text
 
 
@@ -62,7 +62,7 @@ def told(space: ToySpace, expected: tuple[int, ...], actual: tuple[int, ...]) ->
     return None if found is None else found.flaw
 
 
-def test_two_words_that_agree_are_no_counterexample() -> None:
+def test_two_sequences_that_agree_are_no_counterexample() -> None:
     assert told(toy(3), (0, 1), (1, 0)) is None
     assert told(toy(3), (0, 1), (0, 1)) is None
     assert told(toy(3), (0, 1), (2,)) is None
@@ -80,7 +80,7 @@ def test_two_words_that_agree_are_no_counterexample() -> None:
         (Planted("depends on order", 1, 0, "crashes", target=2), (0, 1, 2), (0, 1, 2), Flaw.CRASH),
     ],
 )
-def test_two_words_that_disagree_are_told_with_how(
+def test_two_sequences_that_disagree_are_told_with_how(
     planted: Planted, expected: tuple[int, ...], actual: tuple[int, ...], flaw: Flaw
 ) -> None:
     if flaw is Flaw.ASYMMETRY:
@@ -95,11 +95,11 @@ def test_a_residue_is_told() -> None:
     assert told(space, (), (0, 1, ~0)) is Flaw.UNDO
 
 
-def test_the_word_that_satisfies_the_invariants_is_the_expected_one() -> None:
+def test_the_sequence_that_satisfies_the_invariants_is_the_expected_one() -> None:
     engine = ToyEngine(toy(2, Planted("depends on order", 1, 0, "breaks")))
     found = tell(on_sandboxes(engine, engine.registrations, [FOO]), (0, 1), (1, 0))
     assert found is not None
-    assert (found.expected_word, found.actual_word) == ((1, 0), (0, 1))
+    assert (found.expected_sequence, found.actual_sequence) == ((1, 0), (0, 1))
     assert found.diff.splitlines()[3:] == ["-all hold", "+test::foo: the toy is in order: flaw 0 has 1"]
 
 
@@ -112,8 +112,8 @@ def test_a_long_counterexample_is_cut_down_to_those_who_matter() -> None:
     assert found is not None
     short = shrink(sessions, 8, found)
     assert short.flaw is Flaw.UNDO
-    assert sorted(short.expected_word) == [2, 3, 4]
-    assert sorted(short.actual_word) == sorted([0, 1, 2, 3, 4, ~0, ~1])
+    assert sorted(short.expected_sequence) == [2, 3, 4]
+    assert sorted(short.actual_sequence) == sorted([0, 1, 2, 3, 4, ~0, ~1])
 
 
 def test_a_counterexample_is_kept_when_there_are_no_steps_left_to_shorten_it() -> None:
@@ -121,7 +121,7 @@ def test_a_counterexample_is_kept_when_there_are_no_steps_left_to_shorten_it() -
     sessions = on_sandboxes(engine, engine.registrations, [FOO])
     long = Counterexample(Flaw.SQUARE, (2, 0, 1), (2, 1, 0), "")
     assert shrink(sessions, 3, long, steps=3) == long
-    assert shrink(sessions, 3, long).actual_word == (1, 0)
+    assert shrink(sessions, 3, long).actual_sequence == (1, 0)
 
 
 def test_only_the_sections_that_differ_are_shown() -> None:
@@ -203,10 +203,10 @@ def test_shuffles_and_choices_are_the_same_for_ever() -> None:
     assert random.split().next() == 11347441169925445227
 
 
-def test_a_full_word_registers_and_releases_everything_and_keeps_an_order() -> None:
-    word = full_word(6, SplitMix64(5), order=(4, 0, 2))
-    assert sorted(word[:6]) == sorted(~step for step in word[6:]) == list(range(6))
-    assert [step for step in word[:6] if step in (4, 0, 2)] == [4, 0, 2]
+def test_a_full_sequence_registers_and_releases_everything_and_keeps_an_order() -> None:
+    sequence = full_sequence(6, SplitMix64(5), order=(4, 0, 2))
+    assert sorted(sequence[:6]) == sorted(~step for step in sequence[6:]) == list(range(6))
+    assert [step for step in sequence[:6] if step in (4, 0, 2)] == [4, 0, 2]
 
 
 def test_numbers_of_orders_have_a_text_however_long() -> None:

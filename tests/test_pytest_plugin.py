@@ -122,7 +122,7 @@ def test_a_verdict_that_is_not_expected_fails_and_is_not_accepted(project: Path,
     (project / "scenarios" / "wrong.yaml").write_text(TWICE.replace("expect: order-matters\n", ""))
     result = run(accept=True)
     result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(["expected: commutes", "verdict: violated", "actual word: +1 +0"])
+    result.stdout.fnmatch_lines(["expected: commutes", "verdict: violated", "actual sequence: +1 +0"])
     assert "expect/wrong.txt" not in goldens(project)
 
 

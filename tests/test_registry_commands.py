@@ -71,7 +71,7 @@ def test_a_glob_shows_all_that_match(capsys: pytest.CaptureFixture[str], small: 
 
 def test_json_and_rich_show_the_reasons(capsys: pytest.CaptureFixture[str], small: str) -> None:
     told = json.loads(dumped(capsys, "test::foo", source=small, format="json"))
-    assert (told["version"], told["scenario"], told["engine"], told["semantics"]) == (1, small, "lab", "strict")
+    assert (told["version"], told["scenario"], told["engine"], told["semantics"]) == (2, small, "lab", "strict")
     (operator,) = told["operators"]
     assert operator["tags"] == ["core", "pointwise"]
     (meta,) = [row for row in operator["table"] if row["key"] == "Meta"]
@@ -102,7 +102,7 @@ def test_that_nothing_is_like_that_is_told(capsys: pytest.CaptureFixture[str]) -
 def test_a_listing_is_json_too(capsys: pytest.CaptureFixture[str], small: str) -> None:
     told = json.loads(dumped(capsys, source=small, dangling=True, format="json"))
     assert told == {
-        "version": 1,
+        "version": 2,
         "source": small,
         "torch": "2.13.0",
         "operators": [

@@ -66,7 +66,7 @@ as expected: yes
     )
 
 
-def test_a_violation_tells_both_words_the_reasons_and_the_diff() -> None:
+def test_a_violation_tells_both_sequences_the_reasons_and_the_diff() -> None:
     assert_expected_inline(
         report_text(VIOLATED),
         """\
@@ -83,10 +83,10 @@ orders: 36
 seed: 7
 laps: 8
 counterexample: square, two orders of the same registrations lead to different states
-expected word: +1 +2
+expected sequence: +1 +2
   +1 impl test::foo CPU (a)
   +2 impl test::foo CPU (b)
-actual word: +2 +1
+actual sequence: +2 +1
   +2 impl test::foo CPU (b)
   +1 impl test::foo CPU (a)
 why:
@@ -105,10 +105,10 @@ as expected: no
     )
 
 
-def test_a_word_that_is_at_fault_by_itself_is_told_once() -> None:
+def test_a_sequence_that_is_at_fault_by_itself_is_told_once() -> None:
     told = Counterexample(Flaw.INVARIANT, (1,), (1,), "")
     text = report_text(replace(VIOLATED, exploration=replace(VIOLATED.exploration, counterexample=told)))
-    assert text.count("word: +1") == 1
+    assert text.count("sequence: +1") == 1
     assert "why:\n  the engine does not know\n" in text
     assert "diff:" not in text
 

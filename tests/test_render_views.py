@@ -76,7 +76,7 @@ def test_a_report_fits_the_terminal_and_ends_in_its_panel(width: int, monkeypatc
     words = " ".join(lines)
     assert "NOT as expected" in words
     assert "why: the newest wins" in words
-    assert any("+1 impl" in line and "+2 impl" in line for line in lines), "the two words are side by side"
+    assert any("+1 impl" in line and "+2 impl" in line for line in lines), "the two sequences are side by side"
 
 
 def test_a_pipe_gets_neither_colours_nor_box_characters() -> None:
@@ -152,7 +152,7 @@ def test_a_report_as_json_has_all_documented_fields() -> None:
     value = json.loads(line)
     assert line.count("\n") == 1
     assert {name: value[name] for name in ("version", "verdict", "expected", "as_expected", "orders", "seed")} == {
-        "version": 1,
+        "version": 2,
         "verdict": "violated",
         "expected": "commutes",
         "as_expected": False,
@@ -174,8 +174,8 @@ def test_a_report_as_json_has_all_documented_fields() -> None:
     assert [name for name in wanted if name not in value] == []
     assert value["counterexample"] == {
         "kind": "square",
-        "expected_word": "+1 +2",
-        "actual_word": "+2 +1",
+        "expected_sequence": "+1 +2",
+        "actual_sequence": "+2 +1",
         "diff": "--- one\n+++ other\n \n-a\n+b\n",
         "why": ["the newest wins"],
     }
@@ -199,12 +199,16 @@ def test_an_operator_as_json_says_what_lost_and_what_is_stale() -> None:
         scenario="x.yaml",
         engine="lab",
         semantics="torch-2.13",
-        word=(0, 1),
+        sequence=(0, 1),
         refused=[(1, "no")],
         keys=["AutogradHIP", "CPU"],
     )
     value: dict[str, Any] = json.loads(text)
-    assert (value["version"], value["word"], value["refused"]) == (1, "+0 +1", [{"registration": 1, "message": "no"}])
+    assert (value["version"], value["sequence"], value["refused"]) == (
+        2,
+        "+0 +1",
+        [{"registration": 1, "message": "no"}],
+    )
     (operator,) = value["operators"]
     rows = {row["key"]: row for row in operator["table"]}
     assert set(rows) == {"AutogradHIP", "CPU"}
@@ -246,7 +250,7 @@ def test_the_state_graph_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() 
         assert spans[-1][1] <= float(root.attrib["width"])
 
 
-def test_a_picture_marks_both_words_and_tells_two_states_of_a_set_apart() -> None:
+def test_a_picture_marks_both_sequences_and_tells_two_states_of_a_set_apart() -> None:
     told = Counterexample(Flaw.SQUARE, (1, 0), (0, 1), "")
     picture = drawn(COMPOSITES, counterexample=told, semantics="torch-2.13")
     marks = {(node.label, node.mark) for node in picture.nodes if node.mark}

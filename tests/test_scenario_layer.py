@@ -108,7 +108,7 @@ def test_a_counterexample_of_a_group_has_the_numbers_of_the_file() -> None:
     told = found.counterexample
     assert found.verdict is Verdict.VIOLATED
     assert told is not None
-    assert (told.flaw, sorted(told.actual_word), sorted(told.expected_word)) == (Flaw.SQUARE, [8, 9], [8, 9])
+    assert (told.flaw, sorted(told.actual_sequence), sorted(told.expected_sequence)) == (Flaw.SQUARE, [8, 9], [8, 9])
     assert "test::op4, dump" in told.diff
 
 

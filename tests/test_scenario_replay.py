@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.scenario import (
     Replay,
     Scenario,
@@ -42,7 +42,7 @@ BEFORE = _scenario(DEF, A, B)
 REPLAY = make_replay(BEFORE, (1, 2), (2, 0, 1, ~0), engine="lab", semantics="torch-2.13", seed=7)
 
 TEXT = f"""\
-replay: 1
+replay: 2
 scenario: two.yaml
 digest: {digest_of(BEFORE)}
 engine: lab
@@ -52,8 +52,8 @@ registrations:
   - def test::foo  # 0
   - impl test::foo CPU  # 1
   - impl test::foo CPU (2)  # 2
-expected: "+1 +2"
-actual: "+2 +0 +1 -0"
+expected_sequence: "+1 +2"
+actual_sequence: "+2 +0 +1 -0"
 """
 
 
@@ -68,13 +68,13 @@ def test_a_replay_file_loads_back_equal(tmp_path: Path) -> None:
     assert parse_replay(TEXT) == REPLAY
 
 
-def test_a_fresh_replay_is_not_stale_and_keeps_its_words() -> None:
+def test_a_fresh_replay_is_not_stale_and_keeps_its_sequences() -> None:
     assert staleness(REPLAY, BEFORE) == ()
-    assert resolve(REPLAY, BEFORE) == (REPLAY.expected_word, REPLAY.actual_word)
+    assert resolve(REPLAY, BEFORE) == (REPLAY.expected_sequence, REPLAY.actual_sequence)
 
 
 @pytest.mark.parametrize(
-    ("entries", "reasons", "words"),
+    ("entries", "reasons", "sequences"),
     [
         ((A, META, B, DEF), ("new: impl test::foo Meta",), ((0, 2), (2, 3, 0, ~3))),
         ((A, B, DEF), ("the registrations are in another order",), ((0, 1), (1, 2, 0, ~2))),
@@ -89,14 +89,14 @@ def test_a_fresh_replay_is_not_stale_and_keeps_its_words() -> None:
     ],
 )
 def test_a_stale_replay_whose_registrations_are_still_there_runs_in_new_numbers(
-    entries: tuple[str, ...], reasons: tuple[str, ...], words: tuple[Word, Word]
+    entries: tuple[str, ...], reasons: tuple[str, ...], sequences: tuple[StepSequence, StepSequence]
 ) -> None:
     now = _scenario(*entries)
     assert staleness(REPLAY, now) == reasons
-    assert resolve(REPLAY, now) == words
+    assert resolve(REPLAY, now) == sequences
 
 
-def test_a_registration_that_no_word_uses_may_go() -> None:
+def test_a_registration_that_no_sequence_uses_may_go() -> None:
     replay = make_replay(_scenario(A, B, META), (0, 1), (1, 0), engine="lab", semantics="strict")
     now = _scenario(A, B)
     assert staleness(replay, now) == ("gone or renamed: impl test::foo Meta",)
@@ -118,10 +118,14 @@ def test_a_replay_without_its_registrations_is_explained() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("replay: 1", "replay: 2", "a.yaml:1:9: expected the version 1 but found '2'; a newer dispatchlab may read it"),
+        (
+            "replay: 2",
+            "replay: 1",
+            "a.yaml:1:9: expected the version 2 but found '1'; another release of dispatchlab reads other versions",
+        ),
         ("seed: 7", "sead: 7", "a.yaml:6:1: 'sead' is no field of a replay; did you mean seed?"),
         ("seed: 7", "seed: x", "a.yaml:6:7: expected a number but found 'x'"),
-        ("engine: lab\n", "", "a.yaml:1:1: `engine` is missing in a replay; that is: the engine that the words were"),
+        ("engine: lab\n", "", "a.yaml:1:1: `engine` is missing in a replay; that is: the engine that the sequences were"),
         (digest_of(BEFORE), "abc", "a.yaml:3:9: expected 32 hexadecimal digits but found 'abc'"),
         ('"+1 +2"', '"+1 +3"', "a.yaml:11:15: expected a registration from 0 to 2 but found '+3' in '+1 +3'"),
         ('"+1 +2"', "+1 -2", "a.yaml:11:14: expected a registration that is registered here (2 is not) but found '-2'"),
@@ -137,7 +141,7 @@ def test_a_broken_replay_is_told_with_its_place(old: str, new: str, told: str) -
     assert str(problem).startswith(told)
 
 
-def test_both_words_are_checked_at_once() -> None:
+def test_both_sequences_are_checked_at_once() -> None:
     text = TEXT.replace('"+1 +2"', "+9").replace('"+2 +0 +1 -0"', f"+{'9' * 5000}")
     with pytest.raises(ScenarioError) as caught:
         parse_replay(text)
@@ -152,21 +156,21 @@ def replays(draw: st.DrawFn) -> Replay:
     names = tuple(draw(st.lists(NAMES, min_size=1, max_size=4, unique=True)))
     orders = st.permutations(range(len(names)))
 
-    def word() -> Word:
+    def sequence() -> StepSequence:
         steps = draw(orders)[: draw(st.integers(0, len(names)))]
         return (*steps, *(~step for step in steps[: draw(st.integers(0, len(steps)))]))
 
     digest = draw(st.text("0123456789abcdef", min_size=32, max_size=32))
     seed = draw(st.none() | st.integers(-(2**64), 2**64))
-    return Replay(draw(NAMES), digest, names, word(), word(), draw(NAMES), draw(NAMES), seed)
+    return Replay(draw(NAMES), digest, names, sequence(), sequence(), draw(NAMES), draw(NAMES), seed)
 
 
 @examples(200)
 @given(replays())
 def test_a_written_replay_loads_back_equal(replay: Replay) -> None:
     assert parse_replay(replay_text(replay)) == replay
-    again = parse_replay(replay_text(replace(replay, expected_word=())))
-    assert again.expected_word == ()
+    again = parse_replay(replay_text(replace(replay, expected_sequence=())))
+    assert again.expected_sequence == ()
 
 
 def _outcome(data: bytes) -> str:

@@ -16,7 +16,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Expectation, Exploration, judge
-from dispatchlab.model.sequence import format_word
+from dispatchlab.model.sequence import format_sequence
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
 
@@ -524,7 +524,7 @@ def test_five_registrations_stand_for_14400_orders() -> None:
         ("order/the_newest_kernel_wins", "+0 +1", "+1 +0"),
     ],
 )
-def test_the_shortest_words_that_disagree(name: str, expected: str, actual: str) -> None:
+def test_the_shortest_sequences_that_disagree(name: str, expected: str, actual: str) -> None:
     told = _explored(name, _scenarios()[name].semantics or "strict").counterexample
     assert told is not None
-    assert (format_word(told.expected_word), format_word(told.actual_word)) == (expected, actual)
+    assert (format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (expected, actual)

@@ -42,24 +42,24 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class OrderReason:
-    """One way in which the order matters, shown by two words that were run.
+    """One way in which the order matters, shown by two sequences that were run.
 
     Args:
         cause: why.
         keys: the place of an override, or the slots that can be stale.
         winner: for an override, the kernel that the recorded order made active.
         losers: the kernels that it replaced, newest first.
-        registrations: what the numbers of the words mean.
-        expected_word: one word.
-        actual_word: another word of the same registrations, which leads elsewhere.
+        registrations: what the numbers of the sequences mean.
+        expected_sequence: one sequence.
+        actual_sequence: another sequence of the same registrations, which leads elsewhere.
         in_force: whether it shows while everything that was recorded is in force; else only when some of it is not.
     """
 
     cause: Cause
     keys: tuple[DispatchKey, ...]
     registrations: tuple[Owner, ...]
-    expected_word: tuple[int, ...]
-    actual_word: tuple[int, ...]
+    expected_sequence: tuple[int, ...]
+    actual_sequence: tuple[int, ...]
     winner: Owner | None = None
     losers: tuple[Owner, ...] = ()
     in_force: bool = True

@@ -18,7 +18,7 @@ from dispatchlab.analysis.certificate import (
     owner_of,
     pattern_of,
 )
-from dispatchlab.analysis.neighbourhoods import Explored, KeyWord
+from dispatchlab.analysis.neighbourhoods import Explored, KeySequence
 from dispatchlab.analysis.stale_slots import order_that_leaves_behind
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
@@ -27,7 +27,7 @@ from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.run_sequence import on_sandboxes
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Registration
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.registry.model import RecordedOperator
 from dispatchlab.registry.replay import operator_registrations
 
@@ -51,7 +51,7 @@ def certify_operator(
         return Certificate(name, Certified.NOT_DECIDED, number, (), trouble), 0
     bench = _Bench(semantics, operator)
     slots = frozenset().union(*(each.stale for each in stale))
-    wrong = bench.both_ways() or bench.random_word(slots)
+    wrong = bench.both_ways() or bench.random_sequence(slots)
     if wrong:
         return Certificate(name, Certified.NOT_DECIDED, number, (), wrong), bench.steps
     reasons = [*bench.overrides()]
@@ -66,7 +66,7 @@ def certify_operator(
 
 
 class _Bench:
-    """Runs words on one operator with the fallbacks of the registry in force."""
+    """Runs sequences on one operator with the fallbacks of the registry in force."""
 
     def __init__(self, semantics: Semantics, operator: RecordedOperator) -> None:
         self.operator = operator
@@ -79,17 +79,17 @@ class _Bench:
     def both_ways(self) -> str:
         """Whether everything is accepted with the def first and with the def last; a sentence when not."""
         forward = range(len(self.registrations))
-        for word in (forward, [*forward[1:], *forward[:1]]):
+        for sequence in (forward, [*forward[1:], *forward[:1]]):
             state = self.space.empty()
-            for index in word:
+            for index in sequence:
                 state, refusal = self.space.register(state, index)
                 self.steps += 1
                 if refusal is not None:
                     return f"a registration was refused: {refusal.message}"
         return ""
 
-    def random_word(self, may_be_stale: frozenset[int]) -> str:
-        """Whether a random word keeps to what was proved of the pattern; a sentence when not."""
+    def random_sequence(self, may_be_stale: frozenset[int]) -> str:
+        """Whether a random sequence keeps to what was proved of the pattern; a sentence when not."""
         count = len(self.registrations)
         newer = _newer_of(self.registrations)
         random, state, mask = SplitMix64(count), self.space.empty(), 0
@@ -108,11 +108,11 @@ class _Bench:
             self.steps += 1
             for violation in self.space.violations(state):
                 if violation.rule != _STALE or not allowed.issuperset(violation.keys):
-                    return f"a word over the whole operator breaks what its pattern keeps: {violation}"
+                    return f"a sequence over the whole operator breaks what its pattern keeps: {violation}"
         return ""
 
     def overrides(self) -> Iterable[OrderReason]:
-        """Each place with several kernels, with two words that end differently."""
+        """Each place with several kernels, with two sequences that end differently."""
         for key, kernels in overrides_of(self.operator):
             numbers = [at for at, one in enumerate(self.registrations) if isinstance(one, Impl) and one.key is key]
             pair = numbers[-2:]
@@ -123,9 +123,9 @@ class _Bench:
             yield OrderReason(Cause.OVERRIDE, (key,), owners, (0, 1), (1, 0), winner, tuple(losers))
 
     def stale(self, explored: Explored) -> OrderReason | None:
-        """Slots that are left behind, with two words of this operator that show it; None when they do not."""
-        words = [self._word(word) for word in explored.words]
-        if not self._tell(words[0], words[1]):
+        """Slots that are left behind, with two sequences of this operator that show it; None when they do not."""
+        sequences = [self._sequence(sequence) for sequence in explored.sequences]
+        if not self._tell(sequences[0], sequences[1]):
             return None
         pattern, in_force = pattern_of(self.operator), False
         for slot in sorted(explored.stale):
@@ -134,25 +134,25 @@ class _Bench:
             if in_force:
                 break
         keys = tuple(RUNTIME_KEYS[slot] for slot in sorted(explored.stale))
-        return self._reason(keys, words[0], words[1], in_force=in_force)
+        return self._reason(keys, sequences[0], sequences[1], in_force=in_force)
 
     def _ends_stale(self, order: Sequence[DispatchKey], slot: int) -> bool:
         state = self.space.empty()
         kernels = tuple((key, False) for key in order)
-        for index in self._word(kernels if self.operator.is_dangling else ((None, False), *kernels)):
+        for index in self._sequence(kernels if self.operator.is_dangling else ((None, False), *kernels)):
             state, _ = self.space.register(state, index)
             self.steps += 1
         return any(str(RUNTIME_KEYS[slot]) in violation.keys for violation in self.space.violations(state))
 
-    def _word(self, keys: KeyWord) -> Word:
-        """A word in keys as one of this operator: the kernels of a key in their order, its def for None."""
+    def _sequence(self, keys: KeySequence) -> StepSequence:
+        """A sequence in keys as one of this operator: the kernels of a key in their order, its def for None."""
         at: dict[DispatchKey | None, list[int]] = {}
         for number, one in enumerate(self.registrations):
             at.setdefault(one.key if isinstance(one, Impl) else None, []).append(number)
-        word: list[int] = []
+        sequence: list[int] = []
         for key, released in keys:
-            word += [~number for number in at[key]] if released else at[key]
-        return tuple(word)
+            sequence += [~number for number in at[key]] if released else at[key]
+        return tuple(sequence)
 
     def _tell(self, expected: Sequence[int], actual: Sequence[int]) -> bool:
         self.steps += len(expected) + len(actual)
@@ -170,8 +170,10 @@ class _Bench:
             Owner(one.key if isinstance(one, Impl) else None, one.debug)
             for one in (self.registrations[number] for number in numbers)
         )
-        words = [tuple(~place[~step] if step < 0 else place[step] for step in word) for word in (expected, actual)]
-        return OrderReason(Cause.STALE, keys, owners, words[0], words[1], in_force=in_force)
+        sequences = [
+            tuple(~place[~step] if step < 0 else place[step] for step in sequence) for sequence in (expected, actual)
+        ]
+        return OrderReason(Cause.STALE, keys, owners, sequences[0], sequences[1], in_force=in_force)
 
 
 def _newer_of(registrations: Sequence[Registration]) -> list[int]:

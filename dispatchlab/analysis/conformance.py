@@ -10,7 +10,7 @@ from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.sequence import format_word
+from dispatchlab.model.sequence import format_sequence
 from dispatchlab.scenario.scenario import Scenario
 
 LAPS = 2
@@ -92,7 +92,7 @@ def sentence(found: Exploration) -> str:
         return f"the engine and its model agree{covered}"
     if told is None:
         return f"the engine and its model agree as far as they went together: {'; '.join(found.notes)}"
-    word = format_word(told.actual_word)
+    sequence = format_sequence(told.actual_sequence)
     if found.verdict is Verdict.VIOLATED:
-        return f"the engine and its model differ after {word}: {'; '.join(told.why)}\n{told.diff.rstrip()}"
-    return f"the engine and its model could not be compared: {found.verdict} at {word}: {'; '.join(told.why)}"
+        return f"the engine and its model differ after {sequence}: {'; '.join(told.why)}\n{told.diff.rstrip()}"
+    return f"the engine and its model could not be compared: {found.verdict} at {sequence}: {'; '.join(told.why)}"

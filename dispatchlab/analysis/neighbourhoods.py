@@ -19,11 +19,11 @@ from dispatchlab.explore.result import Verdict
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, Registration
 from dispatchlab.model.schema_parser import parse_name, parse_schema
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, each_slot
 
-KeyWord: TypeAlias = tuple[tuple[DispatchKey | None, bool], ...]
-"""A word by the keys of its kernels, None for the def, and whether each step is a release."""
+KeySequence: TypeAlias = tuple[tuple[DispatchKey | None, bool], ...]
+"""A sequence by the keys of its kernels, None for the def, and whether each step is a release."""
 
 _NAME = parse_name("pattern::operator")
 _SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
@@ -35,7 +35,7 @@ _SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
 # each slot what calls use there; the fallbacks are parts of the dispatcher, one for each slot. What a registration
 # writes is one list, the def or one fallback, and a window of slots, which it refreshes in one call.
 #
-# Claim. Let f(s) be what the invariants say that slot s should hold. For every word over all registrations of the
+# Claim. Let f(s) be what the invariants say that slot s should hold. For every sequence over all registrations of the
 # operator and all fallbacks, every slot s holds f(s), which is a function of what is in force and nothing else.
 #
 # Ground. f(s) looks at `judged_places(s)` and the fallback of s (by construction: the rest is masked away). A
@@ -55,21 +55,21 @@ _SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
 # fallbacks in force it differs in what fallbacks fill, slot by slot, as f does. For s outside of W: the slot stays; if
 # the place of e is judged for s, then N of (a) holds e and has this very step at every set, after which s held f(s)
 # without having been written: f(s) did not change. Otherwise f(s) does not look there. So all slots hold f afterwards.
-# An operator that appears gets f of nothing in all slots, which (a) has visited, too. By induction over the word, the
-# claim holds.
+# An operator that appears gets f of nothing in all slots, which (a) has visited, too. By induction over the sequence,
+# the claim holds.
 #
 # The rest of the state: the list of a place with one kernel, the def and a fallback are functions of what is in force.
 # Nothing is refused: each kernel is checked against the def alone, and the registrations of every operator are run, def
 # first and def last. Two kernels at one place are ordered by time: the order matters there, by design, which is shown
-# by two words. What the certificate says beyond that is proved with the order of these two kept.
+# by two sequences. What the certificate says beyond that is proved with the order of these two kept.
 #
 # Operators of one pattern differ in names, texts and schemas, which no refresh looks at: it takes the newest kernel of
 # a place as a whole. So neighbourhoods are explored once for all patterns that have them. This is checked on every
-# operator: a random word over all its registrations with the recorded fallbacks is run on the engine, every slot
+# operator: a random sequence over all its registrations with the recorded fallbacks is run on the engine, every slot
 # compared with f after each step.
 #
 # Where the engine does leave a slot behind, as `torch-2.13` does, the same neighbourhoods are exact in the other
-# direction: a word of theirs is a word of the operator, and it is run there before anything is said.
+# direction: a sequence of theirs is a sequence of the operator, and it is run there before anything is said.
 #
 # Not covered: C++ signatures, which no dump tells; kernels registered without a key are on record with the key that
 # they were given; listeners and library claims, which no operator sees.
@@ -113,7 +113,7 @@ class Explored:
         strays: what no footprint may show.
         sets: active sets.
         edges: registrations and releases.
-        words: the two words of a counterexample, as keys and whether they are released; None is the def.
+        sequences: the two sequences of a counterexample, as keys and whether they are released; None is the def.
         trouble: why nothing can be said, a sentence; empty when it can.
         stale: when violated, the slots that a kernel can leave behind.
     """
@@ -123,7 +123,7 @@ class Explored:
     strays: frozenset[str]
     sets: int
     edges: int
-    words: tuple[KeyWord, ...] = ()
+    sequences: tuple[KeySequence, ...] = ()
     trouble: str = ""
     stale: frozenset[int] = frozenset()
 
@@ -143,19 +143,21 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
     found = explore_graph(space, len(registrations), order=order)
     strays = frozenset({*footprint.strays, *_strange_cells(space)})
     trouble, stale = "", frozenset[int]()
-    words: tuple[KeyWord, ...] = ()
+    sequences: tuple[KeySequence, ...] = ()
     if found.conflicts or found.never_accepted:
         trouble = "a registration was refused"
     elif found.verdict is Verdict.VIOLATED and found.counterexample is not None:
         told = found.counterexample
         stale = left_behind(semantics, [key for key, _ in neighbourhood.kernels])
-        words = tuple(_in_keys(word, registrations) for word in (told.expected_word, told.actual_word))
-        if not stale or any(isinstance(registrations[~at if at < 0 else at], Fallback) for at in told.actual_word):
+        sequences = tuple(
+            _in_keys(sequence, registrations) for sequence in (told.expected_sequence, told.actual_sequence)
+        )
+        if not stale or any(isinstance(registrations[~at if at < 0 else at], Fallback) for at in told.actual_sequence):
             trouble = f"the exploration found a {told.flaw} that no kernel explains"
     elif found.verdict is not Verdict.PROVED:
         trouble = f"the exploration ended as {found.verdict}"
     reads = {window: mask for window, mask in footprint.reads.items() if window != ALL_SLOTS}
-    return Explored(found.verdict, reads, strays, found.sets, found.edges, words, trouble, stale)
+    return Explored(found.verdict, reads, strays, found.sets, found.edges, sequences, trouble, stale)
 
 
 def _small_scenario(
@@ -176,9 +178,9 @@ def _strange_cells(space: LabSpace) -> Iterable[str]:
         yield f"a registration touched {cell}, which is not its operator"
 
 
-def _in_keys(word: Word, registrations: Sequence[Registration]) -> KeyWord:
+def _in_keys(sequence: StepSequence, registrations: Sequence[Registration]) -> KeySequence:
     steps = []
-    for step in word:
+    for step in sequence:
         registration = registrations[~step if step < 0 else step]
         steps.append((registration.key if isinstance(registration, Impl) else None, step < 0))
     return tuple(steps)

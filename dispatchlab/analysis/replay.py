@@ -12,7 +12,7 @@ from dispatchlab.explore.compare_sequences import tell
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
 from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import StateSession, on_sandboxes, run
-from dispatchlab.model.sequence import Word, format_word
+from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.scenario.replay_file import Replay, resolve
 from dispatchlab.scenario.scenario import Scenario
 
@@ -25,12 +25,12 @@ def model_of(engine: Engine) -> LabEngine | None:
 
 
 def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
-    """Ask the model for the reasons that an engine does not know, if the words disagree there too."""
+    """Ask the model for the reasons that an engine does not know, if the sequences disagree there too."""
     told, model = found.counterexample, model_of(engine)
     if told is None or told.why or model is None or found.verdict is not Verdict.VIOLATED:
         return found
     sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
-    same = tell(sessions, told.expected_word, told.actual_word)
+    same = tell(sessions, told.expected_sequence, told.actual_sequence)
     if same is None or same.flaw is not told.flaw:
         return found
     reasons = _why(model.space(scenario.registrations, scenario.operators), told)
@@ -38,7 +38,7 @@ def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Explora
 
 
 def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
-    """Run the two words of a saved counterexample again."""
+    """Run the two sequences of a saved counterexample again."""
     started = perf_counter()
     expected, actual = resolve(saved, scenario)
     sessions = on_sandboxes(engine, scenario.registrations, scenario.operators)
@@ -46,22 +46,22 @@ def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
     if told is not None and isinstance(engine, Forkable) and told.flaw is not Flaw.CRASH:
         space = engine.space(scenario.registrations, scenario.operators)
         told = replace(told, why=_why(space, told))
-    words = {expected, actual}
+    sequences = {expected, actual}
     if told is None:
         verdict = Verdict.NO_VIOLATION_FOUND
-        notes = [f"{format_word(expected)} and {format_word(actual)} lead to the same"]
+        notes = [f"{format_sequence(expected)} and {format_sequence(actual)} lead to the same"]
     else:
         verdict = Verdict.CRASHED if told.flaw is Flaw.CRASH else Verdict.VIOLATED
         notes = []
-    sets = len({active for word in words for active in _sets(word)})
+    sets = len({active for sequence in sequences for active in _sets(sequence)})
     return Exploration(
         verdict=verdict,
         walk="replay",
         registrations=len(scenario.registrations),
         sets=sets,
         states=sets,
-        edges=sum(map(len, words)),
-        orders=len(words),
+        edges=sum(map(len, sequences)),
+        orders=len(sequences),
         counterexample=told,
         notes=tuple(notes),
         elapsed_s=perf_counter() - started,
@@ -74,18 +74,18 @@ def _why(space: StateSpace[Any], told: Counterexample) -> tuple[str, ...]:
         return ()
     last = 1 if told.flaw is Flaw.OUTCOME else 0
     states = []
-    for word in (told.expected_word, told.actual_word):
+    for sequence in (told.expected_sequence, told.actual_sequence):
         session = StateSession(space)
-        for _ in run(session, word[: len(word) - last]):
+        for _ in run(session, sequence[: len(sequence) - last]):
             pass
         states.append(session.state)
     return space.why(*states)
 
 
-def _sets(word: Word) -> set[frozenset[int]]:
+def _sets(sequence: StepSequence) -> set[frozenset[int]]:
     active: frozenset[int] = frozenset()
     reached = {active}
-    for step in word:
+    for step in sequence:
         active = active - {~step} if step < 0 else active | {step}
         reached.add(active)
     return reached

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dispatchlab.explore.result import Counterexample, Expectation
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
 from dispatchlab.scenario.write import scenario_text
 
@@ -13,7 +13,7 @@ PROGRAM_SUFFIX = ".py"
 SCENARIO_SUFFIX = ".scenario.yaml"
 
 _PROGRAM = '''\
-"""Two words that should lead to the same and do not; found by dispatchlab."""
+"""Two sequences that should lead to the same and do not; found by dispatchlab."""
 
 from difflib import unified_diff
 
@@ -46,15 +46,15 @@ print(*unified_diff(expected, actual, "expected", "actual", lineterm=""), sep="\
 '''
 
 
-def cut(scenario: Scenario, told: Counterexample, semantics: str) -> tuple[Scenario, Word, Word]:
-    """The scenario with the registrations of a counterexample alone, and its two words in the new numbers.
+def cut(scenario: Scenario, told: Counterexample, semantics: str) -> tuple[Scenario, StepSequence, StepSequence]:
+    """The scenario with the registrations of a counterexample alone, and its two sequences in the new numbers.
 
     Args:
         scenario: the scenario.
         told: the counterexample.
         semantics: those of the engine; named in the scenario where a file can name them.
     """
-    members = sorted({max(step, ~step) for step in (*told.expected_word, *told.actual_word)})
+    members = sorted({max(step, ~step) for step in (*told.expected_sequence, *told.actual_sequence)})
     number = {member: place for place, member in enumerate(members)}
     registrations = tuple(scenario.registrations[member] for member in members)
     named = operators_named_by(registrations)
@@ -68,10 +68,10 @@ def cut(scenario: Scenario, told: Counterexample, semantics: str) -> tuple[Scena
         expect=Expectation.ORDER_MATTERS,
     )
 
-    def renumbered(word: Word) -> Word:
-        return tuple(number[step] if step >= 0 else ~number[~step] for step in word)
+    def renumbered(sequence: StepSequence) -> StepSequence:
+        return tuple(number[step] if step >= 0 else ~number[~step] for step in sequence)
 
-    return small, renumbered(told.expected_word), renumbered(told.actual_word)
+    return small, renumbered(told.expected_sequence), renumbered(told.actual_sequence)
 
 
 def cut_text(scenario: Scenario, told: Counterexample, semantics: str) -> str:
@@ -84,7 +84,7 @@ def cut_text(scenario: Scenario, told: Counterexample, semantics: str) -> str:
 
 
 def program_text(scenario: Scenario, told: Counterexample, semantics: str) -> str:
-    """A Python program that runs both words on the lab engine and prints how they differ.
+    """A Python program that runs both sequences on the lab engine and prints how they differ.
 
     Raises:
         UnwritableError: a registration cannot be written.
@@ -97,5 +97,5 @@ def program_text(scenario: Scenario, told: Counterexample, semantics: str) -> st
     )
 
 
-def _steps(word: Word) -> str:
-    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in word)
+def _steps(sequence: StepSequence) -> str:
+    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in sequence)

@@ -66,11 +66,11 @@ class Asked:
         return {name: value for name, value in options.items() if value is not None}
 
 
-class OneWordError(DispatchLabError):
-    """A program compares two words, and the counterexample has one."""
+class OneSequenceError(DispatchLabError):
+    """A program compares two sequences, and the counterexample has one."""
 
     def __str__(self) -> str:
-        return "one word is at fault by itself, and the program would compare two; save it as a replay or scenario"
+        return "one sequence is at fault by itself, and the program would compare two; save it as a replay or scenario"
 
 
 class NoModelError(DispatchLabError):
@@ -252,8 +252,8 @@ def _kept(scenario: Scenario, report: Report, path: str) -> str | None:
         return cut_text(scenario, told, report.semantics)
     saved = make_replay(
         scenario,
-        told.expected_word,
-        told.actual_word,
+        told.expected_sequence,
+        told.actual_sequence,
         engine=report.engine,
         semantics=report.semantics,
         seed=report.exploration.seed,
@@ -270,9 +270,9 @@ def _program(scenario: Scenario, report: Report) -> str | None:
         return program_text(scenario, told, report.semantics)
     from dispatchlab.live.program import program_text as torch_program
 
-    if told.expected_word == told.actual_word:
-        raise OneWordError
-    return torch_program(scenario.registrations, told.expected_word, told.actual_word, keys=_slots_in(told))
+    if told.expected_sequence == told.actual_sequence:
+        raise OneSequenceError
+    return torch_program(scenario.registrations, told.expected_sequence, told.actual_sequence, keys=_slots_in(told))
 
 
 def _slots_in(told: Counterexample) -> tuple[str, ...]:

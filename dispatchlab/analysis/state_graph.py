@@ -11,7 +11,7 @@ from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.explore.limits import later_masks
 from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.explore.result import Counterexample
-from dispatchlab.model.sequence import Step, Word
+from dispatchlab.model.sequence import Step, StepSequence
 
 MAX_NODES = 512
 """Larger graphs are not drawn: nobody could read them."""
@@ -103,8 +103,8 @@ def state_graph(
         registrations: what each registration is.
         title: what the picture is about.
         order: registrations that are registered in this order only.
-        counterexample: the words to mark. When there are too many states, those that the registrations of these words
-            can reach are drawn alone.
+        counterexample: the sequences to mark. When there are too many states, those that the registrations of these
+            sequences can reach are drawn alone.
         max_nodes: how many states are too many.
 
     Raises:
@@ -114,16 +114,16 @@ def state_graph(
     drawn = _Drawing(space, everyone, order, max_nodes)
     notes: list[str] = []
     if not drawn.complete and counterexample is not None:
-        steps = (*counterexample.expected_word, *counterexample.actual_word)
+        steps = (*counterexample.expected_sequence, *counterexample.actual_sequence)
         members = sorted({max(step, ~step) for step in steps})
         drawn = _Drawing(space, members, order, max_nodes)
         notes.append(f"cut to the registrations of the counterexample: all together have more than {max_nodes} states")
     if not drawn.complete:
         raise NotDrawnError(f"there are more than {max_nodes} states, nobody could read it")
     if counterexample is not None:
-        drawn.mark(counterexample.expected_word, Mark.EXPECTED)
-        drawn.mark(counterexample.actual_word, Mark.ACTUAL)
-        notes.append("green: the expected word, red: the actual word, yellow: both")
+        drawn.mark(counterexample.expected_sequence, Mark.EXPECTED)
+        drawn.mark(counterexample.actual_sequence, Mark.ACTUAL)
+        notes.append("green: the expected sequence, red: the actual sequence, yellow: both")
     return StateGraph(title, tuple(registrations), tuple(drawn.nodes), tuple(drawn.edges.values()), tuple(notes))
 
 
@@ -140,10 +140,10 @@ class _Drawing:
         self._of_set: dict[int, int] = {}
         self.complete = self._walk()
 
-    def mark(self, word: Word, mark: Mark) -> None:
-        """Mark the way of a word and where it ends."""
+    def mark(self, sequence: StepSequence, mark: Mark) -> None:
+        """Mark the way of a sequence and where it ends."""
         at = 0
-        for step in word:
+        for step in sequence:
             edge = self.edges.get((at, step)) or self._refused(at, step)
             self.edges[at, step] = replace(edge, mark=edge.mark.also(mark))
             at = edge.target

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.sources import LIVE, ImportOfRecordError, recorded_from
 from dispatchlab.commands.output import Format, chosen_format, note, out
+from dispatchlab.render.formatting import JSON_VERSION
 
 if TYPE_CHECKING:
     from dispatchlab.registry.compare import RegistryDiff
     from dispatchlab.registry.model import Recorded
-
-_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +95,7 @@ def _sides(request: RegistryDiffRequest) -> tuple[Recorded, Recorded]:
 
 def _json(request: RegistryDiffRequest, before: Recorded, after: Recorded, found: RegistryDiff) -> str:
     value = {
-        "version": _VERSION,
+        "version": JSON_VERSION,
         "before": {"source": request.before, "torch": before.torch, "operators": len(before.names)},
         "after": {"source": request.after, "torch": after.torch, "operators": len(after.names)},
         "compared": found.compared,

@@ -35,11 +35,12 @@ from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import describe
-from dispatchlab.model.sequence import Word, format_word, parse_word
+from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, Snapshot
 from dispatchlab.registry.bundled import DEFAULT
 from dispatchlab.registry.find import find, find_names, is_glob, key_counts
 from dispatchlab.registry.model import name_of
+from dispatchlab.render.formatting import JSON_VERSION
 from dispatchlab.render.text import operator_text
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
@@ -47,9 +48,6 @@ from dispatchlab.scenario.scenario import Scenario
 if TYPE_CHECKING:
     from dispatchlab.registry.find import KeyCount
     from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
-
-
-_VERSION = 1
 
 
 def list_registry(request: RegistryDumpRequest, recorded: Recorded) -> int:
@@ -149,7 +147,7 @@ def _counts_json(request: RegistryDumpRequest, recorded: Recorded, counts: Seque
 
 
 def _json(request: RegistryDumpRequest, recorded: Recorded, value: dict[str, object]) -> str:
-    head: dict[str, object] = {"version": _VERSION, "source": request.source, "torch": recorded.torch}
+    head: dict[str, object] = {"version": JSON_VERSION, "source": request.source, "torch": recorded.torch}
     return json.dumps(head | value, ensure_ascii=False) + "\n"
 
 
@@ -223,7 +221,7 @@ def _show_registry(request: RegistryDumpRequest, recorded: Recorded, names: Sequ
 
             views = [(name, dispatcher.explain(name)) for name in names]
             seen = [(dispatcher.snapshot(name_of(name)), view) for name, view in views if view is not None]
-            out(dump_json(seen, scenario=request.source, engine="lab", semantics=semantics, word=(), keys=rows))
+            out(dump_json(seen, scenario=request.source, engine="lab", semantics=semantics, sequence=(), keys=rows))
         case "rich":
             from dispatchlab.render.rich_view import console, print_operator
 
@@ -246,15 +244,15 @@ class NoSourceError(DispatchLabError):
         return "the dispatcher is empty: name a scenario whose registrations to make, with --from SCENARIO"
 
 
-class WordWithoutSourceError(DispatchLabError):
-    """A word was given and nothing that it could number."""
+class SequenceWithoutSourceError(DispatchLabError):
+    """A sequence was given and nothing that it could number."""
 
-    def __init__(self, word: str) -> None:
-        super().__init__(word)
-        self.word = word
+    def __init__(self, sequence: str) -> None:
+        super().__init__(sequence)
+        self.sequence = sequence
 
     def __str__(self) -> str:
-        return f"--after {self.word} numbers the registrations of a scenario: name it with --from SCENARIO"
+        return f"--after {self.sequence} numbers the registrations of a scenario: name it with --from SCENARIO"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,20 +280,20 @@ class Explains(Protocol):
 
 
 def dump(request: DumpRequest) -> int:
-    """Run the word, tell what is refused on the way, and show the operators.
+    """Run the sequence, tell what is refused on the way, and show the operators.
 
     Returns:
         The exit code: 0. A refusal on the way is told and does not change it, since what is shown is what the
         dispatcher knows then.
 
     Raises:
-        DispatchLabError: the scenario, the word, the operator or a key cannot be used.
+        DispatchLabError: the scenario, the sequence, the operator or a key cannot be used.
     """
     keys = table_rows(request.keys)
     if request.source is None:
         return _dump_installed(request, keys)
     scenario = load_scenario(request.source, allow_import=request.allow_import)
-    word = _word(request.after, scenario)
+    sequence = _sequence(request.after, scenario)
     known = operators_in(scenario)
     names = find_operators(request.operator, known, namespace=scenario.namespace, source=request.source)
     with engine_for(
@@ -303,13 +301,13 @@ def dump(request: DumpRequest) -> int:
     ) as engine:
         with engine.sandbox() as sandbox:
             session = SandboxSession(sandbox, scenario.registrations, scenario.operators)  # holds what is in force
-            refused = _run(session, scenario, word)
+            refused = _run(session, scenario, sequence)
             seen = [(sandbox.snapshot(name), _view(sandbox, name)) for name in names]
         semantics = engine.semantics
     for snapshot, _ in seen:
         if not snapshot.exists:
-            note(f"{NOTHING_REGISTERED} {snapshot.operator} after {format_word(word)}")
-    _show_dispatcher(request, seen, semantics, keys, word, refused)
+            note(f"{NOTHING_REGISTERED} {snapshot.operator} after {format_sequence(sequence)}")
+    _show_dispatcher(request, seen, semantics, keys, sequence, refused)
     return 0
 
 
@@ -318,7 +316,7 @@ def _dump_installed(request: DumpRequest, keys: tuple[str, ...]) -> int:
     if request.engine != "torch":
         raise NoSourceError
     if request.after is not None:
-        raise WordWithoutSourceError(request.after)
+        raise SequenceWithoutSourceError(request.after)
     from dispatchlab.live.worker.engine import LiveEngine
     from dispatchlab.model.operator_view import view_of
 
@@ -339,7 +337,7 @@ def _show_dispatcher(
     seen: Sequence[tuple[Snapshot, OperatorView]],
     semantics: str,
     keys: tuple[str, ...],
-    word: Word = (),
+    sequence: StepSequence = (),
     refused: Sequence[tuple[int, str]] = (),
 ) -> None:
     shown = [(snapshot, view) for snapshot, view in seen if snapshot.exists]
@@ -354,7 +352,7 @@ def _show_dispatcher(
                 scenario=request.source,
                 engine=request.engine,
                 semantics=semantics,
-                word=word,
+                sequence=sequence,
                 refused=refused,
                 keys=keys,
             )
@@ -369,25 +367,25 @@ def _show_dispatcher(
             out(captured.get())
 
 
-def _word(after: str | None, scenario: Scenario) -> Word:
-    """All registrations in the order of the file, unless a word is given."""
+def _sequence(after: str | None, scenario: Scenario) -> StepSequence:
+    """All registrations in the order of the file, unless a sequence is given."""
     count = len(scenario.registrations)
     if after is None:
         return tuple(range(count))
-    return () if after == format_word(()) else parse_word(after, count=count)
+    return () if after == format_sequence(()) else parse_sequence(after, count=count)
 
 
-def _run(session: SandboxSession, scenario: Scenario, word: Word) -> list[tuple[int, str]]:
-    """Run a word; the registrations that were refused, with the reasons."""
+def _run(session: SandboxSession, scenario: Scenario, sequence: StepSequence) -> list[tuple[int, str]]:
+    """Run a sequence; the registrations that were refused, with the reasons."""
     refused: list[tuple[int, str]] = []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        for step, refusal in run(session, word):
+        for step, refusal in run(session, sequence):
             if refusal is not None:
                 index = ~step if step < 0 else step
                 refused.append((index, refusal.message))
                 verb = "could not be released" if step < 0 else "was refused"
-                what = f"{format_word((step,))} {describe(scenario.registrations[index])}"
+                what = f"{format_sequence((step,))} {describe(scenario.registrations[index])}"
                 note(f"{what} {verb}: {refusal.kind}: {refusal.message}")
     for warning in told:
         note(f"note: {warning.message}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.commands.output import Format, chosen_format, out
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.render.formatting import JSON_VERSION
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.import_orders import Imported, ImportRun
@@ -21,8 +22,6 @@ EVERY = 5
 
 SAMPLES = 120
 """How many orders of more packages are tried."""
-
-VERSION = 1
 
 
 class RepeatedPackageError(DispatchLabError):
@@ -115,7 +114,7 @@ def _run(order: tuple[str, ...]) -> ImportRun:
         try:
             run: ImportRun = engine.ask("dispatchlab.live.recording.import_orders:run_order", order)
         except WorkerCrashed as crash:
-            raise WorkerCrashed(f"importing {', '.join(order)}: {crash.text}", crash.word) from None
+            raise WorkerCrashed(f"importing {', '.join(order)}: {crash.text}", crash.sequence) from None
     return run
 
 
@@ -210,7 +209,7 @@ def _json(
         }
 
     told = {
-        "version": VERSION,
+        "version": JSON_VERSION,
         "packages": list(packages),
         "orders": [list(run.order) for run in runs],
         "operators": sorted({name for run in runs for name in run.first.dumps}),

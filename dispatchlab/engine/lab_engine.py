@@ -114,7 +114,7 @@ class LabSpace:
     """The states that registrations can reach under one semantics.
 
     Args:
-        registrations: what a word's numbers mean.
+        registrations: what a sequence's numbers mean.
         operators: what is observed.
         semantics: which dispatcher.
     """

@@ -19,7 +19,7 @@ from dispatchlab.explore.run_sequence import Session, Sessions
 def explore_orders(
     sessions: Sessions, count: int, *, order: Sequence[int] = (), watch: Watch | None = None
 ) -> Exploration:
-    """Run all words, each in a fresh session, look after every step, and stop at the first that disagrees.
+    """Run all sequences, each in a fresh session, look after every step, and stop at the first that disagrees.
 
     Args:
         sessions: where to run them.
@@ -49,7 +49,7 @@ class _Orders:
         self.order = order
         self.watch = watch
         self.ledger = Ledger()
-        self.words = 0
+        self.sequences = 0
         self.steps = 0
 
     def run(self) -> Exploration:
@@ -60,7 +60,7 @@ class _Orders:
             while first or (released := next(releases, None)) is not None:
                 reason = self.watch.stop(self.ledger.sets, self.ledger.sets, self.steps)
                 if reason is not None:
-                    return self.put(Verdict.INCOMPLETE, notes=[reason, f"{self.words:,} words were run"])
+                    return self.put(Verdict.INCOMPLETE, notes=[reason, f"{self.sequences:,} sequences were run"])
                 steps: list[int] = []
                 try:
                     with self.sessions() as session:
@@ -72,12 +72,12 @@ class _Orders:
                 except EngineCrashed as crash:
                     verdict, found = crashed(self.sessions, self.count, tuple(steps), crash, order=self.order)
                     return self.put(verdict, found)
-                self.words += 1
+                self.sequences += 1
                 self.steps += len(steps)
                 if pair is not None:
                     verdict, found = conclude(self.sessions, self.count, pair, order=self.order)
                     return self.put(verdict, found)
-        return self.put(Verdict.NO_VIOLATION_FOUND, notes=[f"{self.words:,} words were run"])
+        return self.put(Verdict.NO_VIOLATION_FOUND, notes=[f"{self.sequences:,} sequences were run"])
 
     def put(self, verdict: Verdict, found: Counterexample | None = None, *, notes: Sequence[str] = ()) -> Exploration:
         return result(
@@ -95,7 +95,7 @@ class _Orders:
     def _register(
         self, session: Session, registered: Sequence[int], steps: list[int]
     ) -> tuple[tuple[int, ...], Pair | None]:
-        """Register all, in this order; who was accepted, ascending, and the words that disagree."""
+        """Register all, in this order; who was accepted, ascending, and the sequences that disagree."""
         mask = 0
         pair = self.ledger.seen(0, session.look(), steps, 0)
         for index in registered:

@@ -9,7 +9,7 @@ from dispatchlab.explore.graph_walk import classify
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Flaw
 from dispatchlab.explore.run_sequence import Look, Sessions, run
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 
 
@@ -23,17 +23,17 @@ class _End:
     look: Look
 
 
-def tell(sessions: Sessions, expected: Word, actual: Word) -> Counterexample | None:
-    """How two words disagree when they are run from scratch; None when they agree.
+def tell(sessions: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
+    """How two sequences disagree when they are run from scratch; None when they agree.
 
     Args:
-        sessions: where to run them; nothing but the end of each word is looked at.
-        expected: the word that says what is expected. It is told as the other one when it breaks an invariant and
+        sessions: where to run them; nothing but the end of each sequence is looked at.
+        expected: the sequence that says what is expected. It is told as the other one when it breaks an invariant and
             `actual` does not.
-        actual: the other one; the same word to ask whether it is at fault by itself.
+        actual: the other one; the same sequence to ask whether it is at fault by itself.
 
     Raises:
-        WordError: a word cannot be run.
+        SequenceError: a sequence cannot be run.
     """
     try:
         other = _end(sessions, actual)
@@ -46,7 +46,7 @@ def tell(sessions: Sessions, expected: Word, actual: Word) -> Counterexample | N
     return _outcomes(one, other, expected, actual) or _looks(one, other, expected, actual)
 
 
-def _outcomes(one: _End, other: _End, expected: Word, actual: Word) -> Counterexample | None:
+def _outcomes(one: _End, other: _End, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
     if one.step is None or other.step is None or one.step < 0 or other.step < 0:
         return None
     if one.before | {one.step} != other.before | {other.step}:
@@ -58,7 +58,7 @@ def _outcomes(one: _End, other: _End, expected: Word, actual: Word) -> Counterex
     return Counterexample(Flaw.OUTCOME if same_step else Flaw.ASYMMETRY, expected, actual, diff)
 
 
-def _looks(one: _End, other: _End, expected: Word, actual: Word) -> Counterexample | None:
+def _looks(one: _End, other: _End, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
     if one.after != other.after:
         return None
     if one.look[1] and not other.look[1]:
@@ -71,7 +71,7 @@ def _looks(one: _End, other: _End, expected: Word, actual: Word) -> Counterexamp
     diff = difference(one.look[0], other.look[0], expected_broken=one.look[1], actual_broken=other.look[1])
     flaw = classify(
         (expected, actual),
-        released=any(step < 0 for word in (expected, actual) for step in word),
+        released=any(step < 0 for sequence in (expected, actual) for step in sequence),
         refused=one.any_refused or other.any_refused,
         last_refused=other.refusal is not None,
     )
@@ -82,14 +82,14 @@ def _answer(refusal: Refusal | None, *, facts: bool) -> object:
     return refusal and (refusal.kind, refusal.facts if facts else ())
 
 
-def _end(sessions: Sessions, word: Word) -> _End:
+def _end(sessions: Sessions, sequence: StepSequence) -> _End:
     before: frozenset[int] = frozenset()
     after: frozenset[int] = frozenset()
     last: int | None = None
     refusal: Refusal | None = None
     any_refused = False
     with sessions() as session:
-        for step, refused in run(session, word):
+        for step, refused in run(session, sequence):
             before, last, refusal = after, step, refused
             if refused is not None:
                 any_refused = True

@@ -14,16 +14,16 @@ from dispatchlab.explore.observation_table import Covered, Pair
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.explore.run_sequence import Look, Session, Sessions, WordError
+from dispatchlab.explore.run_sequence import Look, SequenceError, Session, Sessions
 from dispatchlab.explore.shrink import shrink
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 
 _LOOKED_AT_EVERY_STEP: Final = 32
 
 
-def full_word(count: int, random: SplitMix64, *, order: Sequence[int] = ()) -> Word:
-    """A random word that registers everything, then releases everything; registrations keep `order`."""
+def full_sequence(count: int, random: SplitMix64, *, order: Sequence[int] = ()) -> StepSequence:
+    """A random sequence that registers everything, then releases everything; registrations keep `order`."""
     registered, released = list(range(count)), list(range(count))
     random.shuffle(registered)
     random.shuffle(released)
@@ -35,26 +35,26 @@ def full_word(count: int, random: SplitMix64, *, order: Sequence[int] = ()) -> W
 def check_determinism(
     first: Sessions, second: Sessions, count: int, *, seed: int, order: Sequence[int] = ()
 ) -> Counterexample | None:
-    """Run one word twice and compare every outcome and what is seen.
+    """Run one sequence twice and compare every outcome and what is seen.
 
     Args:
         first: where to run it first.
         second: where to run it again.
         count: how many registrations there are; when there are many, only the turn and the end are looked at.
-        seed: of the word.
+        seed: of the sequence.
         order: registrations that are registered in this order only.
 
     Returns:
-        The word and the difference, or the word that ended the engine (`Flaw.CRASH`), or None when all is well.
+        The sequence and the difference, or the sequence that ended the engine (`Flaw.CRASH`), or None when all is well.
     """
-    word = full_word(count, SplitMix64(seed), order=order)
+    sequence = full_sequence(count, SplitMix64(seed), order=order)
     looks = frozenset(range(2 * count)) if count <= _LOOKED_AT_EVERY_STEP else frozenset({count - 1, 2 * count - 1})
     steps: list[int] = []
     try:
         with first() as session:
-            once = _record(session, word, looks, steps)
+            once = _record(session, sequence, looks, steps)
         with second() as session:
-            twice = _record(session, word, looks, steps)
+            twice = _record(session, sequence, looks, steps)
     except EngineCrashed as crash:
         return Counterexample(Flaw.CRASH, tuple(steps), tuple(steps), "", (crash.text,))
     ran: list[int] = []
@@ -69,13 +69,13 @@ def check_determinism(
 
 
 def _record(
-    session: Session, word: Word, looks: frozenset[int], steps: list[int]
+    session: Session, sequence: StepSequence, looks: frozenset[int], steps: list[int]
 ) -> list[tuple[int, Refusal | None, Look | None]]:
     """What came of every step, without the releases of what was refused; `steps` is left at the steps that were run."""
     steps.clear()
     record: list[tuple[int, Refusal | None, Look | None]] = []
     refused: set[int] = set()
-    for at, step in enumerate(word):
+    for at, step in enumerate(sequence):
         if step < 0 and ~step in refused:
             continue
         steps.append(step)
@@ -87,27 +87,27 @@ def _record(
 
 
 def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]) -> tuple[Verdict, Counterexample]:
-    """Verify that two words disagree when they are run from scratch, and make them short.
+    """Verify that two sequences disagree when they are run from scratch, and make them short.
 
     Returns:
         `VIOLATED`, or `NOT_DETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED` when one
         of them ends the engine.
     """
-    why: tuple[str, ...] = ("the words disagreed in a walk and agree when they are run from scratch",)
+    why: tuple[str, ...] = ("the sequences disagreed in a walk and agree when they are run from scratch",)
     try:
         found = tell(sessions, *pair) or tell(sessions, pair[1], pair[1])
-    except WordError as error:
-        found, why = None, (f"a word of a walk cannot be run from scratch: {error}",)
+    except SequenceError as error:
+        found, why = None, (f"a sequence of a walk cannot be run from scratch: {error}",)
     if found is None:
         return Verdict.NOT_DETERMINISTIC, Counterexample(Flaw.CHANCE, *pair, "", why)
     return _shortened(sessions, count, found, order)
 
 
 def crashed(
-    sessions: Sessions, count: int, word: Word, crash: EngineCrashed, *, order: Sequence[int]
+    sessions: Sessions, count: int, sequence: StepSequence, crash: EngineCrashed, *, order: Sequence[int]
 ) -> tuple[Verdict, Counterexample]:
-    """Make the word that ended the engine short."""
-    return _shortened(sessions, count, Counterexample(Flaw.CRASH, word, word, "", (crash.text,)), order)
+    """Make the sequence that ended the engine short."""
+    return _shortened(sessions, count, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,)), order)
 
 
 def _shortened(
@@ -118,7 +118,7 @@ def _shortened(
         found = shrink(sessions, count, found, order=order)
     except KeyboardInterrupt:
         trouble = "shortening was interrupted"
-    except WordError as error:
+    except SequenceError as error:
         trouble = f"it could not be made shorter: {error}"
     if trouble is not None:
         found = replace(found, why=(*found.why, trouble))

@@ -115,7 +115,7 @@ class _Lap:
         self._stuck: dict[int, int] = {}  # by set, the registrations that were refused there
 
     def walk(self, session: Session) -> Pair | None:
-        """Walk until every edge that can be reached was tried, a bound is hit, or two words disagree."""
+        """Walk until every edge that can be reached was tried, a bound is hit, or two sequences disagree."""
         steps, untried, ledger = self.steps, self._untried, self._ledger
         register, release, look = session.register, session.release, session.look
         seen, answer, below, stop = ledger.seen, ledger.answer, self._below, self._watch.stop

@@ -1,4 +1,4 @@
-"""How what two words lead to differs, as unified diffs with a title for each section that differs."""
+"""How what two sequences lead to differs, as unified diffs with a title for each section that differs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def difference(
 
     Args:
         expected: one snapshot for each operator under observation.
-        actual: the same operators, seen after the other word.
+        actual: the same operators, seen after the other sequence.
         expected_broken: the invariants that do not hold where `expected` was seen.
         actual_broken: those that do not hold where `actual` was seen.
     """

@@ -18,7 +18,7 @@ from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdic
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 
 WalkName: TypeAlias = Literal["graph", "orders", "sample"]
 
@@ -77,7 +77,7 @@ def explore(
         verdict = Verdict.CRASHED if unsure.flaw is Flaw.CRASH else Verdict.NOT_DETERMINISTIC
         name = "laps" if walk == "graph" else walk
         orders = count_orders(count, order)
-        steps = len(unsure.actual_word)
+        steps = len(unsure.actual_sequence)
         return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
     if walk == "orders":
         return explore_orders(fresh, count, order=order, watch=watch)
@@ -93,7 +93,11 @@ def explore(
 def _verified(found: Exploration, fresh: Sessions) -> Exploration:
     """Run the counterexample of a state space in fresh sandboxes, and say so when it does not show there."""
     told = found.counterexample
-    if told is None or found.verdict is not Verdict.VIOLATED or tell(fresh, told.expected_word, told.actual_word):
+    if (
+        told is None
+        or found.verdict is not Verdict.VIOLATED
+        or tell(fresh, told.expected_sequence, told.actual_sequence)
+    ):
         return found
     return replace(found, notes=(*found.notes, "the counterexample does not show in a fresh sandbox of this engine"))
 
@@ -104,13 +108,15 @@ def _explained(found: Exploration, space: StateSpace[Any]) -> Exploration:
     if told is None or told.why or found.verdict is not Verdict.VIOLATED or told.flaw is Flaw.ASYMMETRY:
         return found
     last = 1 if told.flaw is Flaw.OUTCOME else 0
-    states = [_state(space, word[: len(word) - last]) for word in (told.expected_word, told.actual_word)]
+    states = [
+        _state(space, sequence[: len(sequence) - last]) for sequence in (told.expected_sequence, told.actual_sequence)
+    ]
     explained: Counterexample = replace(told, why=space.why(*states))
     return replace(found, counterexample=explained)
 
 
-def _state(space: StateSpace[Any], word: Word) -> Any:
+def _state(space: StateSpace[Any], sequence: StepSequence) -> Any:
     session = StateSession(space)
-    for _ in run(session, word):
+    for _ in run(session, sequence):
         pass
     return session.state

@@ -1,12 +1,12 @@
 """Graph walk: visit every state once, and prove that order does not matter or find the shortest that disagree.
 
 Works on a `StateSpace`, an engine whose whole state is a value. What is checked on every edge is in Note [What is
-checked]; why that is enough for words of any length is in Note [When states may be merged].
+checked]; why that is enough for sequences of any length is in Note [When states may be merged].
 """
 
 # Note [What is checked]
 # ~~~~~~~~~~~~~~~~~~~~~~
-# A(w) is the set of registrations in force after the word w.
+# A(w) is the set of registrations in force after the sequence w.
 #   P0  What is observed after w is a function F of A(w) alone, and every invariant holds.
 #   P1  Whether `+i` is accepted, and the kind and facts of its error, is a function R of (A, i).
 #   P2  Whether `+i` is accepted, and the kind of its error, depends on A + {i} alone: not on who came last.
@@ -16,16 +16,18 @@ checked]; why that is enough for words of any length is in Note [When states may
 #
 # Note [When states may be merged]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Nodes are pairs (A, state); equal states have equal futures. Every word is a path, by induction on its length: each
-# step starts at a node from which that very edge was tried. So checks that hold on every edge hold for all words of
-# any length, re-registrations included. A set may have several nodes: hidden state, benign as long as no check fails.
+# Nodes are pairs (A, state); equal states have equal futures. Every sequence is a path, by induction on its length:
+# each step starts at a node from which that very edge was tried. So checks that hold on every edge hold for all
+# sequences of any length, re-registrations included. A set may have several nodes: hidden state, benign as long as no
+# check fails.
 #
-# Note [Shortest words]
+# Note [Shortest sequences]
 # ~~~~~~~~~~~~~~~~~~~~~
-# The walk is breadth-first by the length of words, so the first check that fails does so after a word of least length,
-# and F and R are given by a word that is no longer. An invariant that fails on the first state of a set has no
-# other word to compare with yet: the walk goes on to the end of that length and looks for a state of the same set where
-# all is well. There is none: the set itself is at fault, and both words of the counterexample are the same.
+# The walk is breadth-first by the length of sequences, so the first check that fails does so after a sequence of least
+# length, and F and R are given by a sequence that is no longer. An invariant that fails on the first state of a set has
+# no other sequence to compare with yet: the walk goes on to the end of that length and looks for a state of the same
+# set where all is well. There is none: the set itself is at fault, and both sequences of the counterexample are the
+# same.
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ from dispatchlab.explore.difference import difference, outcome_difference, outco
 from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
 from dispatchlab.explore.protocol import EngineCrashed, StateSpace
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
 
 _OBSERVATIONS_KEPT: Final = 4096
@@ -60,7 +62,7 @@ def explore_graph(
         count: how many registrations there are.
         order: registrations that are registered in this order only; releases are free.
         watch: bounds and progress.
-        max_length: do not look at words longer than this.
+        max_length: do not look at sequences longer than this.
         numbers: what the registrations are called in the result, when they are part of a larger scenario.
 
     Returns:
@@ -103,7 +105,7 @@ class _Walk:
         self.refused: dict[int, dict[int, Refusal]] = {}  # set -> who was refused when coming last, and how
         self.asymmetric: set[int] = set()
         self.observed: dict[int, tuple[Snapshot, ...]] = {}
-        self.pending: int | None = None  # see Note [Shortest words]
+        self.pending: int | None = None  # see Note [Shortest sequences]
         self.edges = 0
         self.at = 0  # the node and the step that are being tried
         self.step = 0
@@ -121,8 +123,8 @@ class _Walk:
             else:
                 verdict = Verdict.PROVED
         except EngineCrashed as crash:
-            word = self._word(self.at, self.step)
-            verdict, found = Verdict.CRASHED, Counterexample(Flaw.CRASH, word, word, "", (crash.text,))
+            sequence = self._sequence(self.at, self.step)
+            verdict, found = Verdict.CRASHED, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,))
         except MemoryError:
             self.states.clear()
             self.others.clear()
@@ -148,7 +150,7 @@ class _Walk:
                     break
                 if self.max_length is not None and length >= self.max_length:
                     self.edges = edges
-                    return f"stopped at words of {self.max_length} steps", None
+                    return f"stopped at sequences of {self.max_length} steps", None
             self.edges, self.at = edges, head
             reason = stop(len(first), len(states), edges)
             if reason is not None:
@@ -237,7 +239,7 @@ class _Walk:
             seen = self.observed[node] = self.space.observe(self.states[node])
         return seen
 
-    def _word(self, node: int, *more: int) -> Word:
+    def _sequence(self, node: int, *more: int) -> StepSequence:
         steps = list(reversed(more))
         while self.parents[node] >= 0:
             steps.append(self.steps[node])
@@ -296,11 +298,11 @@ class _Walk:
         self, expected: int, by: int, wanted: Refusal | None, actual: int, index: int, got: Refusal | None
     ) -> Counterexample:
         diff = outcome_difference(outcome_text(self._named(by), wanted), outcome_text(self._named(index), got))
-        words = self._word(expected, by), self._word(actual, index)
+        sequences = self._sequence(expected, by), self._sequence(actual, index)
         if by != index:
-            return Counterexample(Flaw.ASYMMETRY, *words, diff)
+            return Counterexample(Flaw.ASYMMETRY, *sequences, diff)
         why = self.space.why(self.states[expected], self.states[actual])
-        return Counterexample(Flaw.OUTCOME, *words, diff, why)
+        return Counterexample(Flaw.OUTCOME, *sequences, diff, why)
 
     def _differ(self, expected: int, actual: int) -> Counterexample:
         space = self.space
@@ -311,22 +313,22 @@ class _Walk:
             expected_broken=space.violations(one),
             actual_broken=space.violations(other),
         )
-        words = self._word(expected), self._word(actual)
-        released = any(step < 0 for word in words for step in word)
+        sequences = self._sequence(expected), self._sequence(actual)
+        released = any(step < 0 for sequence in sequences for step in sequence)
         refused = self._has_refusal(expected) or self._has_refusal(actual)
-        flaw = classify(words, released=released, refused=refused, last_refused=actual in self.refused_steps)
-        return Counterexample(flaw, *words, diff, space.why(one, other))
+        flaw = classify(sequences, released=released, refused=refused, last_refused=actual in self.refused_steps)
+        return Counterexample(flaw, *sequences, diff, space.why(one, other))
 
     def _at_fault(self, node: int) -> Counterexample:
-        word, state = self._word(node), self.states[node]
+        sequence, state = self._sequence(node), self.states[node]
         seen = self.space.observe(state)
         diff = difference(seen, seen, actual_broken=self.space.violations(state))
-        return Counterexample(Flaw.INVARIANT, word, word, diff, self.space.why(state, state))
+        return Counterexample(Flaw.INVARIANT, sequence, sequence, diff, self.space.why(state, state))
 
     def _failed_release(self, node: int, index: int, error: RegistrationError) -> Counterexample:
-        word, step = self._word(node, ~index), self._named(~index)
+        sequence, step = self._sequence(node, ~index), self._named(~index)
         diff = outcome_difference(outcome_text(step, None), outcome_text(step, Refusal.of(error)))
-        return Counterexample(Flaw.RELEASE, word, word, diff)
+        return Counterexample(Flaw.RELEASE, sequence, sequence, diff)
 
     # --- the result
 
@@ -358,11 +360,13 @@ class _Walk:
         )
 
 
-def classify(words: tuple[Word, Word], *, released: bool, refused: bool, last_refused: bool) -> Flaw:
-    """Why two words that should lead to the same look different: the last step tells first, then the whole of them."""
+def classify(
+    sequences: tuple[StepSequence, StepSequence], *, released: bool, refused: bool, last_refused: bool
+) -> Flaw:
+    """Why two sequences that should lead to the same look different: the last step decides, then all of them."""
     if last_refused:
         return Flaw.RESIDUE
-    if words[1] and words[1][-1] < 0:
+    if sequences[1] and sequences[1][-1] < 0:
         return Flaw.UNDO
     if released:
         return Flaw.UNDO

@@ -1,4 +1,4 @@
-"""Drives two engines side by side and stops at the first step after which they differ, with the shortest word to it.
+"""Drive two engines side by side, stop at the first step after which they differ, and find the shortest way there.
 
 This is the differential test of a model against what it models, as a feature: it asks not whether order matters, but
 whether two engines agree on what every step does. The walk and the shortening are those of the explorer.
@@ -19,16 +19,16 @@ from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.explore.run_sequence import Look, SandboxSession, Session, Sessions
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.sequence import Word, format_word
+from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 # Note [Two engines as one session]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# The explorer compares what words lead to. Here, words may lead where they like, as long as both engines go there. So
-# the pair is one session that looks the same after every word, but for an invariant, "the engines agree", which does
-# not hold after the first step that they answer or show differently; from there on it stays broken. A registration
-# that both refuse counts as registered, so that the refusal is no finding of the explorer, and releasing it does
-# nothing. Such steps are left out of the word that is told.
+# The explorer compares what sequences lead to. Here, sequences may lead where they like, as long as both engines go
+# there. So the pair is one session that looks the same after every sequence, but for an invariant, "the engines agree",
+# which does not hold after the first step that they answer or show differently; from there on it stays broken. A
+# registration that both refuse counts as registered, so that the refusal is no finding of the explorer, and releasing
+# it does nothing. Such steps are left out of the sequence that is told.
 
 DISAGREE = "the engines disagree"
 
@@ -39,13 +39,13 @@ class _Pair:
     def __init__(self, expected: Session, actual: Session, operators: Sequence[OperatorName]) -> None:
         self._expected, self._actual, self._operators = expected, actual, operators
         self._refused: set[int] = set()
-        self.word: list[int] = []
+        self.sequence: list[int] = []
         self.diff = ""
         self.what = ""
 
     def register(self, index: int, /) -> Refusal | None:
         """Register with both; never refused itself."""
-        self.word.append(index)
+        self.sequence.append(index)
         expected, actual = self._expected.register(index), self._actual.register(index)
         self._compare_outcomes(index, expected, actual)
         if expected is not None or actual is not None:
@@ -57,7 +57,7 @@ class _Pair:
         if index in self._refused:
             self._refused.remove(index)
             return None
-        self.word.append(~index)
+        self.sequence.append(~index)
         self._compare_outcomes(~index, self._expected.release(index), self._actual.release(index))
         return None
 
@@ -73,7 +73,7 @@ class _Pair:
     def _compare_outcomes(self, step: int, expected: Refusal | None, actual: Refusal | None) -> None:
         if self.diff or (expected and expected.kind) == (actual and actual.kind):
             return
-        self.what = f"in the outcome of {format_word((step,))}"
+        self.what = f"in the outcome of {format_sequence((step,))}"
         self.diff = outcome_difference(outcome_text(step, expected), outcome_text(step, actual))
 
     def _compare_looks(self, expected: Sequence[Snapshot], actual: Sequence[Snapshot]) -> None:
@@ -124,8 +124,8 @@ def lockstep(
         progress: told about ten times a second how far it has come.
 
     Returns:
-        `NO_VIOLATION_FOUND` when they agree everywhere; `VIOLATED` with the shortest word after which they do not,
-        the same word on both sides, a diff from `expected` to `actual`, and where it is; `INCOMPLETE` or `CRASHED`.
+        `NO_VIOLATION_FOUND` when they agree everywhere; `VIOLATED` with the shortest sequence after which they do not,
+        the same sequence on both sides, a diff from `expected` to `actual`, and where it is; `INCOMPLETE` or `CRASHED`.
 
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
@@ -154,17 +154,18 @@ def lockstep(
         found = replace(found, walk="lockstep", conflicts=(), never_accepted=())
         if told is None or found.verdict is not Verdict.VIOLATED:
             return found
-        pair = _replayed(open_pair, told.actual_word, last)
-        word, why = tuple(pair.word), (f"{expected.semantics} and {actual.semantics} differ {pair.what}",)
+        pair = _replayed(open_pair, told.actual_sequence, last)
+        sequence, why = tuple(pair.sequence), (f"{expected.semantics} and {actual.semantics} differ {pair.what}",)
         return replace(
-            found, counterexample=replace(told, expected_word=word, actual_word=word, diff=pair.diff, why=why)
+            found,
+            counterexample=replace(told, expected_sequence=sequence, actual_sequence=sequence, diff=pair.diff, why=why),
         )
 
 
-def _replayed(open_pair: Sessions, word: Word, last: list[_Pair]) -> _Pair:
+def _replayed(open_pair: Sessions, sequence: StepSequence, last: list[_Pair]) -> _Pair:
     with open_pair() as pair:
         pair.look()
-        for step in word:
+        for step in sequence:
             if step < 0:
                 pair.release(~step)
             else:

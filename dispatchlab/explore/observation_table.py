@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dispatchlab.explore.run_sequence import Look
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 
-Pair: TypeAlias = tuple[Word, Word]
+Pair: TypeAlias = tuple[StepSequence, StepSequence]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Covered:
 
 
 class Ledger:
-    """Words are given as a list of steps and how many of them count, so that a long walk costs no copies."""
+    """Sequences are given as a list of steps and how many of them count, so that a long walk costs no copies."""
 
     def __init__(self) -> None:
         self.refused: dict[int, dict[int, Refusal]] = {}
@@ -59,7 +59,8 @@ class Ledger:
         """Note what `+index` came to in the set `mask`.
 
         Returns:
-            The word that set what is expected and the word just run, which ends with `+index`, when they disagree.
+            The sequence that set what is expected and the sequence just run, which ends with `+index`, when they
+            disagree.
         """
         known = self._answers.get((mask, index))
         if known is not None:
@@ -85,8 +86,8 @@ class Ledger:
         """Note what was seen in the set `mask`.
 
         Returns:
-            The word that set what is expected and the word just run, when what is seen differs or an invariant fails.
-            The two are the same when an invariant fails in a set that was never seen before.
+            The sequence that set what is expected and the sequence just run, when what is seen differs or an invariant
+            fails. The two are the same when an invariant fails in a set that was never seen before.
         """
         known = self._seen.get(mask)
         if known is None:

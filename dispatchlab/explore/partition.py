@@ -14,7 +14,7 @@ See Note [Why parts may be explored apart].
 # one cell lies elsewhere the whole is explored in one go.
 #
 # Parts whose registrations are equal up to names form a class. One of them is explored. For each of the others a random
-# word is run and compared with the same word there: the same outcomes, the same returns to former states.
+# sequence is run and compared with the same sequence there: the same outcomes, the same returns to former states.
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def explore_forkable(
         registrations: the scenario.
         operators: what is observed.
         order: registrations that are registered in this order only; releases are free.
-        seed: of the words that are run to check determinism and renamings.
+        seed: of the sequences that are run to check determinism and renamings.
         watch: bounds and progress.
         factored: whether to look for parts at all.
 
@@ -220,8 +220,8 @@ class _Run:
         again = self._space(part)
         unsure = check_determinism(on_states(space), on_states(again), count, seed=self.seed, order=part.order)
         if unsure is not None and unsure.flaw is Flaw.CHANCE:
-            word = tuple(_renumbered(step, part.indices) for step in unsure.actual_word)
-            told = Counterexample(unsure.flaw, word, word, unsure.diff, unsure.why)
+            sequence = tuple(_renumbered(step, part.indices) for step in unsure.actual_sequence)
+            told = Counterexample(unsure.flaw, sequence, sequence, unsure.diff, unsure.why)
             empty = replace(self.sum, sets=0, states=0, edges=0, notes=(), conflicts=(), never_accepted=())
             return replace(empty, verdict=Verdict.NOT_DETERMINISTIC, counterexample=told)
         return explore_graph(
@@ -238,9 +238,9 @@ class _Run:
         return whole.pattern(part.indices), part.order, looked_at, len(observed)
 
     def _shorter(self) -> int | None:
-        """How long words may be to beat the counterexample that there is."""
+        """How long sequences may be to beat the counterexample that there is."""
         found = self.sum.counterexample
-        return None if found is None else max(len(found.expected_word), len(found.actual_word)) - 1
+        return None if found is None else max(len(found.expected_sequence), len(found.actual_sequence)) - 1
 
     def _add(self, more: Exploration, counts: Exploration, classes: int) -> None:
         """Add a part to the sum."""
@@ -292,7 +292,7 @@ def _strays(space: StateSpace[Any], part: Part) -> frozenset[Cell]:
 
 
 def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: int) -> tuple[object, ...]:
-    """What a random word does, without names: each outcome, and to which former state each step comes back."""
+    """What a random sequence does, without names: each outcome, and to which former state each step comes back."""
     random = SplitMix64(seed)
     later = later_masks(count, order)
     state, mask = space.empty(), 0

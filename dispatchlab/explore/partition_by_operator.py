@@ -14,7 +14,7 @@ from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Ve
 from dispatchlab.explore.run_sequence import on_sandboxes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 
 # Note [Apart]
 # ~~~~~~~~~~~~
@@ -91,8 +91,8 @@ def explore_apart(
     if joined.verdict is not Verdict.VIOLATED or joined.counterexample is None:
         return joined
     # The diff of a group numbers its own registrations.
-    words = joined.counterexample.expected_word, joined.counterexample.actual_word
-    again = tell(on_sandboxes(engine, registrations, operators), *words)
+    sequences = joined.counterexample.expected_sequence, joined.counterexample.actual_sequence
+    again = tell(on_sandboxes(engine, registrations, operators), *sequences)
     return joined if again is None else replace(joined, counterexample=again)
 
 
@@ -173,11 +173,15 @@ def _joined(found: Sequence[tuple[tuple[int, ...], Exploration]], count: int, or
 def _told(told: Counterexample | None, members: Sequence[int]) -> Counterexample | None:
     if told is None:
         return None
-    return replace(told, expected_word=_word(told.expected_word, members), actual_word=_word(told.actual_word, members))
+    return replace(
+        told,
+        expected_sequence=_sequence(told.expected_sequence, members),
+        actual_sequence=_sequence(told.actual_sequence, members),
+    )
 
 
-def _word(word: Word, members: Sequence[int]) -> Word:
-    return tuple(~members[~step] if step < 0 else members[step] for step in word)
+def _sequence(sequence: StepSequence, members: Sequence[int]) -> StepSequence:
+    return tuple(~members[~step] if step < 0 else members[step] for step in sequence)
 
 
 def _members(numbers: Sequence[int], members: Sequence[int]) -> tuple[int, ...]:

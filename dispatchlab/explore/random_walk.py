@@ -3,11 +3,11 @@
 # Note [Excursions]
 # ~~~~~~~~~~~~~~~~~
 # A random walk hardly ever stands twice on the same set, so it has nothing to compare. An excursion chooses a set S and
-# extras X, mixes all of +S, +X and -X at random so that the word ends at S, and compares that with S registered from
-# scratch in ascending order. Both few and many members are tried (15, 50 and 85 in a hundred). Whatever was refused on
-# the way is asked again after a direct way to the same set, and a direct way that is refused is compared with the
-# release and return of its last member. This finds needles of a few active and a few inactive registrations, and state
-# that sticks, but it proves nothing.
+# extras X, mixes all of +S, +X and -X at random so that the sequence ends at S, and compares that with S registered
+# from scratch in ascending order. Both few and many members are tried (15, 50 and 85 in a hundred). Whatever was
+# refused on the way is asked again after a direct way to the same set, and a direct way that is refused is compared
+# with the release and return of its last member. This finds needles of a few active and a few inactive registrations,
+# and state that sticks, but it proves nothing.
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Exploration, Verdict
 from dispatchlab.explore.run_sequence import Sessions
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 
 DEFAULT_SAMPLES: Final = 1_000
@@ -30,7 +30,7 @@ _DENSITIES: Final = (15, 50, 85)
 _REFUSALS_ASKED_AGAIN: Final = 4
 
 
-def words_needed(depth: int, ordered: int, *, doubt: float = 0.05) -> int:
+def sequences_needed(depth: int, ordered: int, *, doubt: float = 0.05) -> int:
     """How many excursions find a flaw with a confidence of 1 - `doubt`; an estimate and not a proof.
 
     Args:
@@ -53,7 +53,7 @@ def explore_sample(
     """Go on `samples` excursions.
 
     Args:
-        sessions: where to run words, each from scratch.
+        sessions: where to run sequences, each from scratch.
         count: how many registrations there are.
         samples: how many excursions.
         seed: of them all; a printed seed replays.
@@ -112,15 +112,15 @@ class _Excursions:
         self.refused: dict[int, dict[int, Refusal]] = {}
         self.asymmetric: set[int] = set()
         self.accepted = 0
-        self.words = 0
+        self.sequences = 0
         self.steps = 0
         self.running: list[int] = []
 
     def one(self) -> Pair | None:
-        """Go on one excursion; the words that disagree."""
+        """Go on one excursion; the sequences that disagree."""
         ledger = Ledger()
-        word, mask, asked, pair = self._run(ledger, self._plan())
-        self.words += 1
+        sequence, mask, asked, pair = self._run(ledger, self._plan())
+        self.sequences += 1
         self.sets.add(mask)
         for base, index in asked[:_REFUSALS_ASKED_AGAIN]:
             if pair is None:
@@ -131,7 +131,7 @@ class _Excursions:
         if pair is None and end != mask:
             base, index = refused[0]
             others = [other for other in range(self.count) if (mask & ~base) >> other & 1 and other != index]
-            *_, pair = self._run(ledger, (*word, *(~other for other in others), ~index, index))
+            *_, pair = self._run(ledger, (*sequence, *(~other for other in others), ~index, index))
         for whole, row in ledger.refused.items():
             self.refused.setdefault(whole, {}).update(row)
         self.asymmetric |= ledger.asymmetric
@@ -144,10 +144,10 @@ class _Excursions:
         """How much was done, and what that is worth when nothing was found."""
         both = sum(1 for one, other in self.neighbours if one < other and (other, one) in self.neighbours)
         depth = 0
-        while words_needed(depth + 1, 2) <= self.words:
+        while sequences_needed(depth + 1, 2) <= self.sequences:
             depth += 1
         notes = [
-            f"{self.words:,} excursions came to {len(self.sets):,} distinct sets; {both:,} of "
+            f"{self.sequences:,} excursions came to {len(self.sets):,} distinct sets; {both:,} of "
             f"{self.count * (self.count - 1) // 2:,} pairs were registered next to one another both ways"
         ]
         if found:
@@ -156,17 +156,17 @@ class _Excursions:
             notes.append(
                 f"an estimate, not a proof: a flaw that needs {depth} registrations active or absent, 2 of them in one "
                 "order, would have shown with 95 % confidence "
-                f"(N >= 2^d * r! * ln(1/0.05) = {words_needed(depth, 2):,})"
+                f"(N >= 2^d * r! * ln(1/0.05) = {sequences_needed(depth, 2):,})"
             )
         if self.refused:
             notes.append("the conflicts are the smallest that were met, there may be smaller ones")
         return notes
 
-    def _run(self, ledger: Ledger, plan: Sequence[int]) -> tuple[Word, int, list[tuple[int, int]], Pair | None]:
+    def _run(self, ledger: Ledger, plan: Sequence[int]) -> tuple[StepSequence, int, list[tuple[int, int]], Pair | None]:
         """Run a plan from scratch, without the releases of what was refused.
 
         Returns:
-            The word that was run, the set it came to, the refusals met, and the words that disagree.
+            The sequence that was run, the set it came to, the refusals met, and the sequences that disagree.
         """
         self.running = steps = []
         refused: list[tuple[int, int]] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 
 
 class Verdict(StrEnum):
@@ -29,34 +29,34 @@ class Expectation(StrEnum):
 
 
 class Flaw(StrEnum):
-    """How two words that should agree disagree."""
+    """How two sequences that should agree disagree."""
 
     SQUARE = "square"  # two orders of the same registrations
     UNDO = "undo"  # something that was released left a trace
     RESIDUE = "residue"  # something that was refused left a trace
-    OUTCOME = "outcome"  # accepted after one word, refused (or refused otherwise) after the other
+    OUTCOME = "outcome"  # accepted after one sequence, refused (or refused otherwise) after the other
     ASYMMETRY = "asymmetry"  # whether a set is accepted depends on who comes last
-    INVARIANT = "invariant"  # every word to this set breaks an invariant
+    INVARIANT = "invariant"  # every sequence to this set breaks an invariant
     RELEASE = "release"  # a release failed
     CRASH = "crash"  # the engine died
-    CHANCE = "chance"  # the same word gave two results
+    CHANCE = "chance"  # the same sequence gave two results
 
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Two words that should lead to the same and do not; each is as short as can be.
+    """Two sequences that should lead to the same and do not; each is as short as can be.
 
     Args:
         flaw: how they disagree.
-        expected_word: the word that sets what is expected; for `INVARIANT` the same as `actual_word`.
-        actual_word: the word that leads elsewhere.
+        expected_sequence: the sequence that sets what is expected; for `INVARIANT` the same as `actual_sequence`.
+        actual_sequence: the sequence that leads elsewhere.
         diff: a unified diff of what is seen after them, or of their outcomes.
         why: the reasons in the engine's terms, empty when it does not know.
     """
 
     flaw: Flaw
-    expected_word: Word
-    actual_word: Word
+    expected_sequence: StepSequence
+    actual_sequence: StepSequence
     diff: str
     why: tuple[str, ...] = ()
 

@@ -11,28 +11,28 @@ from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.explore.protocol import Engine, Handle, Sandbox, StateSpace
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.sequence import Word, format_word
+from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 Look: TypeAlias = tuple[tuple[Snapshot, ...], tuple[Violation, ...]]
 
 
-class WordError(DispatchLabError):
-    """A word cannot be run on this engine: it releases what is not registered, or registers what is.
+class SequenceError(DispatchLabError):
+    """A sequence cannot be run on this engine: it releases what is not registered, or registers what is.
 
     Args:
-        word: the word.
+        sequence: the sequence.
         at: which step of it, from 0.
         trouble: what is wrong with that step.
     """
 
-    def __init__(self, word: Word, at: int, trouble: str) -> None:
-        super().__init__(word, at, trouble)
-        self.word, self.at, self.trouble = word, at, trouble
+    def __init__(self, sequence: StepSequence, at: int, trouble: str) -> None:
+        super().__init__(sequence, at, trouble)
+        self.sequence, self.at, self.trouble = sequence, at, trouble
 
     def __str__(self) -> str:
-        before = f"after {format_word(self.word[: self.at])}" if self.at else "at the start"
-        return f"step {format_word(self.word[self.at : self.at + 1])} cannot be run: {before}, {self.trouble}"
+        before = f"after {format_sequence(self.sequence[: self.at])}" if self.at else "at the start"
+        return f"step {format_sequence(self.sequence[self.at : self.at + 1])} cannot be run: {before}, {self.trouble}"
 
 
 class Session(Protocol):
@@ -149,7 +149,7 @@ def on_states(space: StateSpace[Any]) -> Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One step of a word that was run.
+    """One step of a sequence that was run.
 
     Args:
         step: the step; None for the look before the first one.
@@ -165,36 +165,37 @@ class Replayed:
 
 
 def replay(
-    engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName], word: Word
+    engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName], sequence: StepSequence
 ) -> tuple[Replayed, ...]:
-    """Run a word in a fresh sandbox and look after every step.
+    """Run a sequence in a fresh sandbox and look after every step.
 
     Returns:
-        One element more than the word has steps, since the first is the look before it; fewer when a release failed.
+        One element more than the sequence has steps, since the first is the look before it; fewer when a release
+        failed.
 
     Raises:
-        WordError: a step releases what was refused or registers what is registered.
+        SequenceError: a step releases what was refused or registers what is registered.
         EngineCrashed: the sandbox died.
     """
     done: list[Replayed] = []
     with on_sandboxes(engine, registrations, operators)() as session:
         done.append(Replayed(None, None, *session.look()))
-        for step, refusal in run(session, word):
+        for step, refusal in run(session, sequence):
             done.append(Replayed(step, refusal, *session.look()))
     return tuple(done)
 
 
-def run(session: Session, word: Word) -> Iterator[tuple[int, Refusal | None]]:
-    """Run the steps of a word one at a time; ends early when a release fails.
+def run(session: Session, sequence: StepSequence) -> Iterator[tuple[int, Refusal | None]]:
+    """Run the steps of a sequence one at a time; ends early when a release fails.
 
     Raises:
-        WordError: a step releases what was refused or registers what is registered.
+        SequenceError: a step releases what was refused or registers what is registered.
     """
     active: set[int] = set()
-    for at, step in enumerate(word):
+    for at, step in enumerate(sequence):
         index = ~step if step < 0 else step
         if (index in active) is not (step < 0):
-            raise WordError(word, at, f"{index} is {'not ' if step < 0 else 'already '}registered")
+            raise SequenceError(sequence, at, f"{index} is {'not ' if step < 0 else 'already '}registered")
         if step < 0:
             refusal = session.release(index)
             active.discard(index)

@@ -1,4 +1,4 @@
-"""Makes a counterexample short: tries all short words of few registrations, then leaves out what it can."""
+"""Makes a counterexample short: tries all short sequences of few registrations, then leaves out what it can."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dispatchlab.explore.limits import later_masks
 from dispatchlab.explore.observation_table import Ledger, Pair
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Flaw
-from dispatchlab.explore.run_sequence import Sessions, WordError, run
-from dispatchlab.model.sequence import Word
+from dispatchlab.explore.run_sequence import SequenceError, Sessions, run
+from dispatchlab.model.sequence import StepSequence
 
 STEPS: Final = 200_000
-_SHORT: Final = 64  # words that need no tricks, both together
+_SHORT: Final = 64  # sequences that need no tricks, both together
 _FEW: Final = 6  # registrations of which all pairs are soon tried
-_LONGEST: Final = {1: 4, 2: 6, 3: 6, 4: 6}  # by the number of registrations, how long words get
+_LONGEST: Final = {1: 4, 2: 6, 3: 6, 4: 6}  # by the number of registrations, how long sequences get
 
 
 class _BudgetSpent(Exception):
@@ -27,10 +27,10 @@ class _BudgetSpent(Exception):
 def shrink(
     sessions: Sessions, count: int, found: Counterexample, *, order: Sequence[int] = (), steps: int = STEPS
 ) -> Counterexample:
-    """The shortest pair of words that disagrees, as far as it can be found with a number of steps.
+    """The shortest pair of sequences that disagrees, as far as it can be found with a number of steps.
 
     Args:
-        sessions: where to run words, each from scratch.
+        sessions: where to run sequences, each from scratch.
         count: how many registrations there are.
         found: the counterexample to shorten.
         order: registrations that are registered in this order only.
@@ -54,9 +54,9 @@ class _Shrink:
                     found = self._without_the_past(found)
                     if len(_members(found)) > _FEW:
                         found = self._without_bystanders(found)
-                    if len(found.actual_word) <= _SHORT:
+                    if len(found.actual_sequence) <= _SHORT:
                         found = self._without_detours(found)
-                longest = min(_LONGEST[size], len(found.expected_word) + len(found.actual_word))
+                longest = min(_LONGEST[size], len(found.expected_sequence) + len(found.actual_sequence))
                 for support in combinations(_members(found), size):
                     short = self._search(support, longest)
                     if short is not None and (short.flaw is Flaw.CRASH) == crash:
@@ -67,18 +67,18 @@ class _Shrink:
         return found
 
     def _search(self, support: Sequence[int], longest: int) -> Counterexample | None:
-        """All words over a few registrations, shorter ones first, each in a fresh session."""
+        """All sequences over a few registrations, shorter ones first, each in a fresh session."""
         ledger = Ledger()
-        words: list[tuple[Word, int]] = [((), 0)]
+        sequences: list[tuple[StepSequence, int]] = [((), 0)]
         alone: Pair | None = None
         for _ in range(longest):
-            longer: list[tuple[Word, int]] = []
-            for word, mask in words:
+            longer: list[tuple[StepSequence, int]] = []
+            for sequence, mask in sequences:
                 for index in support:
                     registers = not mask >> index & 1
                     if registers and self.later[index] & mask:
                         continue
-                    extended = (*word, index if registers else ~index)
+                    extended = (*sequence, index if registers else ~index)
                     after, pair = self._run(ledger, extended, mask)
                     if pair is not None and pair[0] != pair[1]:
                         return self._tell(pair)
@@ -86,13 +86,13 @@ class _Shrink:
                     longer.append((extended, after))
             if alone is not None:
                 return self._tell(alone)
-            words = longer
+            sequences = longer
         return None
 
-    def _run(self, ledger: Ledger, word: Word, mask: int) -> tuple[int, Pair | None]:
-        """Run a word whose last step starts in the set `mask`; the set after it, and the words that disagree."""
-        self._spend(len(word))
-        *before, last = word
+    def _run(self, ledger: Ledger, sequence: StepSequence, mask: int) -> tuple[int, Pair | None]:
+        """Run a sequence whose last step starts in the set `mask`; the set after it, and the pair that disagrees."""
+        self._spend(len(sequence))
+        *before, last = sequence
         try:
             with self.sessions() as session:
                 if not ledger.sets:
@@ -104,55 +104,59 @@ class _Shrink:
                         session.release(~step)
                 if last < 0:
                     if session.release(~last) is not None:
-                        return mask, (word, word)
+                        return mask, (sequence, sequence)
                     mask ^= 1 << ~last
                 else:
                     refusal = session.register(last)
-                    pair = ledger.answer(mask, last, refusal, word, len(word))
+                    pair = ledger.answer(mask, last, refusal, sequence, len(sequence))
                     if pair is not None:
                         return mask, pair
                     if refusal is None:
                         mask |= 1 << last
-                return mask, ledger.seen(mask, session.look(), word, len(word))
+                return mask, ledger.seen(mask, session.look(), sequence, len(sequence))
         except EngineCrashed:
-            return mask, (word, word)
+            return mask, (sequence, sequence)
 
     def _without_the_past(self, found: Counterexample) -> Counterexample:
-        """Go straight to where the last few steps of a long word begin, and from there on as it does."""
-        if len(found.actual_word) + len(found.expected_word) <= _SHORT:
+        """Go straight to where the last few steps of a long sequence begin, and from there on as it does."""
+        if len(found.actual_sequence) + len(found.expected_sequence) <= _SHORT:
             return found
-        sets = self._sets(found.actual_word)
-        straight = found.expected_word
-        if found.expected_word != found.actual_word:
-            on_the_way = self._sets(found.expected_word)
+        sets = self._sets(found.actual_sequence)
+        straight = found.expected_sequence
+        if found.expected_sequence != found.actual_sequence:
+            on_the_way = self._sets(found.expected_sequence)
             asks = found.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY)
             straight = (*self._direct(on_the_way[-2]), straight[-1]) if asks else self._direct(on_the_way[-1])
         kept = 1
-        while kept < len(found.actual_word):
-            word = (*self._direct(sets[-1 - kept]), *found.actual_word[-kept:])
-            shorter = self._still(found, (word if straight == found.actual_word else straight, word))
+        while kept < len(found.actual_sequence):
+            sequence = (*self._direct(sets[-1 - kept]), *found.actual_sequence[-kept:])
+            shorter = self._still(found, (sequence if straight == found.actual_sequence else straight, sequence))
             if shorter is not None:
                 return shorter
             kept *= 2
         return found
 
     def _without_bystanders(self, found: Counterexample) -> Counterexample:
-        """Leave out one registration after the other, from both words, as long as they still disagree."""
+        """Leave out one registration after the other, from both sequences, as long as they still disagree."""
         for index in _members(found):
-            pair = _without(found.expected_word, index), _without(found.actual_word, index)
+            pair = _without(found.expected_sequence, index), _without(found.actual_sequence, index)
             found = self._still(found, pair) or found
         return found
 
     def _without_detours(self, found: Counterexample) -> Counterexample:
-        """Leave out toggles of one registration that follow one another, two at a time, from the word at fault."""
+        """Leave out toggles of one registration that follow one another, two at a time, from the sequence at fault."""
         at = 0
-        while at < len(found.actual_word):
-            word = found.actual_word
-            again = next((i for i in range(at + 1, len(word)) if word[i] == ~word[at]), None)
+        while at < len(found.actual_sequence):
+            sequence = found.actual_sequence
+            again = next((i for i in range(at + 1, len(sequence)) if sequence[i] == ~sequence[at]), None)
             if again is not None:
-                word = (*word[:at], *word[at + 1 : again], *word[again + 1 :])
+                sequence = (*sequence[:at], *sequence[at + 1 : again], *sequence[again + 1 :])
                 shorter = self._still(
-                    found, (word if found.expected_word == found.actual_word else found.expected_word, word)
+                    found,
+                    (
+                        sequence if found.expected_sequence == found.actual_sequence else found.expected_sequence,
+                        sequence,
+                    ),
                 )
                 if shorter is not None:
                     found, at = shorter, 0
@@ -161,26 +165,26 @@ class _Shrink:
         return found
 
     def _still(self, found: Counterexample, pair: Pair) -> Counterexample | None:
-        """How the words of a pair disagree, if they do and crash no more and no less than those that were found."""
+        """How the sequences of a pair disagree, if they do and crash no more and no less than those that were found."""
         try:
             told = self._tell(pair)
-        except WordError:
+        except SequenceError:
             return None
         return told if told is not None and (told.flaw is Flaw.CRASH) == (found.flaw is Flaw.CRASH) else None
 
-    def _sets(self, word: Word) -> list[int]:
-        """The active set before the word and after each of its steps, a bit mask each."""
-        self._spend(len(word))
+    def _sets(self, sequence: StepSequence) -> list[int]:
+        """The active set before the sequence and after each of its steps, a bit mask each."""
+        self._spend(len(sequence))
         sets = [0]
         try:
             with self.sessions() as session:
-                for step, refusal in run(session, word):
+                for step, refusal in run(session, sequence):
                     sets.append(sets[-1] if refusal else sets[-1] ^ 1 << _index(step))
         except EngineCrashed:
             sets.append(sets[-1])
         return sets
 
-    def _direct(self, mask: int) -> Word:
+    def _direct(self, mask: int) -> StepSequence:
         """All of a set, registered in ascending order but for those that have an order of their own."""
         members = [index for index in range(mask.bit_length()) if mask >> index & 1]
         ordered = iter([index for index in self.order if mask >> index & 1])
@@ -197,12 +201,12 @@ class _Shrink:
 
 
 def _members(found: Counterexample) -> list[int]:
-    return sorted({_index(step) for word in (found.expected_word, found.actual_word) for step in word})
+    return sorted({_index(step) for sequence in (found.expected_sequence, found.actual_sequence) for step in sequence})
 
 
 def _index(step: int) -> int:
     return ~step if step < 0 else step
 
 
-def _without(word: Word, index: int) -> Word:
-    return tuple(step for step in word if _index(step) != index)
+def _without(sequence: StepSequence, index: int) -> StepSequence:
+    return tuple(step for step in sequence if _index(step) != index)

@@ -1,7 +1,7 @@
 """A counterexample as a short program for people who have PyTorch and not this package.
 
-It makes the registrations of two words with `torch.library`, calls the operator after each, and prints what came out:
-the n-th kernel of the program adds n to its argument. This module only writes text and needs no torch.
+It makes the registrations of two sequences with `torch.library`, calls the operator after each, and prints what came
+out: the n-th kernel of the program adds n to its argument. This module only writes text and needs no torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.sequence import Word, format_word
+from dispatchlab.model.sequence import StepSequence, format_sequence
 
 _PROGRAM = '''\
 """The same registrations in two orders, and what a call gives after each; found by dispatchlab."""
@@ -62,14 +62,14 @@ _SLOTS = """\
 
 
 def program_text(
-    registrations: Sequence[Registration], expected: Word, actual: Word, *, keys: Sequence[str] = ()
+    registrations: Sequence[Registration], expected: StepSequence, actual: StepSequence, *, keys: Sequence[str] = ()
 ) -> str:
     """The program.
 
     Args:
-        registrations: those that the words number; all used ones are defs and impls of one operator.
-        expected: the word that sets what is expected.
-        actual: the word that leads elsewhere.
+        registrations: those that the sequences number; all used ones are defs and impls of one operator.
+        expected: the sequence that sets what is expected.
+        actual: the sequence that leads elsewhere.
         keys: runtime keys whose slots are called as well; those that PyTorch cannot parse are left out.
 
     Raises:
@@ -80,7 +80,7 @@ def program_text(
     kernels = [index for index in used if isinstance(registrations[index], Impl)]
     adds = {index: number for number, index in enumerate(kernels, start=1)}
     lines = [f"    {index}: lambda library: {_call(registrations[index], adds.get(index, 0))}," for index in used]
-    before: Word = ()
+    before: StepSequence = ()
     if schema is None:
         lines.append(
             f'    {len(registrations)}: lambda library: library.define("{_local(operator)}(Tensor x) -> Tensor"),'
@@ -94,8 +94,8 @@ def program_text(
         slots=slots,
         expected=_steps((*before, *expected)),
         actual=_steps((*before, *actual)),
-        expected_text=format_word(expected),
-        actual_text=format_word(actual),
+        expected_text=format_sequence(expected),
+        actual_text=format_sequence(actual),
     )
 
 
@@ -136,5 +136,5 @@ def _call(registration: Registration, adds: int) -> str:
             raise NotExpressibleError(registration, "the program has defs and impls alone")
 
 
-def _steps(word: Word) -> str:
-    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in word)
+def _steps(sequence: StepSequence) -> str:
+    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in sequence)

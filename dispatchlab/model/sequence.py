@@ -1,6 +1,6 @@
 """Sequences of steps: `+0 +2 -0` registers 0, then 2, then releases 0.
 
-A step is one `int`: *i* registers registration *i*, `~i` releases it. A word is a tuple of steps.
+A step is one `int`: *i* registers registration *i*, `~i` releases it. A sequence is a tuple of steps.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TypeAlias
 from dispatchlab.errors import ParseError
 
 Step: TypeAlias = int
-Word: TypeAlias = tuple[Step, ...]
+StepSequence: TypeAlias = tuple[Step, ...]
 
 _STEP = re.compile(r"([+-])([0-9]{1,9})$")
 
 
-def format_word(word: Word) -> str:
-    """`+0 +2 -0`; the empty word is written `(nothing)`."""
-    return " ".join(f"-{~step}" if step < 0 else f"+{step}" for step in word) or "(nothing)"
+def format_sequence(sequence: StepSequence) -> str:
+    """`+0 +2 -0`; the empty sequence is written `(nothing)`."""
+    return " ".join(f"-{~step}" if step < 0 else f"+{step}" for step in sequence) or "(nothing)"
 
 
-def parse_word(text: str, *, count: int) -> Word:
-    """Read a word.
+def parse_sequence(text: str, *, count: int) -> StepSequence:
+    """Read a sequence.
 
     Args:
         text: steps separated by blanks, such as `+0 +2 -0`.

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.certificate import Cause, Certificate, Certification, Certified, OrderReason, Owner
-from dispatchlab.model.sequence import format_word
-from dispatchlab.render.formatting import printable, seconds
+from dispatchlab.model.sequence import format_sequence
+from dispatchlab.render.formatting import JSON_VERSION, printable, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,10 +70,12 @@ def reason_text(reason: OrderReason) -> str:
     shown = ", ".join(map(str, reason.keys[:_SLOTS_SHOWN]))
     if len(reason.keys) > _SLOTS_SHOWN:
         shown += f" and {len(reason.keys) - _SLOTS_SHOWN} more"
-    words = f"{format_word(reason.expected_word)} and {format_word(reason.actual_word)} end differently"
+    sequences = (
+        f"{format_sequence(reason.expected_sequence)} and {format_sequence(reason.actual_sequence)} end differently"
+    )
     owners = ", ".join(f"{number} is {owner}" for number, owner in enumerate(reason.registrations))
     when = "" if reason.in_force else ", not when everything is in force"
-    return f"{shown}: what calls use can be left behind{when}: {words}, where {owners}"
+    return f"{shown}: what calls use can be left behind{when}: {sequences}, where {owners}"
 
 
 def _debug(owner: Owner) -> str:
@@ -83,7 +85,7 @@ def _debug(owner: Owner) -> str:
 def certification_json(found: Certification) -> str:
     """All certificates; `version` says which fields there are."""
     value = {
-        "version": 1,
+        "version": JSON_VERSION,
         "registry": found.registry,
         "semantics": found.semantics,
         "operators": len(found.certificates),
@@ -120,8 +122,8 @@ def _reason(reason: OrderReason) -> dict[str, object]:
         "winner": None if reason.winner is None else _owner(reason.winner),
         "losers": [_owner(each) for each in reason.losers],
         "registrations": [_owner(each) for each in reason.registrations],
-        "expected_word": format_word(reason.expected_word),
-        "actual_word": format_word(reason.actual_word),
+        "expected_sequence": format_sequence(reason.expected_sequence),
+        "actual_sequence": format_sequence(reason.actual_sequence),
         "in_force": reason.in_force,
     }
 

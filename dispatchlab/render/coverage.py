@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.registry.coverage import Covered, Way
 from dispatchlab.registry.what_if import CoverageReport, WhatIf
-from dispatchlab.render.formatting import printable
+from dispatchlab.render.formatting import JSON_VERSION, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,7 +80,7 @@ def coverage_json(report: CoverageReport) -> str:
     """All of it; `version` says which fields there are."""
     found = report.coverage
     value = {
-        "version": 1,
+        "version": JSON_VERSION,
         "registry": found.registry,
         "key": str(found.key),
         "counts": {str(way): len(found.by(way)) for way in Way},

@@ -23,7 +23,7 @@ from dispatchlab.call.explanation import ArgumentKeys, CallExplanation, Chosen, 
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
-from dispatchlab.render.formatting import printable
+from dispatchlab.render.formatting import JSON_VERSION, printable
 
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
 
@@ -126,13 +126,10 @@ def kernel_text(kernel: Chosen) -> str:
     return f"{'fallthrough ' if kernel.fallthrough else ''}{printable(kernel.debug)} [{kernel.reason}]{source}"
 
 
-VERSION = 1
-
-
 def explanation_json(found: CallExplanation, *, source: str, engine: str, semantics: str) -> str:
     """An explanation as one object on one line."""
     told = {
-        "version": VERSION,
+        "version": JSON_VERSION,
         "source": source,
         "engine": engine,
         "semantics": semantics,

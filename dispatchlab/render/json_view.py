@@ -20,7 +20,7 @@ A report (`permute --format json`, one object on one line for each scenario):
     classes           how many of these were different up to renaming
     conflicts         [{members, kind, message, asymmetric}]: registrations that exclude one another
     never_accepted    the registrations that were accepted nowhere, by number
-    counterexample    null, or {kind, expected_word, actual_word, diff, why}; words as "+0 +1 -0"
+    counterexample    null, or {kind, expected_sequence, actual_sequence, diff, why}; sequences as "+0 +1 -0"
     notes             sentences
     seed, laps        null where they do not apply
     elapsed_s         seconds
@@ -45,12 +45,10 @@ from collections.abc import Collection, Sequence
 from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Counterexample
 from dispatchlab.model.operator_view import OperatorView
-from dispatchlab.model.sequence import Word, format_word
+from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.render.formatting import digits
+from dispatchlab.render.formatting import JSON_VERSION, digits
 from dispatchlab.render.text import only_rows
-
-VERSION = 1
 
 
 def report_json(report: Report) -> str:
@@ -58,7 +56,7 @@ def report_json(report: Report) -> str:
     found = report.exploration
     return _line(
         {
-            "version": VERSION,
+            "version": JSON_VERSION,
             "scenario": report.scenario,
             "claim": report.claim,
             "engine": report.engine,
@@ -101,7 +99,7 @@ def dump_json(
     scenario: str | None,
     engine: str,
     semantics: str,
-    word: Word,
+    sequence: StepSequence,
     refused: Sequence[tuple[int, str]] = (),
     keys: Collection[str] = (),
 ) -> str:
@@ -112,17 +110,17 @@ def dump_json(
         scenario: the file that the registrations come from, if there is one.
         engine: the engine.
         semantics: its semantics.
-        word: what was registered and released before looking.
+        sequence: what was registered and released before looking.
         refused: the registrations that were refused on the way, with the reasons.
         keys: the rows of the tables that are shown; all of them when there are none.
     """
     return _line(
         {
-            "version": VERSION,
+            "version": JSON_VERSION,
             "scenario": scenario,
             "engine": engine,
             "semantics": semantics,
-            "word": format_word(word),
+            "sequence": format_sequence(sequence),
             "refused": [{"registration": index, "message": message} for index, message in refused],
             "operators": [_operator(*operator, keys=keys) for operator in operators],
         }
@@ -132,8 +130,8 @@ def dump_json(
 def _counterexample(told: Counterexample) -> dict[str, object]:
     return {
         "kind": str(told.flaw),
-        "expected_word": format_word(told.expected_word),
-        "actual_word": format_word(told.actual_word),
+        "expected_sequence": format_sequence(told.expected_sequence),
+        "actual_sequence": format_sequence(told.actual_sequence),
         "diff": told.diff,
         "why": list(told.why),
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dispatchlab import __version__
 from dispatchlab.lint.rule import Finding, LintReport, Rule
 from dispatchlab.lint.rules import RULES, rule_named
-from dispatchlab.render.formatting import printable
+from dispatchlab.render.formatting import JSON_VERSION, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +47,7 @@ def lint_summary(report: LintReport) -> Iterator[str]:
 def lint_json(reports: Sequence[LintReport]) -> str:
     """All findings of all sources; `version` says which fields there are."""
     value = {
-        "version": 1,
+        "version": JSON_VERSION,
         "sources": [
             {
                 "source": report.source,

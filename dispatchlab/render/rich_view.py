@@ -19,7 +19,7 @@ from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Counterexample, Verdict
 from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS
 from dispatchlab.model.operator_view import OUTRANKED, Beaten, OperatorView, TableRow
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 from dispatchlab.render.formatting import printable, seconds
 from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, reasons, step_text
 
@@ -31,7 +31,7 @@ _FAMILY_OF = {key: family for family in _FAMILIES for key in family}
 
 
 def families(keys: Sequence[str]) -> list[str]:
-    """Keys in few words, a line each: `SparseCPU ... SparseMeta`, `CPU ... Meta but CUDA`, `FPGA Vulkan Metal`.
+    """Keys in few sequences, a line each: `SparseCPU ... SparseMeta`, `CPU ... Meta but CUDA`, `FPGA Vulkan Metal`.
 
     Args:
         keys: names of runtime keys, in the order of a table.
@@ -82,7 +82,7 @@ def print_report(console: Console, report: Report) -> None:
     """Print a report, which ends in its panel."""
     told = report.exploration.counterexample
     if told is not None:
-        console.print(_words(console, told, report.registrations))
+        console.print(_sequences(console, told, report.registrations))
         if told.diff:
             console.print(_diff(told.diff))
         console.print(_why(told))
@@ -148,30 +148,30 @@ def _panel(console: Console, report: Report) -> Panel:
     )
 
 
-def _words(console: Console, told: Counterexample, registrations: Sequence[str]) -> Table:
+def _sequences(console: Console, told: Counterexample, registrations: Sequence[str]) -> Table:
     table = Table(
         title=f"{told.flaw}: {FLAWS[told.flaw]}",
         box=_box(console, box.SIMPLE_HEAD),
         expand=True,
         title_style="bold red",
     )
-    if told.actual_word == told.expected_word:
-        table.add_column("word", overflow="fold")
-        for step in _steps(told.actual_word, registrations):
+    if told.actual_sequence == told.expected_sequence:
+        table.add_column("sequence", overflow="fold")
+        for step in _steps(told.actual_sequence, registrations):
             table.add_row(step)
         return table
     table.add_column("expected", overflow="fold", ratio=1)
     table.add_column("actual", overflow="fold", ratio=1)
-    sides = _steps(told.expected_word, registrations), _steps(told.actual_word, registrations)
+    sides = _steps(told.expected_sequence, registrations), _steps(told.actual_sequence, registrations)
     for one, other in zip_longest(*sides, fillvalue=Text()):
         table.add_row(one, other)
     return table
 
 
-def _steps(word: Word, registrations: Sequence[str]) -> list[Text]:
-    if not word:
+def _steps(sequence: StepSequence, registrations: Sequence[str]) -> list[Text]:
+    if not sequence:
         return [Text("(nothing)", "dim")]
-    return [plain(step_text(step, registrations), "red" if step < 0 else "") for step in word]
+    return [plain(step_text(step, registrations), "red" if step < 0 else "") for step in sequence]
 
 
 def _diff(diff: str) -> Text:

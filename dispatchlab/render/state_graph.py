@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 
 from dispatchlab.analysis.state_graph import Mark, StateGraph
-from dispatchlab.model.sequence import Step, format_word
+from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.render.formatting import printable
 
 _COLORS = {Mark.NONE: "#8a8f98", Mark.EXPECTED: "#1a7f37", Mark.ACTUAL: "#cf222e", Mark.BOTH: "#9a6700"}
@@ -39,7 +39,7 @@ class _Line:
 
     @property
     def text(self) -> str:
-        return " / ".join(f"{format_word((step,))}" for step in self.steps)
+        return " / ".join(f"{format_sequence((step,))}" for step in self.steps)
 
 
 def _lines_of(graph: StateGraph) -> list[_Line]:
@@ -218,4 +218,4 @@ class _Svg:
 
 def _short(line: _Line) -> str:
     """`+1`: the release that takes it back goes without saying."""
-    return format_word(line.steps[:1])
+    return format_sequence(line.steps[:1])

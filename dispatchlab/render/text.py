@@ -12,7 +12,7 @@ from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.model.dump_format import parse_table, row_text
 from dispatchlab.model.operator_view import NO_KERNEL
-from dispatchlab.model.sequence import Step, Word, format_word
+from dispatchlab.model.sequence import Step, StepSequence, format_sequence
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.render.formatting import readable, seconds
 
@@ -22,10 +22,10 @@ FLAWS = {
     Flaw.RESIDUE: "something that was refused left a trace",
     Flaw.OUTCOME: "a registration is answered in two ways in the same set",
     Flaw.ASYMMETRY: "whether a set is accepted depends on who comes last",
-    Flaw.INVARIANT: "every word to this set breaks an invariant",
+    Flaw.INVARIANT: "every sequence to this set breaks an invariant",
     Flaw.RELEASE: "a release failed",
     Flaw.CRASH: "the engine died",
-    Flaw.CHANCE: "the same word gave two results",
+    Flaw.CHANCE: "the same sequence gave two results",
 }
 """What each flaw means, in a sentence."""
 
@@ -108,7 +108,7 @@ def step_text(step: Step, registrations: Sequence[str]) -> str:
 
 
 def reasons(told: Counterexample) -> tuple[str, ...]:
-    """Why the two words disagree, as far as the engine knows; an outcome is told by what the engine answered."""
+    """Why the two sequences disagree, as far as the engine knows; an outcome is told by what the engine answered."""
     if told.why:
         return told.why
     answered = told.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY, Flaw.RELEASE)
@@ -175,18 +175,18 @@ def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 def _counterexample(told: Counterexample, registrations: Sequence[str]) -> Iterator[str]:
     yield f"counterexample: {told.flaw}, {FLAWS[told.flaw]}"
-    yield from _word("expected", told.expected_word, registrations)
-    if told.actual_word != told.expected_word:
-        yield from _word("actual", told.actual_word, registrations)
+    yield from _sequence("expected", told.expected_sequence, registrations)
+    if told.actual_sequence != told.expected_sequence:
+        yield from _sequence("actual", told.actual_sequence, registrations)
     yield from _listed("why", reasons(told))
     if told.diff:
         yield "diff:"
         yield from _indented(told.diff)
 
 
-def _word(title: str, word: Word, registrations: Sequence[str]) -> Iterator[str]:
-    yield f"{title} word: {format_word(word)}"
-    for step in word:
+def _sequence(title: str, sequence: StepSequence, registrations: Sequence[str]) -> Iterator[str]:
+    yield f"{title} sequence: {format_sequence(sequence)}"
+    for step in sequence:
         yield f"  {step_text(step, registrations)}"
 
 

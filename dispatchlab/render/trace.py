@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dispatchlab.call.trace import TracedCall, TracedGuard, TracedKernel, TracedStep, TracedThread
 from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
 from dispatchlab.render.explain import functionalities_text, key_set, set_text
-from dispatchlab.render.formatting import printable
+from dispatchlab.render.formatting import JSON_VERSION, printable
 
 
 def trace_text(threads: Sequence[TracedThread], *, sets: bool = False) -> str:
@@ -91,13 +91,10 @@ def kernel_line(kernel: TracedKernel) -> str:
     return f"{printable(kernel.debug)} [{kernel.reason}], at {kernel.source}{conversion[kernel.conversion]}"
 
 
-VERSION = 1
-
-
 def trace_json(threads: Sequence[TracedThread]) -> str:
     """What was recorded, as one object on one line."""
     told = [{"name": thread.name, "steps": [_step(step) for step in thread.steps]} for thread in threads]
-    return json.dumps({"version": VERSION, "threads": told}, ensure_ascii=False) + "\n"
+    return json.dumps({"version": JSON_VERSION, "threads": told}, ensure_ascii=False) + "\n"
 
 
 def _step(step: TracedStep) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Replay files: two sequences over a scenario that disagreed, kept so that anybody can run them again.
 
-A replay names registrations, so it survives edits of the scenario: as long as the registrations that its words use are
-there, `resolve` finds them, and `staleness` says what else has changed.
+A replay names registrations, so it survives edits of the scenario: as long as the registrations that its sequences use
+are there, `resolve` finds them, and `staleness` says what else has changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError, ParseError
-from dispatchlab.model.sequence import Word, format_word, parse_word
+from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
 from dispatchlab.scenario.load import SEMANTICS_FIELD, all_problems, read_bytes
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import digest_of, scalar_text
@@ -31,20 +31,20 @@ from dispatchlab.yaml_fields import (
 )
 from dispatchlab.yaml_tree import Node, compose
 
-NOTHING = format_word(())
-"""How the empty word is written."""
+NOTHING = format_sequence(())
+"""How the empty sequence is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Two words that should have led to the same and did not.
+    """Two sequences that should have led to the same and did not.
 
     Args:
         scenario: the name of the scenario file, without its folder.
-        digest: the `digest_of` the scenario when the words were found.
-        registrations: the names of all its registrations; the words' numbers are places in here.
-        expected_word: the word that sets what is expected.
-        actual_word: the word that leads elsewhere.
+        digest: the `digest_of` the scenario when the sequences were found.
+        registrations: the names of all its registrations; the sequences' numbers are places in here.
+        expected_sequence: the sequence that sets what is expected.
+        actual_sequence: the sequence that leads elsewhere.
         engine: the engine that they were run on.
         semantics: the semantics of that engine.
         seed: the seed of the walk that found them, if it had one.
@@ -53,8 +53,8 @@ class Replay:
     scenario: str
     digest: str
     registrations: tuple[str, ...]
-    expected_word: Word
-    actual_word: Word
+    expected_sequence: StepSequence
+    actual_sequence: StepSequence
     engine: str
     semantics: str
     seed: int | None = None
@@ -78,15 +78,21 @@ class StaleReplayError(DispatchLabError):
 
 
 def make_replay(
-    scenario: Scenario, expected_word: Word, actual_word: Word, *, engine: str, semantics: str, seed: int | None = None
+    scenario: Scenario,
+    expected_sequence: StepSequence,
+    actual_sequence: StepSequence,
+    *,
+    engine: str,
+    semantics: str,
+    seed: int | None = None,
 ) -> Replay:
-    """The replay of two words over a scenario's registrations."""
+    """The replay of two sequences over a scenario's registrations."""
     return Replay(
         scenario.file_name,
         digest_of(scenario),
         scenario.names,
-        expected_word,
-        actual_word,
+        expected_sequence,
+        actual_sequence,
         engine,
         semantics,
         seed,
@@ -111,22 +117,22 @@ def staleness(replay: Replay, scenario: Scenario) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def resolve(replay: Replay, scenario: Scenario) -> tuple[Word, Word]:
-    """The replay's two words, expected and actual, in the numbers of the scenario as it is now.
+def resolve(replay: Replay, scenario: Scenario) -> tuple[StepSequence, StepSequence]:
+    """The replay's two sequences, expected and actual, in the numbers of the scenario as it is now.
 
     Raises:
-        StaleReplayError: a registration that a word uses is gone; the error says which and what is new.
+        StaleReplayError: a registration that a sequence uses is gone; the error says which and what is new.
     """
     place = {name: index for index, name in enumerate(scenario.names)}
-    used = {max(step, ~step) for step in (*replay.expected_word, *replay.actual_word)}
+    used = {max(step, ~step) for step in (*replay.expected_sequence, *replay.actual_sequence)}
     if any(replay.registrations[index] not in place for index in used):
         raise StaleReplayError(replay, staleness(replay, scenario))
     numbers = [place.get(name, -1) for name in replay.registrations]
 
-    def renumbered(word: Word) -> Word:
-        return tuple(numbers[step] if step >= 0 else ~numbers[~step] for step in word)
+    def renumbered(sequence: StepSequence) -> StepSequence:
+        return tuple(numbers[step] if step >= 0 else ~numbers[~step] for step in sequence)
 
-    return renumbered(replay.expected_word), renumbered(replay.actual_word)
+    return renumbered(replay.expected_sequence), renumbered(replay.actual_sequence)
 
 
 _TOO_LONG = re.compile(r"\d{10}")
@@ -134,9 +140,9 @@ _DIGEST = re.compile("[0-9a-f]{32}")
 
 
 def _version(node: Node, context: Context) -> int:
-    if scalar(node, "the version of the format").text != "1":
-        raise expected("the version 1", node, "a newer dispatchlab may read it")
-    return 1
+    if scalar(node, "the version of the format").text != "2":
+        raise expected("the version 2", node, "another release of dispatchlab reads other versions")
+    return 2
 
 
 def _digest(node: Node, context: Context) -> str:
@@ -153,23 +159,23 @@ def _seed(node: Node, context: Context) -> int:
     return int(text)
 
 
-def _any_word(node: Node, context: Context) -> Node:
-    scalar(node, "a word such as +0 +1 -0")
+def _any_sequence(node: Node, context: Context) -> Node:
+    scalar(node, "a sequence such as +0 +1 -0")
     return node
 
 
-VERSION = Field("replay", Shape("a version", _version, {"const": 1}), "The version of the format.", required=True)
+VERSION = Field("replay", Shape("a version", _version, {"const": 2}), "The version of the format.", required=True)
 SCENARIO = Field("scenario", TEXT, "The name of the scenario file.", required=True)
 DIGEST = Field("digest", Shape("32 hexadecimal digits", _digest, {"type": "string"}), "Of the scenario.", required=True)
-ENGINE = Field("engine", TEXT, "The engine that the words were run on.", required=True)
+ENGINE = Field("engine", TEXT, "The engine that the sequences were run on.", required=True)
 SEMANTICS = Field("semantics", TEXT, SEMANTICS_FIELD.doc, required=True)
-SEED = Field("seed", Shape("a number", _seed, {"type": "integer"}), "The seed of the walk that found the words.")
+SEED = Field("seed", Shape("a number", _seed, {"type": "integer"}), "The seed of the walk that found the sequences.")
 REGISTRATIONS = Field(
     "registrations", list_of(TEXT, "a list of names"), "The names of the scenario's registrations.", required=True
 )
-_WORD = Shape("a word", _any_word, {"type": "string"})
-EXPECTED = Field("expected", _WORD, "The word that sets what is expected.", required=True)
-ACTUAL = Field("actual", _WORD, "The word that leads elsewhere.", required=True)
+_SEQUENCE = Shape("a sequence", _any_sequence, {"type": "string"})
+EXPECTED = Field("expected_sequence", _SEQUENCE, "The sequence that sets what is expected.", required=True)
+ACTUAL = Field("actual_sequence", _SEQUENCE, "The sequence that leads elsewhere.", required=True)
 
 REPLAY_TABLE = Table("a replay", (VERSION, SCENARIO, DIGEST, ENGINE, SEMANTICS, SEED, REGISTRATIONS, EXPECTED, ACTUAL))
 
@@ -178,7 +184,7 @@ def replay_text(replay: Replay) -> str:
     """The replay as the text of a file, which `parse_replay` reads."""
 
     def lines() -> Iterable[str]:
-        yield "replay: 1"
+        yield "replay: 2"
         yield f"scenario: {scalar_text(replay.scenario)}"
         yield f"digest: {scalar_text(replay.digest)}"
         yield f"engine: {scalar_text(replay.engine)}"
@@ -188,8 +194,8 @@ def replay_text(replay: Replay) -> str:
         yield "registrations:"
         for number, name in enumerate(replay.registrations):
             yield f"  - {scalar_text(name)}  # {number}"
-        yield f"expected: {scalar_text(format_word(replay.expected_word))}"
-        yield f"actual: {scalar_text(format_word(replay.actual_word))}"
+        yield f"expected_sequence: {scalar_text(format_sequence(replay.expected_sequence))}"
+        yield f"actual_sequence: {scalar_text(format_sequence(replay.actual_sequence))}"
 
     return "\n".join((*lines(), ""))
 
@@ -225,10 +231,10 @@ def _read(root: Node, context: Context) -> Replay | None:
     if not entry.is_right:
         return None
     names = entry[REGISTRATIONS]
-    found: dict[str, Word] = {}
+    found: dict[str, StepSequence] = {}
     for field in (EXPECTED, ACTUAL):
         try:
-            found[field.name] = _word(entry[field], len(names))
+            found[field.name] = _sequence(entry[field], len(names))
         except Wrong as wrong:
             context.report(wrong)
     if context.problems:
@@ -237,22 +243,22 @@ def _read(root: Node, context: Context) -> Replay | None:
         scenario=entry[SCENARIO],
         digest=entry[DIGEST],
         registrations=names,
-        expected_word=found[EXPECTED.name],
-        actual_word=found[ACTUAL.name],
+        expected_sequence=found[EXPECTED.name],
+        actual_sequence=found[ACTUAL.name],
         engine=entry[ENGINE],
         semantics=entry[SEMANTICS],
         seed=entry.get(SEED),
     )
 
 
-def _word(node: Node, count: int) -> Word:
-    value = scalar(node, "a word")
+def _sequence(node: Node, count: int) -> StepSequence:
+    value = scalar(node, "a sequence")
     if value.text == NOTHING:
         return ()
     if long := _TOO_LONG.search(value.text):
         column = value.column_of(long.start())
         raise Wrong(node, f"expected a registration from 0 to {count - 1} but found a longer number", column=column)
     try:
-        return parse_word(value.text, count=count)
+        return parse_sequence(value.text, count=count)
     except ParseError as error:
         raise at_error(value, error) from None

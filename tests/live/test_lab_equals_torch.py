@@ -1,4 +1,4 @@
-"""The lab engine under `torch-2.13` and the running PyTorch, side by side on generated scenarios and words."""
+"""The lab engine under `torch-2.13` and the running PyTorch, side by side on generated scenarios and sequences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.live.generated import OPERATORS, registrations
 
 
 class Side:
-    """One engine on its way through a word."""
+    """One engine on its way through a sequence."""
 
     def __init__(self, sandbox: Sandbox, scenario: list[Registration]) -> None:
         self.sandbox, self.scenario = sandbox, scenario
@@ -48,13 +48,13 @@ SEEN: Counter[str] = Counter()
 def test_dump_table_slots_and_outcomes_are_equal_after_every_step(
     scenario: list[Registration], data: st.DataObject
 ) -> None:
-    word = data.draw(st.lists(st.integers(0, len(scenario) - 1), min_size=1, max_size=12))
+    sequence = data.draw(st.lists(st.integers(0, len(scenario) - 1), min_size=1, max_size=12))
     with LocalEngine().sandbox() as live_sandbox:
         lab, live = Side(Dispatcher("torch-2.13"), scenario), Side(live_sandbox, scenario)
-        for step in word:
+        for step in sequence:
             expected, found = live.toggle(step), lab.toggle(step)
             SEEN[expected] += 1
-            assert found == expected, (scenario[step], word)
+            assert found == expected, (scenario[step], sequence)
             for name in OPERATORS:
                 theirs, ours = live.sandbox.snapshot(name), lab.sandbox.snapshot(name)
                 assert ours.dump == theirs.dump
@@ -69,6 +69,6 @@ def test_dump_table_slots_and_outcomes_are_equal_after_every_step(
                 handle.release()
 
 
-def test_the_generated_words_meet_what_there_is_to_meet() -> None:
+def test_the_generated_sequences_meet_what_there_is_to_meet() -> None:
     wanted = {"registered", "released", "duplicate_def", "schema_mismatch", "too_many_arguments", "stale"}
     assert wanted <= set(SEEN)

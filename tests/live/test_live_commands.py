@@ -104,7 +104,7 @@ def kernel(x):
 """
 
 
-def test_a_scenario_that_kills_its_worker_ends_with_5_and_names_the_word(tmp_path: Path) -> None:
+def test_a_scenario_that_kills_its_worker_ends_with_5_and_names_the_sequence(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text(_DEADLY)
     (tmp_path / "deadly.yaml").write_text(
         "claim: It dies.\nregistrations:\n  - def: foo(Tensor x) -> Tensor\n"
@@ -114,7 +114,7 @@ def test_a_scenario_that_kills_its_worker_ends_with_5_and_names_the_word(tmp_pat
     done = dispatchlab(tmp_path, "permute", "deadly.yaml", "--engine", "torch", "--allow-import", "--format", "json")
     assert done.returncode == 5, done.stderr
     told = json.loads(done.stdout)
-    assert (told["verdict"], told["counterexample"]["kind"], told["counterexample"]["actual_word"]) == (
+    assert (told["verdict"], told["counterexample"]["kind"], told["counterexample"]["actual_sequence"]) == (
         "engine crashed",
         "crash",
         "+1",

@@ -33,7 +33,7 @@ def test_generated_scenarios_conform_at_every_step(scenario: list[Registration])
     live = LocalEngine(scenario, every_table=False)
     found = lockstep(LabEngine("torch-2.13"), live, scenario, OPERATORS)
     told = found.counterexample
-    assert found.verdict is Verdict.NO_VIOLATION_FOUND, (told and told.actual_word, told and told.diff)
+    assert found.verdict is Verdict.NO_VIOLATION_FOUND, (told and told.actual_sequence, told and told.diff)
     SEEN["scenarios"] += 1
     SEEN["steps"] += found.edges
 
@@ -54,7 +54,7 @@ def test_agreement_is_told_with_what_it_covers(tmp_path: Path) -> None:
     )
 
 
-def test_a_difference_exits_with_1_and_has_the_shortest_word(tmp_path: Path) -> None:
+def test_a_difference_exits_with_1_and_has_the_shortest_sequence(tmp_path: Path) -> None:
     (tmp_path / "composites.yaml").write_text(COMPOSITES)
     (tmp_path / "sitecustomize.py").write_text(
         "import dispatchlab.analysis.conformance as c\n"

@@ -48,7 +48,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_a_worker_that_dies_is_an_error_with_its_word_and_the_next_sandbox_has_another(
+def test_a_worker_that_dies_is_an_error_with_its_sequence_and_the_next_sandbox_has_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -60,7 +60,7 @@ def test_a_worker_that_dies_is_an_error_with_its_word_and_the_next_sandbox_has_a
             with pytest.raises(WorkerCrashed, match="SIGABRT") as caught:
                 sandbox.register(DEADLY)
         assert isinstance(caught.value, EngineCrashed)
-        assert caught.value.word == (0, 1, ~1, 2)
+        assert caught.value.sequence == (0, 1, ~1, 2)
         assert not is_running(first)
         with engine.sandbox() as sandbox:
             sandbox.register(impl(K.CPU, "cpu"))
@@ -70,13 +70,13 @@ def test_a_worker_that_dies_is_an_error_with_its_word_and_the_next_sandbox_has_a
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_exploration_that_kills_its_worker_ends_with_the_shortest_word() -> None:
+def test_an_exploration_that_kills_its_worker_ends_with_the_shortest_sequence() -> None:
     with LiveEngine() as engine:
         found = engine.explore([define(), impl(K.CPU, "cpu"), DEADLY], [FOO])
         pid = engine.worker.pid
     assert found.verdict is Verdict.CRASHED
     assert found.counterexample is not None
-    assert (found.counterexample.flaw, found.counterexample.actual_word) == (Flaw.CRASH, (2,))
+    assert (found.counterexample.flaw, found.counterexample.actual_sequence) == (Flaw.CRASH, (2,))
     assert not is_running(pid)
 
 

@@ -23,7 +23,7 @@ def live() -> Iterator[LiveEngine]:
         yield engine
 
 
-def test_a_difference_is_told_with_the_shortest_word(live: LiveEngine) -> None:
+def test_a_difference_is_told_with_the_shortest_sequence(live: LiveEngine) -> None:
     scenario: list[Registration] = [
         define(),
         impl(K.CPU, "cpu"),
@@ -35,7 +35,7 @@ def test_a_difference_is_told_with_the_shortest_word(live: LiveEngine) -> None:
     told = found.counterexample
     assert told is not None
     # `strict` has no backend fallbacks of PyTorch, so the first def already shows another table.
-    assert len(told.actual_word) == 1
+    assert len(told.actual_sequence) == 1
     assert ", table" in told.diff
 
 

@@ -36,7 +36,7 @@ def test_the_composite_defect_gives_2_in_one_order_and_3_in_the_other(tmp_path: 
     with LiveEngine() as engine:
         told = engine.explore(scenario, [FOO]).counterexample
     assert told is not None
-    assert output(program_text(scenario, told.expected_word, told.actual_word), tmp_path) == [
+    assert output(program_text(scenario, told.expected_sequence, told.actual_sequence), tmp_path) == [
         "after +2 +1",
         "  a call with a tensor of ones that requires grad gives 3.0",
         "after +1 +2",

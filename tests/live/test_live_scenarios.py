@@ -123,5 +123,5 @@ def test_a_refused_alias_fallback_leaves_nothing_for_the_sandboxes_that_follow()
         engine = LocalEngine(scenario.registrations)
         found = explore(engine, scenario.registrations, scenario.operators, seed=seed)
         assert found.counterexample is not None
-        assert found.counterexample.actual_word == (0, 1, 1)
+        assert found.counterexample.actual_sequence == (0, 1, 1)
         assert world().table == before

@@ -43,7 +43,7 @@ def test_a_composite_kernel_that_comes_first_stays_in_slots_that_are_not_its_own
     assert found.verdict is Verdict.VIOLATED
     told = found.counterexample
     assert told is not None
-    assert (told.flaw, told.expected_word, told.actual_word) == (Flaw.SQUARE, (1, 0), (0, 1))
+    assert (told.flaw, told.expected_sequence, told.actual_sequence) == (Flaw.SQUARE, (1, 0), (0, 1))
     assert ", table" not in told.diff
     shown = {line[1:].partition(": ")[0] for line in told.diff.splitlines() if line.endswith(": cia [math kernel]")}
     assert shown == stale
@@ -62,7 +62,7 @@ def test_reading_fewer_tables_finds_the_same(*, every_table: bool) -> None:
         violated = engine.explore([define(), impl(CIA, "a"), impl(CEA, "b"), impl(K.Autograd, "c")], [FOO])
         quiet = engine.explore([define(), impl(K.CPU, "a"), impl(K.CUDA, "b"), impl(K.Autograd, "c")], [FOO])
     assert violated.counterexample is not None
-    assert (violated.counterexample.expected_word, violated.counterexample.actual_word) == ((2, 1), (1, 2))
+    assert (violated.counterexample.expected_sequence, violated.counterexample.actual_sequence) == ((2, 1), (1, 2))
     assert (quiet.verdict, quiet.sets) == (Verdict.NO_VIOLATION_FOUND, 16)
 
 
@@ -110,5 +110,5 @@ def test_the_signature_of_a_kernel_that_is_gone_refuses_another() -> None:
         assert found.verdict is Verdict.VIOLATED
         told = found.counterexample
         assert told is not None
-        assert (told.expected_word, told.actual_word) == ((0, 2), (0, 1, ~1, 2))
+        assert (told.expected_sequence, told.actual_sequence) == ((0, 2), (0, 1, ~1, 2))
         assert "signature_mismatch" in told.diff

@@ -107,7 +107,7 @@ def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path
     assert (done.returncode, told["verdict"], told["components"]) == (1, "violated", 7), done.stderr
     found = told["counterexample"]
     assert found["kind"] == "asymmetry"
-    last = int(found["expected_word"].rpartition("+")[2])
+    last = int(found["expected_sequence"].rpartition("+")[2])
     block = scenario.registrations[last]
     assert isinstance(block, Block)
     assert block.made_by is not None

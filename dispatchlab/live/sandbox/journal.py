@@ -7,14 +7,14 @@ import struct
 import tempfile
 from pathlib import Path
 
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 
 # Note [The journal]
 # ~~~~~~~~~~~~~~~~~~
 # A call on a destroyed library ends the process, and with it everything that could tell why. So each step is written
 # into a file that is mapped into memory, before it is made: 50 ns, and the pages outlive the process. The file holds
-# the number of steps since the sandbox was opened and the steps themselves, two bytes each; of a word that is longer
-# than the file the last steps are kept.
+# the number of steps since the sandbox was opened and the steps themselves, two bytes each; of a sequence that is
+# longer than the file the last steps are kept.
 
 _HEAD = 8
 _CAPACITY = 1 << 19
@@ -42,7 +42,7 @@ class Journal:
         return cls(Path(file.name))
 
     def restart(self) -> None:
-        """A new sandbox begins: its word is empty."""
+        """A new sandbox begins: its sequence is empty."""
         self._count[0] = 0
 
     def write(self, step: int) -> None:
@@ -51,7 +51,7 @@ class Journal:
         self._steps[at % _CAPACITY] = step
         self._count[0] = at + 1
 
-    def word(self) -> tuple[Word, int]:
+    def sequence(self) -> tuple[StepSequence, int]:
         """The steps that were kept, oldest first, and how many older ones were not."""
         count: int = self._count[0]
         kept = min(count, _CAPACITY)

@@ -20,7 +20,7 @@ class LocalEngine:
 
     Args:
         registrations: the registrations whose places the journal writes.
-        journal: where the word of the current sandbox is written.
+        journal: where the sequence of the current sandbox is written.
         parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42; else as numbers.
         native: C++ kernels of an extension.
         memory: read the slots from memory where that is possible. See Note [Reading the slots].

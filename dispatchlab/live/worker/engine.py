@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A question to the worker and its answer take 100 us, several times what an edge costs. So `LiveEngine.explore` sends
 # the registrations over once and runs the explorer there, on a `LocalEngine`; only progress comes back. If the worker
-# dies, its journal tells the word, and the explorer's own shortening runs it again from here, in a worker for each
+# dies, its journal tells the sequence, and the explorer's own shortening runs it again from here, in a worker for each
 # crash. Whoever needs two engines side by side, as the lockstep does, drives `sandbox()` from here.
 
 
@@ -133,7 +133,7 @@ class LiveEngine:
             What it returns.
 
         Raises:
-            WorkerCrashed: the worker died; the error has the word.
+            WorkerCrashed: the worker died; the error has the sequence.
         """
         request = (function, tuple(registrations), arguments, options, self._every_table)
         return self.worker.ask("run", *request, progress=progress)
@@ -158,7 +158,7 @@ class LiveEngine:
                 explore/partition_by_operator.py.
 
         Returns:
-            What the explorer returns; `CRASHED` with the word when the worker died.
+            What the explorer returns; `CRASHED` with the sequence when the worker died.
 
         Raises:
             NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
@@ -195,7 +195,7 @@ class LiveEngine:
             options: further options of the function.
 
         Returns:
-            What the function returns; `CRASHED` with the shortest word when the worker died.
+            What the function returns; `CRASHED` with the shortest sequence when the worker died.
 
         Raises:
             NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
@@ -225,9 +225,9 @@ class LiveEngine:
 
         count = len(registrations)
         sessions = on_sandboxes(self, registrations, operators)
-        word = crash.word or tuple(range(count))  # it may have died before the first step, over reading them
-        verdict, found = crashed(sessions, count, word, crash, order=order)
-        steps = len(crash.word)
+        sequence = crash.sequence or tuple(range(count))  # it may have died before the first step, over reading them
+        verdict, found = crashed(sessions, count, sequence, crash, order=order)
+        steps = len(crash.sequence)
         return Exploration(verdict, "laps", count, 0, 0, steps, count_orders(count, order), counterexample=found)
 
 
@@ -254,14 +254,14 @@ class RemoteHandle:
 class RemoteSandbox:
     """A sandbox in the worker, a question and an answer for each call.
 
-    The word of an error counts the registrations in the order in which the sandbox first met them.
+    The sequence of an error counts the registrations in the order in which the sandbox first met them.
     """
 
     def __init__(self, worker: WorkerProcess, number: int) -> None:
         self._worker, self._number = worker, number
         self._known: dict[int, tuple[int, Registration]] = {}
         self._handles = 0
-        self._word: list[int] = []
+        self._sequence: list[int] = []
         self._ask("open")
 
     def register(self, registration: Registration, /) -> RemoteHandle:
@@ -278,7 +278,7 @@ class RemoteSandbox:
             try:
                 self._ask("know", known[0], registration)
             except WorkerCrashed as crash:  # reading it took the worker down: a module that it names, for one
-                raise WorkerCrashed(crash.text, (*self._word, known[0])) from None
+                raise WorkerCrashed(crash.text, (*self._sequence, known[0])) from None
             self._known[id(registration)] = known
         self._handles += 1
         self._step(known[0], "register", known[0], self._handles)
@@ -303,7 +303,7 @@ class RemoteSandbox:
                 self._ask("close")
 
     def _step(self, step: int, name: str, *arguments: int) -> None:
-        self._word.append(step)
+        self._sequence.append(step)
         self._ask(name, *arguments)
 
     def _ask(self, name: str, *arguments: object) -> object:
@@ -312,4 +312,4 @@ class RemoteSandbox:
                 raise self._worker.crash()
             return self._worker.ask(name, self._number, *arguments)
         except WorkerCrashed as crash:
-            raise WorkerCrashed(crash.text, tuple(self._word)) from None
+            raise WorkerCrashed(crash.text, tuple(self._sequence)) from None

@@ -17,7 +17,7 @@ from typing import IO, Any
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.worker.ipc import interrupt, receive, send
-from dispatchlab.model.sequence import Word
+from dispatchlab.model.sequence import StepSequence
 
 _GRACE_S = 5.0
 _LAST_LINES = 3
@@ -28,15 +28,15 @@ class WorkerCrashed(EngineCrashed):
 
     Args:
         text: how, a sentence.
-        word: the steps of the sandbox that it was in, oldest first.
+        sequence: the steps of the sandbox that it was in, oldest first.
     """
 
-    def __init__(self, text: str, word: Word = ()) -> None:
+    def __init__(self, text: str, sequence: StepSequence = ()) -> None:
         super().__init__(text)
-        self.word = word
+        self.sequence = sequence
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.text, self.word)
+        return type(self), (self.text, self.sequence)
 
 
 class WorkerProcess:
@@ -148,12 +148,12 @@ class WorkerProcess:
         code = self._process.wait()
         self._errors.seek(0)
         said = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
-        word, older = self._journal.word()
+        sequence, older = self._journal.sequence()
         end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         last = f"; it last said: {' / '.join(said[-_LAST_LINES:])}" if said else ""
-        more = f"; {older} earlier steps of its word were not kept" if older else ""
+        more = f"; {older} earlier steps of its sequence were not kept" if older else ""
         self.end()
-        return WorkerCrashed(f"the process that ran PyTorch ended with {end}{last}{more}", word)
+        return WorkerCrashed(f"the process that ran PyTorch ended with {end}{last}{more}", sequence)
 
     def _ends(self) -> bool:
         """Whether it ends by itself, now that its output is closed."""

@@ -1,4 +1,4 @@
-"""Words over registrations: reading, writing, and what is wrong with a bad one."""
+"""Sequences over registrations: reading, writing, and what is wrong with a bad one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.effort import examples
 
 @examples(100)
 @given(st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))
-def test_a_word_reads_back(order: list[int], registered: int, released: int) -> None:
-    word: Word = (*order[:registered], *(~index for index in order[: min(registered, released)]))
-    assert parse_word(format_word(word) if word else "", count=6) == word
+def test_a_sequence_reads_back(order: list[int], registered: int, released: int) -> None:
+    sequence: StepSequence = (*order[:registered], *(~index for index in order[: min(registered, released)]))
+    assert parse_sequence(format_sequence(sequence) if sequence else "", count=6) == sequence
 
 
 def test_a_refused_registration_can_be_tried_again() -> None:
-    assert parse_word("+0 +1 +2 +1", count=3) == (0, 1, 2, 1)
+    assert parse_sequence("+0 +1 +2 +1", count=3) == (0, 1, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_a_refused_registration_can_be_tried_again() -> None:
 )
 def test_a_bad_step_is_told_with_its_place(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
-        parse_word(text, count=3)
+        parse_sequence(text, count=3)
     assert str(caught.value) == message
