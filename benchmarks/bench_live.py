@@ -51,12 +51,12 @@ def bare_edges_per_second(edges: int = 20_000) -> float:
 
 
 def engine_edges_per_second(*, every_table: bool = False) -> float:
-    """Walk two laps, with everything that is observed."""
+    """Walk two passes, with everything that is observed."""
     from dispatchlab.explore.explore import explore
     from dispatchlab.live.sandbox.local_engine import LocalEngine
 
     engine = LocalEngine(REGISTRATIONS, every_table=every_table)
-    found = explore(engine, REGISTRATIONS, [FOO], laps=2)
+    found = explore(engine, REGISTRATIONS, [FOO], passes=2)
     return found.edges / found.elapsed_s
 
 

@@ -40,7 +40,7 @@ class _Errors(click.Group):
 @click.group(
     cls=_Errors,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 not deterministic, 5 crashed.",
+    epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed.",
 )
 @click.version_option(__version__, prog_name="dispatchlab")
 @click.option("--no-color", is_flag=True, help="Print without colours, as the environment variable NO_COLOR does.")

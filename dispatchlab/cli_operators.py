@@ -150,7 +150,7 @@ def permute(
 
     A folder stands for all scenarios below it. Each scenario has a report of its own, and the exit code is the highest
     of theirs: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a bound was hit (or there is no proof and
-    --require-proof), 4 not deterministic, 5 the engine crashed; 130 after Ctrl-C, with what was covered until then.
+    --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C, with what was covered until then.
 
     \b
     Examples:

@@ -85,7 +85,7 @@ sets: 4
 states: 5
 edges: 5
 orders: 4
-counterexample: square, two orders of the same registrations lead to different states
+counterexample: non-commuting, two orders of the same registrations lead to different states
 expected sequence: +0 +1
   +0 impl test::foo CPU (fn_a)
   +1 impl test::foo CPU (fn_b)
@@ -305,8 +305,8 @@ def test_a_rich_report_in_a_pipe_has_neither_colours_nor_box_characters() -> Non
 def test_an_engine_and_its_model_that_part_are_told_with_the_sequence() -> None:
     scenario = parse_scenario(COMPOSITES)
     same = sentence(conform(LabEngine("strict"), "strict", scenario))
-    assert re.fullmatch(r"the engine and its model agree \((\d+) edges tried in \d+ steps of 2 laps, .*\)", same)
-    other = conform(LabEngine("torch-2.13"), "strict", scenario, laps=1)
+    assert re.fullmatch(r"the engine and its model agree \((\d+) edges tried in \d+ steps of 2 passes, .*\)", same)
+    other = conform(LabEngine("torch-2.13"), "strict", scenario, passes=1)
     told = other.counterexample
     assert told is not None
     assert sentence(other).startswith(

@@ -33,10 +33,10 @@ PROVED = Report(
     as_expected=True,
     exit_code=0,
 )
-TOLD = Counterexample(Flaw.SQUARE, (1, 2), (2, 1), "--- one\n+++ other\n \n-a\n+b\n", ("the newest wins",))
+TOLD = Counterexample(Flaw.NON_COMMUTING, (1, 2), (2, 1), "--- one\n+++ other\n \n-a\n+b\n", ("the newest wins",))
 VIOLATED = replace(
     PROVED,
-    exploration=replace(PROVED.exploration, verdict=Verdict.VIOLATED, counterexample=TOLD, seed=7, laps=8),
+    exploration=replace(PROVED.exploration, verdict=Verdict.VIOLATED, counterexample=TOLD, seed=7, passes=8),
     as_expected=False,
     exit_code=1,
 )
@@ -81,8 +81,8 @@ states: 9
 edges: 24
 orders: 36
 seed: 7
-laps: 8
-counterexample: square, two orders of the same registrations lead to different states
+passes: 8
+counterexample: non-commuting, two orders of the same registrations lead to different states
 expected sequence: +1 +2
   +1 impl test::foo CPU (a)
   +2 impl test::foo CPU (b)

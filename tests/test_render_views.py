@@ -173,7 +173,7 @@ def test_a_report_as_json_has_all_documented_fields() -> None:
     ]
     assert [name for name in wanted if name not in value] == []
     assert value["counterexample"] == {
-        "kind": "square",
+        "kind": "non-commuting",
         "expected_sequence": "+1 +2",
         "actual_sequence": "+2 +1",
         "diff": "--- one\n+++ other\n \n-a\n+b\n",
@@ -251,7 +251,7 @@ def test_the_state_graph_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() 
 
 
 def test_a_picture_marks_both_sequences_and_tells_two_states_of_a_set_apart() -> None:
-    told = Counterexample(Flaw.SQUARE, (1, 0), (0, 1), "")
+    told = Counterexample(Flaw.NON_COMMUTING, (1, 0), (0, 1), "")
     picture = drawn(COMPOSITES, counterexample=told, semantics="torch-2.13")
     marks = {(node.label, node.mark) for node in picture.nodes if node.mark}
     assert marks == {("0 1", Mark.ACTUAL), ("0 1'", Mark.EXPECTED)} or marks == {
@@ -272,7 +272,7 @@ def test_a_refusal_of_a_counterexample_is_drawn_as_a_loop() -> None:
 
 
 def test_a_large_state_graph_is_cut_to_the_counterexample_or_refused() -> None:
-    told = Counterexample(Flaw.SQUARE, (1, 3), (3, 1), "")
+    told = Counterexample(Flaw.NON_COMMUTING, (1, 3), (3, 1), "")
     picture = drawn(many(10), counterexample=told)
     assert {node.members for node in picture.nodes} == {(), (1,), (3,), (1, 3)}
     assert picture.notes[0].startswith("cut to the registrations of the counterexample")

@@ -108,14 +108,18 @@ def test_a_counterexample_of_a_group_has_the_numbers_of_the_file() -> None:
     told = found.counterexample
     assert found.verdict is Verdict.VIOLATED
     assert told is not None
-    assert (told.flaw, sorted(told.actual_sequence), sorted(told.expected_sequence)) == (Flaw.SQUARE, [8, 9], [8, 9])
+    assert (told.flaw, sorted(told.actual_sequence), sorted(told.expected_sequence)) == (
+        Flaw.NON_COMMUTING,
+        [8, 9],
+        [8, 9],
+    )
     assert "test::op4, dump" in told.diff
 
 
 def test_few_registrations_are_explored_together() -> None:
     scenario = parse_scenario(scenario_of(TOGETHER // 2))
-    together = explore(Sealed(), scenario.registrations, scenario.operators, laps=1)
-    found = explore_apart(Sealed(), scenario.registrations, scenario.operators, laps=1)
+    together = explore(Sealed(), scenario.registrations, scenario.operators, passes=1)
+    found = explore_apart(Sealed(), scenario.registrations, scenario.operators, passes=1)
     assert (found.sets, found.components, found.edges) == (2**TOGETHER, 1, together.edges)
 
 

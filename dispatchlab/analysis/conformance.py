@@ -13,8 +13,8 @@ from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.scenario.scenario import Scenario
 
-LAPS = 2
-"""How many laps the two go together when nothing else is asked for."""
+PASSES = 2
+"""How many passes the two go together when nothing else is asked for."""
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ def conform(
     scenario: Scenario,
     *,
     seed: int = 0,
-    laps: int | None = None,
+    passes: int | None = None,
     timeout_s: float | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
@@ -50,8 +50,8 @@ def conform(
         engine: the engine.
         model: the semantics of the lab engine that it should behave as.
         scenario: the registrations and what is observed.
-        seed: of the laps.
-        laps: how many times to try every edge.
+        seed: of the passes.
+        passes: how many times to try every edge.
         timeout_s: stop after so many seconds.
         progress: told about ten times a second how far it has come.
 
@@ -62,7 +62,7 @@ def conform(
         Interrupted: by Ctrl-C, with what was covered.
     """
     about = scenario.registrations, scenario.operators
-    options: dict[str, Any] = {"seed": seed, "laps": laps or LAPS, "order": scenario.order, "progress": progress}
+    options: dict[str, Any] = {"seed": seed, "passes": passes or PASSES, "order": scenario.order, "progress": progress}
     if timeout_s is not None:
         options["timeout_s"] = timeout_s
     if isinstance(engine, WalksElsewhere):

@@ -40,7 +40,7 @@ class Asked:
     walk: WalkName = "graph"
     samples: int | None = None
     seed: int = 0
-    laps: int | None = None
+    passes: int | None = None
     max_states: int | None = None
     timeout_s: float | None = None
     require_proof: bool = False
@@ -59,7 +59,7 @@ class Asked:
             "walk": self.walk,
             "samples": self.samples,
             "seed": self.seed,
-            "laps": self.laps,
+            "passes": self.passes,
             "max_states": self.max_states,
             "timeout_s": self.timeout_s,
         }
@@ -204,7 +204,7 @@ def _conforming(
         engine.semantics,
         scenario,
         seed=asked.seed,
-        laps=asked.laps,
+        passes=asked.passes,
         timeout_s=asked.timeout_s,
         progress=progress,
     )

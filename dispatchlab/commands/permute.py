@@ -63,7 +63,7 @@ def permute(request: PermuteRequest) -> int:
 
     Returns:
         The highest exit code of the scenarios: 0 as expected, 1 not, 2 bad input, 3 incomplete or not proved where
-        that is required, 4 not deterministic, 5 the engine died; 130 after Ctrl-C, 141 when nobody reads the output.
+        that is required, 4 nondeterministic, 5 the engine died; 130 after Ctrl-C, 141 when nobody reads the output.
 
     Raises:
         DispatchLabError: the options make no sense together.

@@ -28,7 +28,7 @@ def explore_orders(
         watch: bounds and progress; `max_states` bounds the sets.
 
     Returns:
-        `NO_VIOLATION_FOUND`, `VIOLATED`, `INCOMPLETE`, `NOT_DETERMINISTIC` or `CRASHED`.
+        `NO_VIOLATION_FOUND`, `VIOLATED`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
 
     Raises:
         Interrupted: by Ctrl-C, with what was covered.

@@ -64,7 +64,7 @@ def check_determinism(
         if not diff and look is not None and look_again is not None:
             diff = difference(look[0], look_again[0], expected_broken=look[1], actual_broken=look_again[1])
         if diff:
-            return Counterexample(Flaw.CHANCE, tuple(ran), tuple(ran), diff)
+            return Counterexample(Flaw.NONDETERMINISTIC, tuple(ran), tuple(ran), diff)
     return None
 
 
@@ -90,7 +90,7 @@ def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]
     """Verify that two sequences disagree when they are run from scratch, and make them short.
 
     Returns:
-        `VIOLATED`, or `NOT_DETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED` when one
+        `VIOLATED`, or `NONDETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED` when one
         of them ends the engine.
     """
     why: tuple[str, ...] = ("the sequences disagreed in a walk and agree when they are run from scratch",)
@@ -99,7 +99,7 @@ def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]
     except SequenceError as error:
         found, why = None, (f"a sequence of a walk cannot be run from scratch: {error}",)
     if found is None:
-        return Verdict.NOT_DETERMINISTIC, Counterexample(Flaw.CHANCE, *pair, "", why)
+        return Verdict.NONDETERMINISTIC, Counterexample(Flaw.NONDETERMINISTIC, *pair, "", why)
     return _shortened(sessions, count, found, order)
 
 
@@ -137,7 +137,7 @@ def result(
     found: Counterexample | None = None,
     notes: Sequence[str] = (),
     seed: int | None = None,
-    laps: int | None = None,
+    passes: int | None = None,
 ) -> Exploration:
     """The result of a walk that cannot read the engine's state."""
     done = verdict is Verdict.NO_VIOLATION_FOUND
@@ -155,5 +155,5 @@ def result(
         notes=tuple(notes),
         elapsed_s=watch.elapsed_s,
         seed=seed,
-        laps=laps,
+        passes=passes,
     )

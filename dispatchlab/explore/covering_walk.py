@@ -1,16 +1,16 @@
 """Covering walk: take every edge at least once on an engine that cannot be forked, each pass in a fresh sandbox.
 
-Its hidden state cannot be read, so nothing is ever proved here: see Note [Why laps are random].
+Its hidden state cannot be read, so nothing is ever proved here: see Note [Why passes are random].
 """
 
-# Note [Why laps are random]
+# Note [Why passes are random]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A walk that forks nothing can still try every edge of the graph of sets in one go, n times 2 to the n steps, since
 # every set is entered as often as it is left. Which walk matters: one that goes deep and undoes its last step always
 # releases the newest registration, and misses whatever needs another release. A random walk comes to each set with
-# many histories. So: from here, any edge that this lap has not tried; if there is none, the shortest way to a set that
-# has one. No edge is taken for granted before it was walked, and the lap ends at the first disagreement. What one lap
-# misses the next one may find, with other numbers and a fresh sandbox, compared against all that earlier laps saw.
+# many histories. So: from here, any edge that this pass has not tried; if there is none, the shortest way to a set that
+# has one. No edge is taken for granted before it was walked, and the pass ends at the first disagreement. What one pass
+# misses the next one may find, with other numbers and a fresh sandbox, compared against all that earlier passes saw.
 
 from __future__ import annotations
 
@@ -25,70 +25,70 @@ from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Exploration, Verdict
 from dispatchlab.explore.run_sequence import Session, Sessions
 
-DEFAULT_LAPS: Final = 8
+DEFAULT_PASSES: Final = 8
 
 
-def explore_laps(
+def explore_covering_walk(
     sessions: Sessions,
     count: int,
     *,
-    laps: int = DEFAULT_LAPS,
+    passes: int = DEFAULT_PASSES,
     seed: int = 0,
     order: Sequence[int] = (),
     watch: Watch | None = None,
 ) -> Exploration:
-    """Walk `laps` random laps, and shorten what they find.
+    """Walk `passes` random passes, and shorten what they find.
 
     Args:
         sessions: fresh sandboxes.
         count: how many registrations there are.
-        laps: how many times to try every edge.
-        seed: of all the laps; a printed seed replays.
+        passes: how many times to try every edge.
+        seed: of all the passes; a printed seed replays.
         order: registrations that are registered in this order only; releases are free.
         watch: bounds and progress.
 
     Returns:
-        `NO_VIOLATION_FOUND` with its coverage, `VIOLATED`, `INCOMPLETE`, `NOT_DETERMINISTIC` or `CRASHED`.
+        `NO_VIOLATION_FOUND` with its coverage, `VIOLATED`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
 
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
     """
-    total = laps * count_edges(count, order)
+    total = passes * count_edges(count, order)
     watch = watch or Watch(total_edges=total)
     random = SplitMix64(seed)
     ledger = Ledger()
-    walked: list[_Lap] = []
+    walked: list[_Pass] = []
 
     def put(verdict: Verdict, found: Counterexample | None = None, notes: Sequence[str] = ()) -> Exploration:
         return result(
-            "laps",
+            "covering",
             count,
             ledger.covered(),
             watch,
             order=order,
-            steps=sum(len(lap.steps) for lap in walked),
+            steps=sum(len(walk.steps) for walk in walked),
             verdict=verdict,
             found=found,
             notes=notes,
             seed=seed,
-            laps=len(walked),
+            passes=len(walked),
         )
 
     try:
-        for _ in range(laps):
-            lap = _Lap(count, order, random.split(), ledger, watch, sum(len(lap.steps) for lap in walked))
-            walked.append(lap)
+        for _ in range(passes):
+            walk = _Pass(count, order, random.split(), ledger, watch, sum(len(walk.steps) for walk in walked))
+            walked.append(walk)
             try:
                 with sessions() as session:
-                    pair = lap.walk(session)
+                    pair = walk.walk(session)
             except EngineCrashed as crash:
-                verdict, found = crashed(sessions, count, tuple(lap.steps), crash, order=order)
+                verdict, found = crashed(sessions, count, tuple(walk.steps), crash, order=order)
                 return put(verdict, found)
             if pair is not None:
                 verdict, found = conclude(sessions, count, pair, order=order)
                 return put(verdict, found)
-            if lap.stopped is not None:
-                return put(Verdict.INCOMPLETE, notes=[lap.stopped, *_coverage(walked)])
+            if walk.stopped is not None:
+                return put(Verdict.INCOMPLETE, notes=[walk.stopped, *_coverage(walked)])
     except MemoryError:
         return put(Verdict.INCOMPLETE, notes=["stopped because the memory was used up"])
     except KeyboardInterrupt:
@@ -96,7 +96,7 @@ def explore_laps(
     return put(Verdict.NO_VIOLATION_FOUND, notes=_coverage(walked))
 
 
-class _Lap:
+class _Pass:
     """One walk through a fresh sandbox that tries every edge it can reach."""
 
     def __init__(
@@ -205,8 +205,8 @@ def _unwound(back: dict[int, tuple[int, int]], start: int, end: int) -> list[int
     return way
 
 
-def _coverage(laps: Sequence[_Lap]) -> list[str]:
-    steps, tried = sum(len(lap.steps) for lap in laps), sum(lap.tried for lap in laps)
+def _coverage(passes: Sequence[_Pass]) -> list[str]:
+    steps, tried = sum(len(walk.steps) for walk in passes), sum(walk.tried for walk in passes)
     if not tried:
         return []
-    return [f"{tried:,} edges tried in {steps:,} steps of {len(laps)} laps, each in a fresh sandbox"]
+    return [f"{tried:,} edges tried in {steps:,} steps of {len(passes)} passes, each in a fresh sandbox"]

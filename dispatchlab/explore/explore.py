@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from dispatchlab.explore.all_orders import explore_orders
 from dispatchlab.explore.compare_sequences import tell
 from dispatchlab.explore.conclude import check_determinism
-from dispatchlab.explore.covering_walk import DEFAULT_LAPS, explore_laps
+from dispatchlab.explore.covering_walk import DEFAULT_PASSES, explore_covering_walk
 from dispatchlab.explore.limits import Progress, Watch, count_orders
 from dispatchlab.explore.partition import explore_forkable
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
@@ -32,7 +32,7 @@ def explore(
     order: Sequence[int] = (),
     max_states: int | None = None,
     timeout_s: float | None = None,
-    laps: int = DEFAULT_LAPS,
+    passes: int = DEFAULT_PASSES,
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
     factored: bool = True,
@@ -45,13 +45,13 @@ def explore(
         engine: the engine.
         registrations: what is registered and released.
         operators: what is observed.
-        walk: `graph` visits every state of a `Forkable` engine and goes in laps on any other; `orders` runs every order
-            of registration and release; `sample` goes on excursions.
+        walk: `graph` visits every state of a `Forkable` engine and goes in passes on any other; `orders` runs every order
+            of registration and release; `sample` takes random walks.
         order: registrations that are registered in this order only; releases are free.
         max_states: stop there; None is no bound.
         timeout_s: stop after so many seconds; None is no bound.
-        laps: how many laps to go on an engine that is not `Forkable`.
-        samples: how many excursions to go on.
+        passes: how many passes to go on an engine that is not `Forkable`.
+        samples: how many random walks to take.
         seed: of everything that is chosen at random.
         factored: whether independent parts may be explored apart.
         cancelled: asked about ten times a second whether to stop.
@@ -74,15 +74,15 @@ def explore(
 
     unsure = check_determinism(fresh, fresh, count, seed=seed, order=order)
     if unsure is not None:
-        verdict = Verdict.CRASHED if unsure.flaw is Flaw.CRASH else Verdict.NOT_DETERMINISTIC
-        name = "laps" if walk == "graph" else walk
+        verdict = Verdict.CRASHED if unsure.flaw is Flaw.CRASH else Verdict.NONDETERMINISTIC
+        name = "covering" if walk == "graph" else walk
         orders = count_orders(count, order)
         steps = len(unsure.actual_sequence)
         return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
     if walk == "orders":
         return explore_orders(fresh, count, order=order, watch=watch)
     if walk == "graph":
-        return explore_laps(fresh, count, laps=laps, seed=seed, order=order, watch=watch)
+        return explore_covering_walk(fresh, count, passes=passes, seed=seed, order=order, watch=watch)
     if not isinstance(engine, Forkable):
         return explore_sample(fresh, count, samples=samples, seed=seed, order=order, watch=watch)
     space = engine.space(registrations, operators)

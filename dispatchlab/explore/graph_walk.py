@@ -370,7 +370,7 @@ def classify(
         return Flaw.UNDO
     if released:
         return Flaw.UNDO
-    return Flaw.RESIDUE if refused else Flaw.SQUARE
+    return Flaw.RESIDUE if refused else Flaw.NON_COMMUTING
 
 
 def minimal_conflicts(

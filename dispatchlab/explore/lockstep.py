@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dispatchlab.explore.covering_walk import explore_laps
+from dispatchlab.explore.covering_walk import explore_covering_walk
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
 from dispatchlab.explore.limits import Progress, Watch, count_edges
 from dispatchlab.explore.protocol import Engine
@@ -99,14 +99,14 @@ def lockstep(
     registrations: Sequence[Registration],
     operators: Sequence[OperatorName],
     *,
-    laps: int = 1,
+    passes: int = 1,
     seed: int = 0,
     order: Sequence[int] = (),
     timeout_s: float | None = None,
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
-    """Find out whether two engines agree after every step of random laps.
+    """Find out whether two engines agree after every step of random passes.
 
     Compared are the outcome of each step (accepted, or the kind of its refusal) and everything that snapshots show;
     the slots where both engines show them.
@@ -116,8 +116,8 @@ def lockstep(
         actual: the engine that is held to it.
         registrations: what is registered and released.
         operators: what is observed, one at least.
-        laps: how many times to try every edge.
-        seed: of the laps.
+        passes: how many times to try every edge.
+        seed: of the passes.
         order: registrations that are registered in this order only.
         timeout_s: stop after so many seconds; None is no bound.
         cancelled: asked about ten times a second whether to stop.
@@ -145,11 +145,11 @@ def lockstep(
 
     count = len(registrations)
     watch = Watch(
-        timeout_s=timeout_s, cancelled=cancelled, progress=progress, total_edges=laps * count_edges(count, order)
+        timeout_s=timeout_s, cancelled=cancelled, progress=progress, total_edges=passes * count_edges(count, order)
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an override is told once by whoever registers it, not at every step of a walk
-        found = explore_laps(open_pair, count, laps=laps, seed=seed, order=order, watch=watch)
+        found = explore_covering_walk(open_pair, count, passes=passes, seed=seed, order=order, watch=watch)
         told = found.counterexample
         found = replace(found, walk="lockstep", conflicts=(), never_accepted=())
         if told is None or found.verdict is not Verdict.VIOLATED:

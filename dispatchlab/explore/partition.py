@@ -164,7 +164,7 @@ class _Run:
         self.sum = replace(self.sum, components=len(parts), classes=0)
         try:
             for members in classes.values():
-                if self.sum.verdict in (Verdict.INCOMPLETE, Verdict.CRASHED, Verdict.NOT_DETERMINISTIC):
+                if self.sum.verdict in (Verdict.INCOMPLETE, Verdict.CRASHED, Verdict.NONDETERMINISTIC):
                     break
                 strays = self._explore_class(members)
                 if strays:
@@ -219,11 +219,11 @@ class _Run:
         count = len(part.indices)
         again = self._space(part)
         unsure = check_determinism(on_states(space), on_states(again), count, seed=self.seed, order=part.order)
-        if unsure is not None and unsure.flaw is Flaw.CHANCE:
+        if unsure is not None and unsure.flaw is Flaw.NONDETERMINISTIC:
             sequence = tuple(_renumbered(step, part.indices) for step in unsure.actual_sequence)
             told = Counterexample(unsure.flaw, sequence, sequence, unsure.diff, unsure.why)
             empty = replace(self.sum, sets=0, states=0, edges=0, notes=(), conflicts=(), never_accepted=())
-            return replace(empty, verdict=Verdict.NOT_DETERMINISTIC, counterexample=told)
+            return replace(empty, verdict=Verdict.NONDETERMINISTIC, counterexample=told)
         return explore_graph(
             space, count, order=part.order, watch=self.watch, max_length=max_length, numbers=part.indices
         )

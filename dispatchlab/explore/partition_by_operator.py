@@ -29,7 +29,7 @@ TOGETHER = 8
 
 _ORDER = (
     Verdict.CRASHED,
-    Verdict.NOT_DETERMINISTIC,
+    Verdict.NONDETERMINISTIC,
     Verdict.VIOLATED,
     Verdict.INCOMPLETE,
     Verdict.NO_VIOLATION_FOUND,

@@ -1,8 +1,8 @@
 """Random walk: sampled steps where the state graph is too large."""
 
-# Note [Excursions]
-# ~~~~~~~~~~~~~~~~~
-# A random walk hardly ever stands twice on the same set, so it has nothing to compare. An excursion chooses a set S and
+# Note [Random walks]
+# ~~~~~~~~~~~~~~~~~~~
+# A random walk hardly ever stands twice on the same set, so it has nothing to compare. Here, a walk chooses a set S and
 # extras X, mixes all of +S, +X and -X at random so that the sequence ends at S, and compares that with S registered
 # from scratch in ascending order. Both few and many members are tried (15, 50 and 85 in a hundred). Whatever was
 # refused on the way is asked again after a direct way to the same set, and a direct way that is refused is compared
@@ -31,7 +31,7 @@ _REFUSALS_ASKED_AGAIN: Final = 4
 
 
 def sequences_needed(depth: int, ordered: int, *, doubt: float = 0.05) -> int:
-    """How many excursions find a flaw with a confidence of 1 - `doubt`; an estimate and not a proof.
+    """How many random walks find a flaw with a confidence of 1 - `doubt`; an estimate and not a proof.
 
     Args:
         depth: how many registrations have to be active, inactive or in order for the flaw to show.
@@ -50,23 +50,23 @@ def explore_sample(
     order: Sequence[int] = (),
     watch: Watch | None = None,
 ) -> Exploration:
-    """Go on `samples` excursions.
+    """Take `samples` random walks.
 
     Args:
         sessions: where to run sequences, each from scratch.
         count: how many registrations there are.
-        samples: how many excursions.
+        samples: how many random walks.
         seed: of them all; a printed seed replays.
         order: registrations that are registered in this order only; releases are free.
         watch: bounds and progress.
 
     Returns:
-        `NO_VIOLATION_FOUND` with its coverage, `VIOLATED`, `INCOMPLETE`, `NOT_DETERMINISTIC` or `CRASHED`.
+        `NO_VIOLATION_FOUND` with its coverage, `VIOLATED`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
 
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
     """
-    trip = _Excursions(sessions, count, order, SplitMix64(seed))
+    trip = _RandomWalks(sessions, count, order, SplitMix64(seed))
     watch = watch or Watch()
 
     def put(verdict: Verdict, found: Counterexample | None = None, notes: Sequence[str] = ()) -> Exploration:
@@ -101,7 +101,7 @@ def explore_sample(
     return put(Verdict.NO_VIOLATION_FOUND)
 
 
-class _Excursions:
+class _RandomWalks:
     def __init__(self, sessions: Sessions, count: int, order: Sequence[int], random: SplitMix64) -> None:
         self.sessions = sessions
         self.count = count
@@ -117,7 +117,7 @@ class _Excursions:
         self.running: list[int] = []
 
     def one(self) -> Pair | None:
-        """Go on one excursion; the sequences that disagree."""
+        """Take one random walk; the sequences that disagree."""
         ledger = Ledger()
         sequence, mask, asked, pair = self._run(ledger, self._plan())
         self.sequences += 1
@@ -147,7 +147,7 @@ class _Excursions:
         while sequences_needed(depth + 1, 2) <= self.sequences:
             depth += 1
         notes = [
-            f"{self.sequences:,} excursions came to {len(self.sets):,} distinct sets; {both:,} of "
+            f"{self.sequences:,} random walks came to {len(self.sets):,} distinct sets; {both:,} of "
             f"{self.count * (self.count - 1) // 2:,} pairs were registered next to one another both ways"
         ]
         if found:

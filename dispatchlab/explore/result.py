@@ -16,7 +16,7 @@ class Verdict(StrEnum):
     NO_VIOLATION_FOUND = "no violation found"
     VIOLATED = "violated"
     INCOMPLETE = "incomplete"
-    NOT_DETERMINISTIC = "not deterministic"
+    NONDETERMINISTIC = "nondeterministic"
     CRASHED = "engine crashed"
 
 
@@ -31,7 +31,7 @@ class Expectation(StrEnum):
 class Flaw(StrEnum):
     """How two sequences that should agree disagree."""
 
-    SQUARE = "square"  # two orders of the same registrations
+    NON_COMMUTING = "non-commuting"  # two orders of the same registrations
     UNDO = "undo"  # something that was released left a trace
     RESIDUE = "residue"  # something that was refused left a trace
     OUTCOME = "outcome"  # accepted after one sequence, refused (or refused otherwise) after the other
@@ -39,7 +39,7 @@ class Flaw(StrEnum):
     INVARIANT = "invariant"  # every sequence to this set breaks an invariant
     RELEASE = "release"  # a release failed
     CRASH = "crash"  # the engine died
-    CHANCE = "chance"  # the same sequence gave two results
+    NONDETERMINISTIC = "nondeterministic"  # the same sequence gave two results
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Exploration:
 
     Args:
         verdict: what is known.
-        walk: `graph`, `orders`, `sample` or `laps`.
+        walk: `graph`, `orders`, `sample` or `covering`.
         registrations: how many there are.
         sets: distinct active sets that were reached, summed over components.
         states: distinct states, at least one for each set.
@@ -94,11 +94,11 @@ class Exploration:
         classes: how many of these were different up to renaming.
         conflicts: minimal conflicts.
         never_accepted: registrations that were refused wherever they were tried.
-        counterexample: when violated, crashed or not deterministic.
+        counterexample: when violated, crashed or nondeterministic.
         notes: what else a reader should know, a sentence each.
         elapsed_s: seconds.
-        seed: the seed of a sampled walk or of laps.
-        laps: how many laps were walked.
+        seed: the seed of a sampled walk or of passes.
+        passes: how many passes were walked.
     """
 
     verdict: Verdict
@@ -116,7 +116,7 @@ class Exploration:
     notes: tuple[str, ...] = ()
     elapsed_s: float = 0.0
     seed: int | None = None
-    laps: int | None = None
+    passes: int | None = None
 
 
 def judge(
@@ -138,7 +138,7 @@ def judge(
     match verdict:
         case Verdict.INCOMPLETE:
             return False, 3
-        case Verdict.NOT_DETERMINISTIC:
+        case Verdict.NONDETERMINISTIC:
             return False, 4
         case Verdict.CRASHED:
             return False, 5

@@ -7,11 +7,11 @@ A report (`permute --format json`, one object on one line for each scenario):
     claim             its sentence
     engine            lab | torch
     semantics         strict | torch-2.13 | pr35061 | ...
-    verdict           proved | no violation found | violated | incomplete | not deterministic | engine crashed
+    verdict           proved | no violation found | violated | incomplete | nondeterministic | engine crashed
     expected          commutes | order-matters | refused
     as_expected       true | false
     exit_code         what this scenario alone would end with
-    walk              graph | orders | sample | laps | replay
+    walk              graph | orders | sample | covering | replay
     registrations     how many there are
     registration_texts  what each of them is, in the order of the file
     sets, states, edges  how many were reached; edges are the registrations and releases that were tried
@@ -22,7 +22,7 @@ A report (`permute --format json`, one object on one line for each scenario):
     never_accepted    the registrations that were accepted nowhere, by number
     counterexample    null, or {kind, expected_sequence, actual_sequence, diff, why}; sequences as "+0 +1 -0"
     notes             sentences
-    seed, laps        null where they do not apply
+    seed, passes        null where they do not apply
     elapsed_s         seconds
 
 An operator (`dump --format json`, in `operators`):
@@ -87,7 +87,7 @@ def report_json(report: Report) -> str:
             "counterexample": None if found.counterexample is None else _counterexample(found.counterexample),
             "notes": list(found.notes),
             "seed": found.seed,
-            "laps": found.laps,
+            "passes": found.passes,
             "elapsed_s": found.elapsed_s,
         }
     )

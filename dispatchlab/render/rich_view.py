@@ -65,7 +65,7 @@ _STYLES = {
     Verdict.NO_VIOLATION_FOUND: "cyan",
     Verdict.VIOLATED: "red",
     Verdict.INCOMPLETE: "yellow",
-    Verdict.NOT_DETERMINISTIC: "magenta",
+    Verdict.NONDETERMINISTIC: "magenta",
     Verdict.CRASHED: "magenta",
 }
 _DIFF_STYLES = {"---": "bold", "+++": "bold", "@@ ": "cyan"}

@@ -17,7 +17,7 @@ from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.render.formatting import readable, seconds
 
 FLAWS = {
-    Flaw.SQUARE: "two orders of the same registrations lead to different states",
+    Flaw.NON_COMMUTING: "two orders of the same registrations lead to different states",
     Flaw.UNDO: "something that was released left a trace",
     Flaw.RESIDUE: "something that was refused left a trace",
     Flaw.OUTCOME: "a registration is answered in two ways in the same set",
@@ -25,7 +25,7 @@ FLAWS = {
     Flaw.INVARIANT: "every sequence to this set breaks an invariant",
     Flaw.RELEASE: "a release failed",
     Flaw.CRASH: "the engine died",
-    Flaw.CHANCE: "the same sequence gave two results",
+    Flaw.NONDETERMINISTIC: "the same sequence gave two results",
 }
 """What each flaw means, in a sentence."""
 
@@ -127,8 +127,8 @@ def counts(found: Exploration) -> Iterator[tuple[str, str]]:
         yield "components", f"{found.components:,}{classes}"
     if found.seed is not None:
         yield "seed", str(found.seed)
-    if found.laps is not None:
-        yield "laps", f"{found.laps:,}"
+    if found.passes is not None:
+        yield "passes", f"{found.passes:,}"
 
 
 def never_accepted_text(found: Exploration, registrations: Sequence[str]) -> tuple[str, ...]:

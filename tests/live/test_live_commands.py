@@ -154,7 +154,7 @@ def test_ctrl_c_leaves_no_process_behind_and_tells_what_was_covered(
         (tmp_path / name).write_text(many(14))
     command = [sys.executable, "-m", "dispatchlab.cli", "permute", "one.yaml", "two.yaml", "--engine", "torch"]
     process = subprocess.Popen(
-        [*command, "--laps", "1000", "--jobs", jobs, "--progress"],
+        [*command, "--passes", "1000", "--jobs", jobs, "--progress"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -45,10 +45,10 @@ def test_three_hundred_scenarios_were_walked() -> None:
 
 def test_agreement_is_told_with_what_it_covers(tmp_path: Path) -> None:
     (tmp_path / "five.yaml").write_text(FIVE)
-    done = dispatchlab(tmp_path, "permute", "five.yaml", "--engine", "torch", "--conform", "--laps", "2")
+    done = dispatchlab(tmp_path, "permute", "five.yaml", "--engine", "torch", "--conform", "--passes", "2")
     assert done.returncode == 0, done.stderr
     assert re.search(
-        r"^note: the engine and its model agree \(320 edges tried in \d+ steps of 2 laps, each in a fresh sandbox\)$",
+        r"^note: the engine and its model agree \(320 edges tried in \d+ steps of 2 passes, each in a fresh sandbox\)$",
         done.stdout,
         re.MULTILINE,
     )
@@ -76,7 +76,7 @@ def test_a_difference_exits_with_1_and_has_the_shortest_sequence(tmp_path: Path)
 def test_a_folder_of_scenarios_is_held_to_the_model_in_several_processes() -> None:
     done = dispatchlab(
         ROOT, "permute", "scenarios/order", "scenarios/defects/stale_slots_torch.yaml", "--engine", "torch",
-        "--conform", "--laps", "1", "--jobs", "2", "--format", "json",
+        "--conform", "--passes", "1", "--jobs", "2", "--format", "json",
     )  # fmt: skip
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr

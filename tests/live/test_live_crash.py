@@ -139,7 +139,7 @@ engine = LiveEngine()
 print(engine.worker.pid, flush=True)
 keys = [K.CPU, K.CUDA, K.XLA, K.MPS, K.IPU, K.XPU, K.HPU, K.VE, K.Lazy, K.Meta, K.FPGA, K.Vulkan, K.Metal]
 registrations = [define(), *(impl(key, str(key)) for key in keys)]
-engine.explore(registrations, [FOO], laps=1000, progress=lambda _: print("walking", flush=True))
+engine.explore(registrations, [FOO], passes=1000, progress=lambda _: print("walking", flush=True))
 """
 
 

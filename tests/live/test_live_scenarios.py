@@ -22,7 +22,7 @@ from dispatchlab.scenario import Scenario, load_scenario
 from tests.live.native import native_kernels
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
-LAPS = 2
+PASSES = 2
 
 NOT_EXPRESSIBLE = {
     "alias_kinds/inferred_and_explicit": "an inferred schema no tags and CONSERVATIVE only",
@@ -52,7 +52,7 @@ def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
         about = scenario.registrations, scenario.operators
         engine = LocalEngine(scenario.registrations, native=native)
         try:
-            told = explore(engine, *about, order=scenario.order, laps=LAPS)
+            told = explore(engine, *about, order=scenario.order, passes=PASSES)
             both = lockstep(
                 LabEngine("torch-2.13"),
                 LocalEngine(scenario.registrations, native=native),

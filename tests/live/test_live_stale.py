@@ -43,7 +43,7 @@ def test_a_composite_kernel_that_comes_first_stays_in_slots_that_are_not_its_own
     assert found.verdict is Verdict.VIOLATED
     told = found.counterexample
     assert told is not None
-    assert (told.flaw, told.expected_sequence, told.actual_sequence) == (Flaw.SQUARE, (1, 0), (0, 1))
+    assert (told.flaw, told.expected_sequence, told.actual_sequence) == (Flaw.NON_COMMUTING, (1, 0), (0, 1))
     assert ", table" not in told.diff
     shown = {line[1:].partition(": ")[0] for line in told.diff.splitlines() if line.endswith(": cia [math kernel]")}
     assert shown == stale
@@ -52,7 +52,7 @@ def test_a_composite_kernel_that_comes_first_stays_in_slots_that_are_not_its_own
 def test_two_kernels_that_do_not_meet_are_not_violated(engine: LiveEngine) -> None:
     found = engine.explore([define(), impl(K.CPU, "cpu"), impl(K.AutogradCPU, "autograd")], [FOO])
     assert found.verdict is Verdict.NO_VIOLATION_FOUND
-    assert (found.sets, found.laps) == (8, 8)
+    assert (found.sets, found.passes) == (8, 8)
     assert found.edges >= 8 * 3 * 8
 
 

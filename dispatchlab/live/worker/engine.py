@@ -228,7 +228,7 @@ class LiveEngine:
         sequence = crash.sequence or tuple(range(count))  # it may have died before the first step, over reading them
         verdict, found = crashed(sessions, count, sequence, crash, order=order)
         steps = len(crash.sequence)
-        return Exploration(verdict, "laps", count, 0, 0, steps, count_orders(count, order), counterexample=found)
+        return Exploration(verdict, "covering", count, 0, 0, steps, count_orders(count, order), counterexample=found)
 
 
 class RemoteHandle:

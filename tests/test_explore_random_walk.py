@@ -1,4 +1,4 @@
-"""Whether excursions find needles in graphs that are too large to walk, and say what they are worth."""
+"""Whether random walks find needles in graphs that are too large to walk, and say what they are worth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_needle_of_two_active_and_two_inactive_ones_among_forty_is_found(kind:
     told = found.counterexample
     assert told is not None
     assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
-        Flaw.SQUARE,
+        Flaw.NON_COMMUTING,
         "+7 +31",
         "+31 +7",
     )
@@ -73,7 +73,7 @@ def test_what_was_done_and_what_it_is_worth_is_told() -> None:
     assert (found.walk, found.seed) == ("sample", 3)
     assert [conflict.members for conflict in found.conflicts] == [(0, 1)]
     assert found.notes == (
-        "500 excursions came to 500 distinct sets; 778 of 780 pairs were registered next to one another both ways",
+        "500 random walks came to 500 distinct sets; 778 of 780 pairs were registered next to one another both ways",
         "an estimate, not a proof: a flaw that needs 6 registrations active or absent, 2 of them in one order, would "
         "have shown with 95 % confidence (N >= 2^d * r! * ln(1/0.05) = 384)",
         "the conflicts are the smallest that were met, there may be smaller ones",

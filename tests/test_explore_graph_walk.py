@@ -57,12 +57,12 @@ def test_an_order_hides_the_flaw_of_the_other_order() -> None:
 
 def test_two_orders_that_look_different_are_a_square() -> None:
     space = toy(3, Planted("depends on order", by=1, partner=0, effect="shows"))
-    assert sequences(space) == (Flaw.SQUARE, "+0 +1", "+1 +0")
+    assert sequences(space) == (Flaw.NON_COMMUTING, "+0 +1", "+1 +0")
 
 
 def test_of_two_orders_the_expected_one_satisfies_the_invariants() -> None:
     space = toy(2, Planted("depends on order", by=1, partner=0, effect="breaks"))
-    assert sequences(space) == (Flaw.SQUARE, "+1 +0", "+0 +1")
+    assert sequences(space) == (Flaw.NON_COMMUTING, "+1 +0", "+0 +1")
 
 
 def test_what_was_released_and_left_a_trace_is_an_undo() -> None:

@@ -1,4 +1,4 @@
-"""Whether random laps try every edge, find what needs a history, and shorten it."""
+"""Whether random passes try every edge, find what needs a history, and shorten it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dispatchlab.explore.covering_walk import explore_laps
+from dispatchlab.explore.covering_walk import explore_covering_walk
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Watch
@@ -18,22 +18,22 @@ from dispatchlab.model.sequence import format_sequence
 from tests.toy_engines import FOO, Exclusion, Planted, ToyEngine, ToySandbox, ToySpace, random_toy, toy
 
 
-def walk(space: ToySpace, *, laps: int = 8, seed: int = 0, order: tuple[int, ...] = ()) -> Exploration:
+def walk(space: ToySpace, *, passes: int = 8, seed: int = 0, order: tuple[int, ...] = ()) -> Exploration:
     engine = ToyEngine(space)
-    return explore(engine, engine.registrations, [FOO], laps=laps, seed=seed, order=order)
+    return explore(engine, engine.registrations, [FOO], passes=passes, seed=seed, order=order)
 
 
 def test_a_lap_tries_every_edge_with_few_steps_more() -> None:
-    found = walk(toy(5), laps=1)
+    found = walk(toy(5), passes=1)
     assert found.verdict is Verdict.NO_VIOLATION_FOUND
-    assert (found.walk, found.sets, found.laps, found.seed, found.orders) == ("laps", 32, 1, 0, 14_400)
-    assert found.notes == (f"160 edges tried in {found.edges} steps of 1 laps, each in a fresh sandbox",)
+    assert (found.walk, found.sets, found.passes, found.seed, found.orders) == ("covering", 32, 1, 0, 14_400)
+    assert found.notes == (f"160 edges tried in {found.edges} steps of 1 passes, each in a fresh sandbox",)
     assert 160 <= found.edges <= 176
 
 
 def test_eight_laps_try_every_edge_eight_times() -> None:
     found = walk(toy(6))
-    assert found.notes == (f"3,072 edges tried in {found.edges:,} steps of 8 laps, each in a fresh sandbox",)
+    assert found.notes == (f"3,072 edges tried in {found.edges:,} steps of 8 passes, each in a fresh sandbox",)
     assert 3_072 <= found.edges <= 3_072 * 1.06
 
 
@@ -49,7 +49,7 @@ def test_an_order_is_kept() -> None:
 
 
 def test_refusals_are_edges_that_lead_nowhere() -> None:
-    found = walk(toy(3, exclusions=(Exclusion(0b011), Exclusion(0b100))), laps=2)
+    found = walk(toy(3, exclusions=(Exclusion(0b011), Exclusion(0b100))), passes=2)
     assert found.verdict is Verdict.NO_VIOLATION_FOUND
     assert [conflict.members for conflict in found.conflicts] == [(2,), (0, 1)]
     assert (found.never_accepted, found.sets) == ((2,), 3)
@@ -57,8 +57,8 @@ def test_refusals_are_edges_that_lead_nowhere() -> None:
 
 
 NEEDLES = [
-    (Planted("depends on order", 1, 0, "shows"), Flaw.SQUARE, "+0 +1", "+1 +0"),
-    (Planted("depends on order", 1, 0, "breaks"), Flaw.SQUARE, "+1 +0", "+0 +1"),
+    (Planted("depends on order", 1, 0, "shows"), Flaw.NON_COMMUTING, "+0 +1", "+1 +0"),
+    (Planted("depends on order", 1, 0, "breaks"), Flaw.NON_COMMUTING, "+1 +0", "+0 +1"),
     (Planted("is haunted", 3, 0, "shows"), Flaw.UNDO, "(nothing)", "+3 -3"),
     (Planted("sticks", 2, 1, "refuses", target=4, when=0b1), Flaw.ASYMMETRY, "+0 +1 +2 +4", "+0 +1 +4 +2"),
     (Planted("sticks", 2, 1, "jams", target=4), Flaw.RELEASE, "+1 +2 +4 -4", "+1 +2 +4 -4"),
@@ -95,7 +95,9 @@ def test_laps_agree_with_the_graph_on_random_engines() -> None:
     for seed in range(300):
         space = random_toy(seed)
         truth = explore_graph(space, space.count)
-        found = explore_laps(on_sandboxes(ToyEngine(space), ToyEngine(space).registrations, [FOO]), space.count)
+        found = explore_covering_walk(
+            on_sandboxes(ToyEngine(space), ToyEngine(space).registrations, [FOO]), space.count
+        )
         if truth.verdict is Verdict.PROVED:
             assert found.verdict is Verdict.NO_VIOLATION_FOUND, f"seed {seed}"
             assert found.conflicts == truth.conflicts, f"seed {seed}"
@@ -136,7 +138,7 @@ def test_an_interruption_gives_what_was_covered() -> None:
     watch = Watch(cancelled=cancelled)
     watch._next_report = 0
     with pytest.raises(Interrupted) as caught:
-        explore_laps(sessions, 8, watch=watch)
+        explore_covering_walk(sessions, 8, watch=watch)
     assert caught.value.exploration.verdict is Verdict.INCOMPLETE
 
 
@@ -158,8 +160,8 @@ _SANDBOXES: dict[int, int] = {}
 def test_an_engine_that_gives_two_results_for_one_sequence_is_found_out_first() -> None:
     engine = Moody(toy(2))
     found = explore(engine, engine.registrations, [FOO])
-    assert found.verdict is Verdict.NOT_DETERMINISTIC
+    assert found.verdict is Verdict.NONDETERMINISTIC
     assert found.counterexample is not None
-    assert found.counterexample.flaw is Flaw.CHANCE
+    assert found.counterexample.flaw is Flaw.NONDETERMINISTIC
     assert found.counterexample.expected_sequence == found.counterexample.actual_sequence
     assert "+flaw 0: 1" in found.counterexample.diff

@@ -1,4 +1,4 @@
-"""What a walk found is run again from scratch before anybody is told; what cannot be run again is not deterministic."""
+"""What a walk found is run again from scratch before anybody is told; what cannot be run again is nondeterministic."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def moody(*, from_session: int) -> tuple[Sessions, list[int]]:
     return sessions, opened
 
 
-def test_a_sequence_that_cannot_be_run_again_is_not_deterministic() -> None:
+def test_a_sequence_that_cannot_be_run_again_is_nondeterministic() -> None:
     sessions, opened = moody(from_session=0)
     verdict, found = conclude(sessions, 2, ((1,), (0, ~0, 1)), order=())
-    assert (verdict, found.flaw, len(opened)) == (Verdict.NOT_DETERMINISTIC, Flaw.CHANCE, 1)
+    assert (verdict, found.flaw, len(opened)) == (Verdict.NONDETERMINISTIC, Flaw.NONDETERMINISTIC, 1)
     assert found.why == (
         "a sequence of a walk cannot be run from scratch: step -0 cannot be run: after +0, 0 is not registered",
     )
 
 
-def test_sequences_that_agree_this_time_are_not_deterministic() -> None:
+def test_sequences_that_agree_this_time_are_nondeterministic() -> None:
     sessions, _ = moody(from_session=9)
     verdict, found = conclude(sessions, 2, ((1,), (0, ~0, 1)), order=())
-    assert (verdict, found.flaw) == (Verdict.NOT_DETERMINISTIC, Flaw.CHANCE)
+    assert (verdict, found.flaw) == (Verdict.NONDETERMINISTIC, Flaw.NONDETERMINISTIC)
     assert found.why == ("the sequences disagreed in a walk and agree when they are run from scratch",)
 
 

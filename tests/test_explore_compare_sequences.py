@@ -71,7 +71,7 @@ def test_two_sequences_that_agree_are_no_counterexample() -> None:
 @pytest.mark.parametrize(
     ("planted", "expected", "actual", "flaw"),
     [
-        (Planted("depends on order", 1, 0, "shows"), (0, 1), (1, 0), Flaw.SQUARE),
+        (Planted("depends on order", 1, 0, "shows"), (0, 1), (1, 0), Flaw.NON_COMMUTING),
         (Planted("is haunted", 1, 0, "shows"), (0,), (0, 1, ~1), Flaw.UNDO),
         (Planted("is haunted", 1, 0, "refuses", target=2), (2,), (1, ~1, 2), Flaw.OUTCOME),
         (Planted("depends on order", 1, 0, "refuses", target=2), (1, 0, 2), (0, 2, 1), Flaw.ASYMMETRY),
@@ -119,7 +119,7 @@ def test_a_long_counterexample_is_cut_down_to_those_who_matter() -> None:
 def test_a_counterexample_is_kept_when_there_are_no_steps_left_to_shorten_it() -> None:
     engine = ToyEngine(toy(3, Planted("depends on order", 1, 0, "shows")))
     sessions = on_sandboxes(engine, engine.registrations, [FOO])
-    long = Counterexample(Flaw.SQUARE, (2, 0, 1), (2, 1, 0), "")
+    long = Counterexample(Flaw.NON_COMMUTING, (2, 0, 1), (2, 1, 0), "")
     assert shrink(sessions, 3, long, steps=3) == long
     assert shrink(sessions, 3, long).actual_sequence == (1, 0)
 
@@ -160,7 +160,7 @@ def test_outcomes_are_compared_with_their_facts() -> None:
         (Verdict.VIOLATED, 0, (False, 1), (False, 1), (True, 0)),
         (Verdict.VIOLATED, 1, (False, 1), (False, 1), (True, 0)),
         (Verdict.INCOMPLETE, 0, (False, 3), (False, 3), (False, 3)),
-        (Verdict.NOT_DETERMINISTIC, 0, (False, 4), (False, 4), (False, 4)),
+        (Verdict.NONDETERMINISTIC, 0, (False, 4), (False, 4), (False, 4)),
         (Verdict.CRASHED, 0, (False, 5), (False, 5), (False, 5)),
     ],
 )
