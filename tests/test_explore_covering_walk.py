@@ -27,7 +27,7 @@ def test_a_lap_tries_every_edge_with_few_steps_more() -> None:
     found = walk(toy(5), passes=1)
     assert found.verdict is Verdict.NO_VIOLATION_FOUND
     assert (found.walk, found.sets, found.passes, found.seed, found.orders) == ("covering", 32, 1, 0, 14_400)
-    assert found.notes == (f"160 edges tried in {found.edges} steps of 1 passes, each in a fresh sandbox",)
+    assert found.notes == (f"160 edges tried in {found.edges} steps of 1 pass, each in a fresh sandbox",)
     assert 160 <= found.edges <= 176
 
 

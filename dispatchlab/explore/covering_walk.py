@@ -209,4 +209,5 @@ def _coverage(passes: Sequence[_Pass]) -> list[str]:
     steps, tried = sum(len(walk.steps) for walk in passes), sum(walk.tried for walk in passes)
     if not tried:
         return []
-    return [f"{tried:,} edges tried in {steps:,} steps of {len(passes)} passes, each in a fresh sandbox"]
+    many = "pass" if len(passes) == 1 else "passes"
+    return [f"{tried:,} edges tried in {steps:,} steps of {len(passes)} {many}, each in a fresh sandbox"]

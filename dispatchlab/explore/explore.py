@@ -45,12 +45,12 @@ def explore(
         engine: the engine.
         registrations: what is registered and released.
         operators: what is observed.
-        walk: `graph` visits every state of a `Forkable` engine and goes in passes on any other; `orders` runs every order
-            of registration and release; `sample` takes random walks.
+        walk: `graph` visits every state of a `Forkable` engine and takes a covering walk on any other; `orders` runs
+            every order of registration and release; `sample` takes random walks.
         order: registrations that are registered in this order only; releases are free.
         max_states: stop there; None is no bound.
         timeout_s: stop after so many seconds; None is no bound.
-        passes: how many passes to go on an engine that is not `Forkable`.
+        passes: how many times to take every edge of an engine that is not `Forkable`.
         samples: how many random walks to take.
         seed: of everything that is chosen at random.
         factored: whether independent parts may be explored apart.

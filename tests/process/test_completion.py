@@ -17,14 +17,14 @@ from tests.scenario_texts import OVERLOADS
 ROOT = Path(__file__).parents[2]
 
 
-def completed(folder: Path, *sequences: str) -> list[str]:
-    """What bash is offered after `sequences`, of which the last is being typed."""
+def completed(folder: Path, *words: str) -> list[str]:
+    """What bash is offered after `words`, of which the last is being typed."""
     env = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "_DISPATCHLAB_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(("dispatchlab", *sequences)),
-        "COMP_CWORD": str(len(sequences)),
+        "COMP_WORDS": " ".join(("dispatchlab", *words)),
+        "COMP_CWORD": str(len(words)),
     }
     script = "from dispatchlab.cli import main\nmain(prog_name='dispatchlab')"
     result = subprocess.run(
