@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.errors import ParseError
-from dispatchlab.model.sequence import Word, format_word, parse_word
+from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
 from tests.effort import examples
 
 
