@@ -180,8 +180,10 @@ class ScenarioItem(_Item):
     def _compare(self, actual: str) -> None:
         if os.environ.get("EXPECTTEST_ACCEPT"):
             if not self.golden.exists() or _read(self.golden) != actual:
+                from dispatchlab.atomic_write import write_file
+
                 self.golden.parent.mkdir(parents=True, exist_ok=True)
-                self.golden.write_text(actual, encoding="utf-8", newline="\n")
+                write_file(self.golden, actual)
             return
         shown = self._shown(self.golden)
         if not self.golden.exists():

@@ -12,9 +12,10 @@ from types import ModuleType
 import pytest
 
 from dispatchlab import Dispatcher, LabEngine, Library, fallthrough, load_scenario
+from dispatchlab.atomic_write import WriteError
 from dispatchlab.call import AutoDispatchBelowAutograd, operator, tensor
 from dispatchlab.codegen import FunctionGroup, NativeFunctions, NativeYamlError, load_native_functions
-from dispatchlab.codegen.emit.generate import NoSuchGroupError, UnwrittenError, differing, generated_files, write_files
+from dispatchlab.codegen.emit.generate import NoSuchGroupError, differing, generated_files, write_files
 from dispatchlab.codegen.emit.generated_group import Form, generated_group
 from dispatchlab.commands.codegen import CodegenRequest, codegen
 from dispatchlab.errors import CallError, ErrorKind, RegistrationError
@@ -191,7 +192,7 @@ def test_files_are_written_when_they_differ_and_only_then(tmp_path: Path, files:
 
 def test_nothing_is_written_when_a_file_cannot_be(tmp_path: Path, files: dict[str, str]) -> None:
     (tmp_path / "taken").write_text("not a folder", encoding="utf-8")
-    with pytest.raises(UnwrittenError, match="nothing was written to"):
+    with pytest.raises(WriteError, match="taken could not be written: "):
         write_files(tmp_path / "taken", files)
     assert (tmp_path / "taken").read_text(encoding="utf-8") == "not a folder"
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatchlab.atomic_write import WriteError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
@@ -312,7 +313,7 @@ def test_a_name_that_is_no_registry_is_told_with_the_nearest(tmp_path: Path, mon
         open_bundled("../data/torch-2.13")
     with pytest.raises(RegistryFileError, match="it cannot be read: Is a directory"):
         open_named(str(tmp_path))
-    with pytest.raises(RegistryFileError, match="it could not be written"):
+    with pytest.raises(WriteError, match=r"such\.dlreg could not be written: No such file or directory"):
         save_registry(SMALL, tmp_path / "no" / "such.dlreg")
 
 

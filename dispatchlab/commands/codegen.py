@@ -49,7 +49,7 @@ def codegen(request: CodegenRequest) -> int:
     Raises:
         NativeYamlError: the file is wrong; nothing was written.
         NoSuchGroupError: it has no such operator; nothing was written.
-        UnwrittenError: the files could not be written; nothing was.
+        WriteError: the files could not be written; nothing was.
     """
     natives = load_native_functions(request.file)
     name = Path(request.file).name

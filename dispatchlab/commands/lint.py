@@ -6,7 +6,6 @@ import gc
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dispatchlab._gc_pause import collector_paused
@@ -14,10 +13,10 @@ from dispatchlab.analysis.certificate import OrderReason, pattern_of
 from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.analysis.sources import LIVE, chosen, recorded_from
 from dispatchlab.analysis.stale_slots import may_leave_behind
+from dispatchlab.atomic_write import write_file
 from dispatchlab.commands.certify import certification_of
 from dispatchlab.commands.coverage import Fill
-from dispatchlab.commands.output import note, out, save
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.commands.output import note, out
 from dispatchlab.lint.baseline import baseline_text, load_baseline
 from dispatchlab.lint.rule import LintReport, Subject
 from dispatchlab.lint.rules import rule_named, selected
@@ -27,17 +26,6 @@ from dispatchlab.registry.model import Recorded, RecordedOperator
 LintFormat: TypeAlias = Literal["rich", "text", "json", "sarif"]
 
 _ORDERED = "torch-2.13"  # what calls use can depend on order there, and nowhere else
-
-
-class BaselineNotWrittenError(DispatchLabError):
-    """A baseline could not be written."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +64,7 @@ def run_lint(request: LintRequest) -> int:
         findings = [finding for report in reports for finding in report.findings]
         outdated = set.intersection(*({*report.outdated} for report in reports))
         still = [one for one in accepted if " ".join(one).strip() not in outdated]
-        trouble = save(Path(request.write_baseline), baseline_text(findings, still))
-        if trouble is not None:
-            raise BaselineNotWrittenError(trouble)
+        write_file(request.write_baseline, baseline_text(findings, still))
         note(f"{request.write_baseline} accepts {len({*still, *(one.identity for one in findings)}):,} findings")
         return 0
     return max(report.exit_code for report in reports)

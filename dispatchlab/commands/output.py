@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from io import TextIOWrapper
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Literal, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
@@ -70,35 +68,6 @@ def note(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass
-
-
-def save(path: Path, text: str) -> str | None:
-    """Write a file as a whole or not at all.
-
-    Returns:
-        None, or a sentence that says why it was not written; an old file of that name is then as it was.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
-            return None
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as stream:
-            temporary = Path(stream.name)
-            try:
-                stream.write(text)
-                stream.flush()
-                umask = os.umask(0)
-                os.umask(umask)
-                temporary.chmod(0o666 & ~umask)
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        return f"{path} could not be written: {error.strerror or error}"
-    return None
 
 
 def tolerate_encodings() -> None:

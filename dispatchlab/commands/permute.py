@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dispatchlab.analysis.report import Report
 from dispatchlab.analysis.run_scenario import Asked, Outcome
 from dispatchlab.analysis.run_scenarios import WorkerDied, run_scenarios
 from dispatchlab.analysis.sources import scenario_files
 from dispatchlab.analysis.state_graph import StateGraph
-from dispatchlab.commands.output import Format, OutputClosed, chosen_format, note, out, save
+from dispatchlab.atomic_write import WriteError, write_file
+from dispatchlab.commands.output import Format, OutputClosed, chosen_format, note, out
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.render.progress import BarDisplay, Display, LineDisplay, NoDisplay
@@ -176,9 +176,10 @@ class _Run:
                 self.code = self.code or BAD_INPUT
 
     def _write(self, path: str, text: str) -> None:
-        trouble = save(Path(path), text)
-        if trouble is not None:
-            note(trouble)
+        try:
+            write_file(path, text)
+        except WriteError as error:
+            note(str(error))
             self.code = self.code or BAD_INPUT
 
     def _summary(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dispatchlab.commands.output import note, save
+from dispatchlab.atomic_write import write_file
+from dispatchlab.commands.output import note
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
@@ -65,10 +65,11 @@ def record(request: RecordRequest) -> int:
     """Record, write, and tell what was written.
 
     Returns:
-        The exit code: 0, or 2 when the file could not be written.
+        The exit code, 0.
 
     Raises:
-        DispatchLabError: PyTorch or a package cannot be imported, or what was registered cannot be written down.
+        DispatchLabError: PyTorch or a package cannot be imported, or what was registered cannot be written
+            as a scenario, or not to the file.
     """
     if request.everything:
         return record_all(RegistryRecordRequest(file=request.file, imports=request.packages))
@@ -78,10 +79,7 @@ def record(request: RecordRequest) -> int:
 
     with LiveEngine() as engine:
         found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", request.packages)
-    trouble = save(Path(request.file), found.text)
-    if trouble is not None:
-        note(trouble)
-        return 2
+    write_file(request.file, found.text)
     for line in _told(found):
         note(f"{request.file}: {line}")
     return 0

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from dispatchlab.atomic_write import write_file
 from dispatchlab.model.names import OperatorName
 from dispatchlab.registry.file_format import (
     HEAD,
@@ -85,24 +86,10 @@ def save_registry(recorded: Recorded, path: Path | str) -> int:
 
     Raises:
         RegistryTooLargeError: a reader would refuse it.
-        RegistryFileError: the file could not be written.
+        WriteError: the file could not be written.
     """
-    from tempfile import NamedTemporaryFile
-
-    data, target = registry_bytes(recorded), Path(path)
-    try:
-        with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as stream:
-            temporary = Path(stream.name)
-            try:
-                stream.write(data)
-                stream.flush()
-                temporary.chmod(0o644)
-                temporary.replace(target)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise RegistryFileError(str(path), f"it could not be written: {error.strerror or error}") from None
+    data = registry_bytes(recorded)
+    write_file(path, data)
     return len(data)
 
 

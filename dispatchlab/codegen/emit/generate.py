@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import linecache
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 
+from dispatchlab.atomic_write import write_folder
 from dispatchlab.codegen.emit.generated_group import generated_group
 from dispatchlab.codegen.emit.python_source import mark, module_text, text_literal
 from dispatchlab.codegen.emit.scenario_source import group_scenario_text
@@ -138,44 +137,17 @@ def _index_text(groups: Iterable[str], file: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-class UnwrittenError(DispatchLabError):
-    """The files could not be written; what was there before is as it was.
-
-    Args:
-        path: the folder.
-        reason: why.
-    """
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
-
-    def __str__(self) -> str:
-        return f"nothing was written to {self.path}: {self.reason}"
-
-
 def write_files(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
     """Write files into a folder, which is made if it is not there; those that are right already are left alone.
-
-    All of them are written beside the folder's files first, and moved into their places when all are there.
 
     Returns:
         The names of those that changed.
 
     Raises:
-        UnwrittenError: one of them cannot be written.
+        WriteError: one of them cannot be written; then none is.
     """
     changed = differing(folder, files)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".codegen-", dir=folder) as beside:
-            made = Path(beside)
-            for name in changed:
-                (made / name).write_bytes(files[name].encode())
-            for name in changed:
-                os.replace(made / name, folder / name)
-    except OSError as error:
-        raise UnwrittenError(str(folder), error.strerror or str(error)) from None
+    write_folder(folder, {name: files[name] for name in changed})
     return changed
 
 

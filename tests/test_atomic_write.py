@@ -1,0 +1,59 @@
+"""Files are written as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.atomic_write import WriteError, write_file, write_folder
+
+
+def test_a_file_is_made_and_replaced_with_the_mode_of_any_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    before = os.umask(0o027)
+    try:
+        write_file(path, "é\n")
+        write_file(path, b"\xff")
+    finally:
+        os.umask(before)
+    assert path.read_bytes() == b"\xff"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_file(pipe, "through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_file_that_cannot_be_replaced_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("before")
+
+    def fail(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device", str(target))
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(WriteError) as caught:
+        write_file(path, "after")
+    assert str(caught.value) == f"{path} could not be written: No space left on device"
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("before", [path])
+
+
+def test_a_folder_is_written_when_all_of_its_files_can_be(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    write_folder(folder, {"a": "1", "b": b"2"})
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a": "1", "b": "2"}
+    with pytest.raises(WriteError, match="folder could not be written: "):
+        write_folder(folder, {"a": "3", "no/such": "4"})
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a": "1", "b": "2"}
