@@ -21,10 +21,10 @@ class Engine:
     def __init__(self) -> None:
         self.dispatcher = Dispatcher()
         self.handles: list[RegistrationHandle] = [self.dispatcher.register(one) for one in sixteen()]
-        entry = operator_in(self.dispatcher._cells, FOO)
+        entry = operator_in(self.dispatcher.state, FOO)
         assert entry is not None
         self.entry = entry
-        self.fallbacks = fallbacks_in(self.dispatcher._cells)
+        self.fallbacks = fallbacks_in(self.dispatcher.state)
 
     def time_register_and_release(self) -> None:
         """A kernel comes and goes."""

@@ -134,7 +134,7 @@ def _lab_moment(dispatcher: Dispatcher) -> Moment:
     from dispatchlab.engine.introspection import fallbacks_in
     from dispatchlab.model.slot_set import keys_of
 
-    fallbacks = fallbacks_in(dict(dispatcher._cells))
+    fallbacks = fallbacks_in(dict(dispatcher.state))
     by_slot = fallbacks.by_slot
     rows = [f"fallback {key}: {by_slot[1 << key.slot].debug or '(no debug text)'}" for key in keys_of(fallbacks.slots)]
     claims = [f"claim of the namespace {namespace}" for namespace in dispatcher.namespaces()]

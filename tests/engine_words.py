@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
-from dispatchlab.engine.state import Cell
+from dispatchlab.engine.state import StateVariable
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
@@ -102,9 +102,15 @@ def kind_of(dispatcher: Dispatcher, registration: Registration) -> ErrorKind | N
     return None
 
 
-def state(dispatcher: Dispatcher) -> dict[Cell, object]:
+def state(dispatcher: Dispatcher) -> dict[StateVariable, object]:
     """The whole state, as it is now."""
-    return dict(dispatcher._cells)
+    return dict(dispatcher.state)
+
+
+def overwrite(dispatcher: Dispatcher, variable: StateVariable, value: object) -> None:
+    """Write into the state behind the dispatcher's back."""
+    assert isinstance(dispatcher.state, dict)
+    dispatcher.state[variable] = value
 
 
 def rows(dispatcher: Dispatcher, *keys: DispatchKey, operator: OperatorName = FOO) -> dict[str, str]:

@@ -557,7 +557,7 @@ def test_a_kernel_that_raises_leaves_stack_guards_and_registrations() -> None:
             raise AttributeError("of the kernel's own")
 
     world.library.impl("foo", boxed(kernel), "CPU")
-    before, state = dict(world.dispatcher._cells), (included(), excluded())
+    before, state = dict(world.dispatcher.state), (included(), excluded())
     stack: list[object] = ["below", X, 3]
     for attempt in (lambda: world("foo")(X), lambda: world("foo")(X, n=2), lambda: world("foo").call_boxed(stack)):
         with pytest.raises(AttributeError, match="of the kernel's own"):
@@ -565,7 +565,7 @@ def test_a_kernel_that_raises_leaves_stack_guards_and_registrations() -> None:
     assert stack == ["below", X, 3]
     assert (included(), excluded()) == state
     assert open_guards == []
-    assert world.dispatcher._cells == before
+    assert world.dispatcher.state == before
 
 
 # -- no kernel

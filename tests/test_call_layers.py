@@ -21,7 +21,7 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import Generator, InferenceMode
-from dispatchlab.call.call_observer import CallKind, Step, observers
+from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED
 from dispatchlab.layers import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad, recording
 from dispatchlab.layers.schemas import IN_PLACE, SCHEMAS, VIEWS
@@ -164,11 +164,11 @@ class Recorder:
         self.sets: list[str] = []
         self.guards: list[str] = []
 
-    def entered(self, step: Step, /) -> None:
+    def entered(self, step: ObservedCall, /) -> None:
         self.steps.append((step.kind, str(step.operator), str(step.keys.highest())))
         self.sets.append(str(step.base))
 
-    def left(self, step: Step, error: BaseException | None, /) -> None:
+    def left(self, step: ObservedCall, error: BaseException | None, /) -> None:
         assert error is None
 
     def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:
@@ -350,13 +350,13 @@ def test_tracing_writes_down_what_was_called_and_not_what_that_called(lab: Lab) 
 
 def test_the_layers_leave_nothing_behind() -> None:
     dispatcher = Dispatcher()
-    before = dict(dispatcher._cells)
+    before = dict(dispatcher.state)
     lab = Lab(dispatcher)
     assert len(dispatcher.operators()) == len(SCHEMAS)
     dispatcher.check_invariants()
     sin = lab.sin
     lab.release()
-    assert dispatcher._cells == before
+    assert dispatcher.state == before
     with pytest.raises(RegistrationError) as caught:
         sin(tensor(1.0))
     assert caught.value.kind is ErrorKind.NO_SUCH_SCHEMA

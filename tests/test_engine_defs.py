@@ -211,7 +211,7 @@ def test_the_newest_kernel_of_a_key_is_active_and_any_of_them_can_go(semantics: 
         for index in order:
             handles[index].release()
             alive.remove(index)
-            entry = dispatcher.operator(FOO)
+            entry = dispatcher.operator_entry(FOO)
             if not alive:
                 assert entry is None
                 continue
@@ -251,11 +251,11 @@ def test_tags_live_as_long_as_the_def_and_outlive_it_in_pytorch_until_the_next_d
         seen = []
         for given in (["pointwise"], ["core"], []):
             handle = dispatcher.register(Def(schema, tags=frozenset(given)))
-            entry = dispatcher.operator(FOO)
+            entry = dispatcher.operator_entry(FOO)
             assert entry is not None
             seen.append(sorted(entry.tags))
             handle.release()
-            entry = dispatcher.operator(FOO)
+            entry = dispatcher.operator_entry(FOO)
             assert entry is not None
             seen.append(sorted(entry.tags))
         tags[semantics] = seen

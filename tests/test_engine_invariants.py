@@ -10,7 +10,7 @@ from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
-from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.precedence import TORCH_2_13, computed_table
 from dispatchlab.engine.state import FALLBACKS
@@ -19,17 +19,17 @@ from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.registration import Def
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.slot_set import KEY_BIT
-from tests.engine_words import BAR, BOXED, FOO, TYPED, K, define, impl, typed
+from tests.engine_words import BAR, BOXED, FOO, TYPED, K, define, impl, overwrite, typed
 
 CPU, UNDEFINED = KEY_BIT[K.CPU], KEY_BIT[K.Undefined]
-OTHER = KernelEntry(typed(signature="another"), "other", K.CUDA)
+OTHER = RegisteredKernel(typed(signature="another"), "other", K.CUDA)
 
 
 def _without_kernel(entry: OperatorEntry) -> OperatorEntry:
-    return entry._replace(slots={cell: bits & ~CPU for cell, bits in entry.slots.items() if bits & ~CPU})
+    return entry._replace(slots={held: bits & ~CPU for held, bits in entry.slots.items() if bits & ~CPU})
 
 
-def _with_kernels(key: K, *kernels: KernelEntry) -> Callable[[OperatorEntry], OperatorEntry]:
+def _with_kernels(key: K, *kernels: RegisteredKernel) -> Callable[[OperatorEntry], OperatorEntry]:
     def corrupt(entry: OperatorEntry) -> OperatorEntry:
         return entry._replace(kernels={**entry.kernels, KEY_BIT[key]: kernels}, present=entry.present | KEY_BIT[key])
 
@@ -53,7 +53,7 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
         "the slot of CPU holds fn [math kernel] and should hold fn [kernel]",
     ),
     "a slot with an equal kernel that is another one": (
-        lambda entry: entry._replace(slots={KernelEntry(TYPED, "fn", K.CPU).because(Provenance.KERNEL): CPU}),
+        lambda entry: entry._replace(slots={RegisteredKernel(TYPED, "fn", K.CPU).because(Provenance.KERNEL): CPU}),
         "stale slot",
         "the slot of CPU holds fn [kernel] and should hold fn [kernel]",
     ),
@@ -70,7 +70,7 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
         "the schema is of test::bar",
     ),
     "a kernel list at Undefined": (
-        lambda entry: _refilled(_with_kernels(K.Undefined, KernelEntry(BOXED, "u", K.Undefined))(entry)),
+        lambda entry: _refilled(_with_kernels(K.Undefined, RegisteredKernel(BOXED, "u", K.Undefined))(entry)),
         "kernels at Undefined",
         "a kernel without a key belongs to a composite key",
     ),
@@ -80,7 +80,7 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
         "at place 137",
     ),
     "a kernel in the list of another key": (
-        lambda entry: _refilled(_with_kernels(K.XLA, KernelEntry(BOXED, "lost", K.CUDA))(entry)),
+        lambda entry: _refilled(_with_kernels(K.XLA, RegisteredKernel(BOXED, "lost", K.CUDA))(entry)),
         "kernel at another key",
         "lost of CUDA",
     ),
@@ -115,9 +115,9 @@ def test_a_broken_entry_is_found_and_nothing_else_is_blamed(name: str) -> None:
         dispatcher.register(impl(K.CPU, "fn", TYPED)),
     ]
     dispatcher.check_invariants()
-    entry = dispatcher.operator(FOO)
+    entry = dispatcher.operator_entry(FOO)
     assert entry is not None
-    dispatcher._cells[str(FOO)] = corrupt(entry)
+    overwrite(dispatcher, str(FOO), corrupt(entry))
     with pytest.raises(InvariantError) as caught:
         dispatcher.check_invariants()
     found = caught.value.violations
@@ -125,7 +125,7 @@ def test_a_broken_entry_is_found_and_nothing_else_is_blamed(name: str) -> None:
     assert next(violation.detail for violation in found if violation.rule == rule).startswith(detail)
     assert str(caught.value).startswith("test::foo: ")
     assert dispatcher.violations(FOO) == found
-    dispatcher._cells[str(FOO)] = entry
+    overwrite(dispatcher, str(FOO), entry)
     dispatcher.check_invariants()
     assert len(handles) == 2
 
@@ -133,12 +133,12 @@ def test_a_broken_entry_is_found_and_nothing_else_is_blamed(name: str) -> None:
 def test_a_signature_that_pytorch_should_hold_and_does_not_is_found() -> None:
     dispatcher = Dispatcher("torch-2.13")
     handle = dispatcher.register(impl(K.CPU, "fn", TYPED))
-    entry = dispatcher.operator(FOO)
+    entry = dispatcher.operator_entry(FOO)
     assert entry is not None
     for held in (None, HeldSignature("another", "x", "CPU")):
-        dispatcher._cells[str(FOO)] = entry._replace(signatures=(held, None))
+        overwrite(dispatcher, str(FOO), entry._replace(signatures=(held, None)))
         assert [violation.rule for violation in dispatcher.violations(FOO)] == ["signature that is not held"]
-    dispatcher._cells[str(FOO)] = entry
+    overwrite(dispatcher, str(FOO), entry)
     dispatcher.check_invariants(FOO)
     assert not handle.is_released
 
@@ -146,7 +146,7 @@ def test_a_signature_that_pytorch_should_hold_and_does_not_is_found() -> None:
 def test_a_slot_that_does_not_follow_a_fallback_is_found() -> None:
     dispatcher = Dispatcher()
     handle = dispatcher.register(impl(K.CPU, "fn"))
-    dispatcher._cells[FALLBACKS] = Fallbacks({KEY_BIT[K.XLA]: KernelEntry(BOXED, "fb", K.XLA)})
+    overwrite(dispatcher, FALLBACKS, Fallbacks({KEY_BIT[K.XLA]: RegisteredKernel(BOXED, "fb", K.XLA)}))
     found = dispatcher.violations(FOO)
     assert [(one.rule, one.keys) for one in found] == [("stale slot", ("XLA",))]
     assert found[0].detail == "the slot of XLA holds nothing and should hold fb [backend fallback]"
@@ -157,9 +157,9 @@ def test_all_operators_are_checked_and_an_unknown_one_is_an_error() -> None:
     dispatcher = Dispatcher()
     handles = [dispatcher.register(impl(K.CPU, "fn", operator=name)) for name in (FOO, BAR)]
     for name in (FOO, BAR):
-        entry = dispatcher.operator(name)
+        entry = dispatcher.operator_entry(name)
         assert entry is not None
-        dispatcher._cells[str(name)] = _without_kernel(entry)
+        overwrite(dispatcher, str(name), _without_kernel(entry))
     with pytest.raises(InvariantError) as caught:
         dispatcher.check_invariants()
     assert [str(violation.operator) for violation in caught.value.violations] == ["test::bar", "test::foo"]
@@ -172,9 +172,9 @@ def test_all_operators_are_checked_and_an_unknown_one_is_an_error() -> None:
 def test_upstream_compares_functions_only_and_skips_undefined() -> None:
     dispatcher = Dispatcher()
     handle = dispatcher.register(impl(K.CPU, "fn", BOXED))
-    entry = dispatcher.operator(FOO)
+    entry = dispatcher.operator_entry(FOO)
     assert entry is not None
-    another = KernelEntry(BOXED, "other", K.CPU).because(Provenance.KERNEL)
+    another = RegisteredKernel(BOXED, "other", K.CPU).because(Provenance.KERNEL)
     cases = {
         "another boxed kernel": {another: CPU},
         "nothing": {},
@@ -182,7 +182,7 @@ def test_upstream_compares_functions_only_and_skips_undefined() -> None:
         "a typed kernel": {OTHER.because(Provenance.KERNEL): CPU},
     }
     found = {
-        name: upstream_violations(entry._replace(slots=slots), fallbacks_in(dispatcher._cells), dispatcher.semantics)
+        name: upstream_violations(entry._replace(slots=slots), fallbacks_in(dispatcher.state), dispatcher.semantics)
         for name, slots in cases.items()
     }
     assert found == {"another boxed kernel": (), "nothing": ("CPU",), "Undefined too": (), "a typed kernel": ("CPU",)}

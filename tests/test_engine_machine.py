@@ -62,7 +62,7 @@ class Dispatching(RuleBasedStateMachine):
 
     def _register(self, one: Registration) -> object:
         wanted = self._wanted_refusal(one)
-        before = dict(self.dispatcher._cells)
+        before = dict(self.dispatcher.state)
         handle = None
         found: ErrorKind | None
         try:
@@ -75,7 +75,7 @@ class Dispatching(RuleBasedStateMachine):
             found = None
         assert found is wanted
         if handle is None:
-            assert self.dispatcher._cells == before
+            assert self.dispatcher.state == before
             return multiple()
         number = self.made
         self.made += 1
@@ -112,7 +112,7 @@ class Dispatching(RuleBasedStateMachine):
             there += [name] if mine else []
             assert self.dispatcher.def_and_impl_count(name) == len(mine)
             assert self.dispatcher.def_count(name) == sum(isinstance(one, Def) for one in mine)
-            entry = self.dispatcher.operator(name)
+            entry = self.dispatcher.operator_entry(name)
             if entry is None:
                 continue
             newest_first: dict[int, list[str]] = {}
@@ -137,7 +137,7 @@ class Dispatching(RuleBasedStateMachine):
         for handle in getattr(self, "handles", {}).values():
             handle.release()
         if hasattr(self, "dispatcher"):
-            assert self.dispatcher._cells == {}
+            assert self.dispatcher.state == {}
 
 
 def _fits(kernel: Kernel) -> bool:

@@ -40,8 +40,10 @@ def test_kernels_without_a_key_override_those_of_their_bucket() -> None:
     ]
 
 
-def test_pytorch_tells_the_first_of_a_process_and_never_one_of_meta_or_mtia(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Dispatcher, "_override_told", False)
+def test_pytorch_warns_of_the_first_in_a_process_and_never_of_one_at_meta_or_mtia(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Dispatcher, "_warned_of_override", False)
     of_cpp = ((K.Meta, "a"), (K.Meta, "b"), (K.MTIA, "c"), (K.MTIA, "d"), (K.CPU, "e"), (K.CPU, "f"), (K.CPU, "g"))
     first = "the CPU kernel of test::foo is overridden: f takes the place of e"
     assert told("torch-2.13", *of_cpp) == [first]

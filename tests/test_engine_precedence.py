@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dispatchlab.engine import precedence
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Precedence, Slots, computed_table
 from dispatchlab.engine.reference_precedence import plain_shape
 from dispatchlab.engine.semantics import STRICT, TORCH_2_13
@@ -25,21 +25,23 @@ fallback_sets = st.dictionaries(st.sampled_from(RUNTIME_KEYS), st.booleans(), ma
 exactly = examples(400)
 
 
-def kernels_at(keys: set[DispatchKey]) -> dict[int, tuple[KernelEntry, ...]]:
-    return {KEY_BIT[key]: (KernelEntry(BOXED, f"k{key}", key),) for key in keys}
+def kernels_at(keys: set[DispatchKey]) -> dict[int, tuple[RegisteredKernel, ...]]:
+    return {KEY_BIT[key]: (RegisteredKernel(BOXED, f"k{key}", key),) for key in keys}
 
 
 def fallbacks_at(keys: dict[DispatchKey, bool]) -> Fallbacks:
-    entries = {KEY_BIT[key]: KernelEntry(FALLTHROUGH if skip else BOXED, f"f{key}", key) for key, skip in keys.items()}
+    entries = {
+        KEY_BIT[key]: RegisteredKernel(FALLTHROUGH if skip else BOXED, f"f{key}", key) for key, skip in keys.items()
+    }
     return Fallbacks(entries)
 
 
 def shape(slots: Slots) -> dict[tuple[str, Provenance], int]:
-    return {(cell.entry.debug, cell.reason): bits for cell, bits in slots.items()}
+    return {(held.registered.debug, held.reason): bits for held, bits in slots.items()}
 
 
 def plain(
-    which: Precedence, kernels: dict[int, tuple[KernelEntry, ...]], fallbacks: Fallbacks
+    which: Precedence, kernels: dict[int, tuple[RegisteredKernel, ...]], fallbacks: Fallbacks
 ) -> dict[tuple[str, Provenance], int]:
     found: dict[tuple[str, Provenance], int] = {}
     table = plain_shape(which.plain, sum(kernels), fallbacks.slots, fallbacks.fallthrough_slots)
@@ -73,7 +75,7 @@ def test_the_fast_table_of_2020_equals_the_plain_one(
 ) -> None:
     kernels, fallbacks = kernels_at(keys), fallbacks_at(fallen)
     if catch_all:
-        kernels[CATCH_ALL_BIT] = (KernelEntry(BOXED, "catchall", None),)
+        kernels[CATCH_ALL_BIT] = (RegisteredKernel(BOXED, "catchall", None),)
     fast = computed_table(precedence.PR35061, sum(kernels), kernels, fallbacks)
     assert shape(fast) == plain(precedence.PR35061, kernels, fallbacks)
 
@@ -87,7 +89,7 @@ def test_a_part_of_the_table_is_that_part_of_the_whole_one(
     for which in (precedence.TORCH_2_13, precedence.PR35061):
         whole = computed_table(which, sum(kernels), kernels, fallbacks)
         part = which.fill(wanted, sum(kernels), kernels, fallbacks)
-        assert part == {cell: bits & wanted for cell, bits in whole.items() if bits & wanted}
+        assert part == {held: bits & wanted for held, bits in whole.items() if bits & wanted}
 
 
 @exactly
@@ -100,8 +102,8 @@ def test_a_change_at_a_key_changes_no_slot_outside_of_its_refresh_set(
     with_it = {**without, KEY_BIT[changed]: kernels.get(KEY_BIT[changed], kernels_at({changed})[KEY_BIT[changed]])}
     before, after = (computed_table(precedence.TORCH_2_13, sum(one), one, fallbacks) for one in (without, with_it))
     differing = 0
-    for cell in {**before, **after}:
-        differing |= before.get(cell, 0) ^ after.get(cell, 0)
+    for held in {**before, **after}:
+        differing |= before.get(held, 0) ^ after.get(held, 0)
     assert differing & ~REFRESH_NEEDED[changed] == 0
 
 

@@ -96,12 +96,12 @@ def test_a_registration_that_is_refused_leaves_no_trace(
     semantics: str, before: list[Registration], last: Registration
 ) -> None:
     dispatcher, handles = run(semantics, before)
-    cells = dict(dispatcher._cells)
+    found = dict(dispatcher.state)
     texts = [(dispatcher.dump(name), dispatcher.dump_slots(name)) for name in (FOO, BAR)]
     try:
         handles.append(dispatcher.register(last))
     except RegistrationError:
-        assert dispatcher._cells == cells
+        assert dispatcher.state == found
         assert [(dispatcher.dump(name), dispatcher.dump_slots(name)) for name in (FOO, BAR)] == texts
     dispatcher.check_invariants()
 
@@ -132,7 +132,7 @@ def test_when_all_is_released_nothing_is_left(semantics: str, given: list[Regist
     for handle in handles:
         handle.release()
     if semantics != "torch-2.13":
-        assert dispatcher._cells == Dispatcher(semantics)._cells
+        assert dispatcher.state == Dispatcher(semantics).state
     assert all(dispatcher.def_and_impl_count(name) == 0 for name in (FOO, BAR)) or semantics == "torch-2.13"
 
 

@@ -68,7 +68,7 @@ def test_no_registration_of_any_thread_is_lost(semantics: str) -> None:
     with overrides_allowed():
         at_once(*(partial(job, number) for number in range(THREADS)))
     assert dispatcher.def_and_impl_count(BAR) == THREADS * ROUNDS
-    entry = dispatcher.operator(BAR)
+    entry = dispatcher.operator_entry(BAR)
     assert entry is not None
     lists = {str(kernels[0].key): [kernel.debug for kernel in kernels] for kernels in entry.kernels.values()}
     assert lists == {
@@ -198,7 +198,7 @@ def test_a_release_in_the_middle_of_a_change_waits_until_it_is_done(
         gc.enable()
     assert interrupting.times == 1
     assert during == [3]
-    entry = dispatcher.operator(FOO)
+    entry = dispatcher.operator_entry(FOO)
     assert entry is not None
     assert {str(kernels[0].key) for kernels in entry.kernels.values()} == expected
     dispatcher.check_invariants()

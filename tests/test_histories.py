@@ -98,7 +98,7 @@ def test_torch_semantics_equal_the_recorded_steps_of_pytorch() -> None:
             replay.take(step)
             steps += 1
             dispatcher = replay.dispatcher
-            entry = dispatcher.operator(NAME)
+            entry = dispatcher.operator_entry(NAME)
             assert dispatcher.dump(NAME) == step["state"]
             assert without_builtin(dispatcher.dump_table(NAME)) == step["table_without_builtin_fallbacks"]
             if entry is None:
@@ -106,7 +106,7 @@ def test_torch_semantics_equal_the_recorded_steps_of_pytorch() -> None:
                 continue
             valid = [line.partition(": ")[0] for line in dispatcher.dump_slots(NAME).splitlines()]
             assert [key for key in valid if DispatchKey[key] in PARSED_BY_TORCH] == step["computed_valid"]
-            fallbacks = fallbacks_in(dispatcher._cells)
+            fallbacks = fallbacks_in(dispatcher.state)
             broken = upstream_violations(entry, fallbacks, dispatcher.semantics)
             assert (not broken) == step["invariants"], (step, broken)
             stale += bool(broken)

@@ -77,7 +77,7 @@ def registry_on(dispatcher: Dispatcher, origin: str) -> Registry:
     Raises:
         DumpError: the dumps are of another kind.
     """
-    entries = [entry for name in dispatcher.operators() if (entry := dispatcher.operator(name)) is not None]
+    entries = [entry for name in dispatcher.operators() if (entry := dispatcher.operator_entry(name)) is not None]
     with dispatcher.register(NameOnly(_UNTOUCHED)):
         fallbacks = read_fallbacks(dispatcher.dump_table(_UNTOUCHED))
     return registry_of(origin, [read_dump(dispatcher.dump(entry.name), entry.tags) for entry in entries], fallbacks)

@@ -13,7 +13,7 @@ from itertools import combinations
 from dispatchlab.analysis.certificate import Pattern
 from dispatchlab.engine.fallbacks import NO_FALLBACKS
 from dispatchlab.engine.footprint import judged_places
-from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Slots, computed_table
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
@@ -97,8 +97,8 @@ def _table(semantics: Semantics, present: int) -> Slots:
 
 
 @cache
-def _entry(bit: int) -> KernelEntry:
-    return KernelEntry(Kernel(), "", KEY_OF_BIT[bit])
+def _entry(bit: int) -> RegisteredKernel:
+    return RegisteredKernel(Kernel(), "", KEY_OF_BIT[bit])
 
 
 def _differing(one: Slots, other: Slots) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from dispatchlab.engine.kernel import Cell
+from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.names import OperatorName
 
@@ -21,7 +21,7 @@ class CallKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ObservedCall:
     """A call before its kernel runs.
 
     Args:
@@ -32,7 +32,7 @@ class Step:
         excluded: what the thread excludes; nothing, in a redispatch.
         base: the set before the operator's fallthroughs were masked.
         keys: the final set.
-        cell: the kernel that was found; None when there is none that could run.
+        entry: the kernel that was found; None when there is none that could run.
     """
 
     kind: CallKind
@@ -42,16 +42,16 @@ class Step:
     excluded: DispatchKeySet
     base: DispatchKeySet
     keys: DispatchKeySet
-    cell: Cell | None
+    entry: TableEntry | None
 
 
 class Observer(Protocol):
     """Hears of every call, of every thread, in that thread."""
 
-    def entered(self, step: Step, /) -> None:
+    def entered(self, call: ObservedCall, /) -> None:
         """A kernel was looked up and is about to run, or there is none."""
 
-    def left(self, step: Step, error: BaseException | None, /) -> None:
+    def left(self, call: ObservedCall, error: BaseException | None, /) -> None:
         """The call is over; `error` is what it raised."""
 
     def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet, /) -> None:

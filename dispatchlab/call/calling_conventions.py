@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from dispatchlab.call.call_signature import CallSignature
-from dispatchlab.engine.kernel import Cell
+from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.key_set import DispatchKeySet
@@ -25,25 +25,25 @@ from dispatchlab.model.registration import KernelForm
 Target: TypeAlias = Callable[..., Any]
 
 
-def target_of(operator: object, signature: CallSignature, cell: Cell, keys: DispatchKeySet) -> Target:
+def target_of(operator: object, signature: CallSignature, held: TableEntry, keys: DispatchKeySet) -> Target:
     """A kernel as a function of every argument by position; it returns what the kernel returns.
 
     Args:
         operator: the handle that stack kernels and fallbacks get.
         signature: the operator's.
-        cell: the kernel.
+        held: the kernel.
         keys: the final set of the call.
 
     Raises:
         CallError: of kind `other`, when nothing stands behind the kernel that could run.
     """
-    kernel = cell.entry.kernel
-    function = function_of(signature, cell)
+    kernel = held.registered.kernel
+    function = function_of(signature, held)
     if kernel.takes_stack:
-        return _with_stack(operator, signature, cell, keys)
+        return _with_stack(operator, signature, held, keys)
     if kernel.form is KernelForm.UNBOXED:
         return _in_place(partial(function, keys) if kernel.with_keyset else function, signature, function)
-    called = _with_arguments(operator, function, cell, keys)
+    called = _with_arguments(operator, function, held, keys)
     if signature.takes_every_argument:
         return called
 
@@ -54,12 +54,12 @@ def target_of(operator: object, signature: CallSignature, cell: Cell, keys: Disp
     return target
 
 
-def short_target_of(operator: object, signature: CallSignature, cell: Cell, keys: DispatchKeySet) -> Target:
+def short_target_of(operator: object, signature: CallSignature, held: TableEntry, keys: DispatchKeySet) -> Target:
     """A kernel as a function of the arguments that have no default, where those come before all others."""
-    kernel = cell.entry.kernel
+    kernel = held.registered.kernel
     if not kernel.takes_stack and kernel.form is not KernelForm.UNBOXED:
-        return _with_arguments(operator, function_of(signature, cell), cell, keys)
-    target = target_of(operator, signature, cell, keys)
+        return _with_arguments(operator, function_of(signature, held), held, keys)
+    target = target_of(operator, signature, held, keys)
     left_out = range(signature.required, len(signature.arguments))
     if not left_out:
         return target
@@ -70,40 +70,40 @@ def short_target_of(operator: object, signature: CallSignature, cell: Cell, keys
     return short
 
 
-def _with_arguments(operator: object, function: Target, cell: Cell, keys: DispatchKeySet) -> Target:
-    first: tuple[object, ...] = (keys,) if cell.entry.kernel.with_keyset else ()
-    if cell.reason is Provenance.FALLBACK:
+def _with_arguments(operator: object, function: Target, held: TableEntry, keys: DispatchKeySet) -> Target:
+    first: tuple[object, ...] = (keys,) if held.registered.kernel.with_keyset else ()
+    if held.reason is Provenance.FALLBACK:
         first = (*first, operator)
     return partial(function, *first) if first else function
 
 
-def function_of(signature: CallSignature, cell: Cell) -> Target:
+def function_of(signature: CallSignature, held: TableEntry) -> Target:
     """The Python function of a kernel."""
-    function = cell.entry.kernel.function
+    function = held.registered.kernel.function
     if function is None:
-        message = f"the kernel {cell.entry.debug} of {signature.name} has no Python function that could run"
+        message = f"the kernel {held.registered.debug} of {signature.name} has no Python function that could run"
         refusal = signature.refused(ErrorKind.OTHER, message, "")
-        raise CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": cell.entry.debug})
+        raise CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": held.registered.debug})
     return function
 
 
 def run_on_stack(
-    operator: object, signature: CallSignature, cell: Cell, keys: DispatchKeySet, stack: list[object], count: int
+    operator: object, signature: CallSignature, held: TableEntry, keys: DispatchKeySet, stack: list[object], count: int
 ) -> None:
     """Call a stack kernel on the last `count` values of a stack.
 
     Raises:
         CallError: of kind `unbalanced_stack`, when it leaves another number of values than it should.
     """
-    function = function_of(signature, cell)
+    function = function_of(signature, held)
     wanted = len(stack) - count + len(signature.return_checks)
     below = stack[: len(stack) - count]
-    if cell.entry.kernel.with_keyset:
+    if held.registered.kernel.with_keyset:
         function(operator, keys, stack)
     else:
         function(operator, stack)
     if len(stack) != wanted or any(one is not other for one, other in zip(below, stack, strict=False)):
-        debug = cell.entry.debug
+        debug = held.registered.debug
         what = (
             f"left {len(stack)} values on a stack that should have {wanted}"
             if len(stack) != wanted
@@ -122,10 +122,10 @@ def returns_of(values: Sequence[object]) -> object:
     return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
-def _with_stack(operator: object, signature: CallSignature, cell: Cell, keys: DispatchKeySet) -> Target:
+def _with_stack(operator: object, signature: CallSignature, held: TableEntry, keys: DispatchKeySet) -> Target:
     def target(*values: object) -> object:
         stack = [*values]
-        run_on_stack(operator, signature, cell, keys, stack, len(values))
+        run_on_stack(operator, signature, held, keys, stack, len(values))
         return returns_of(stack)
 
     return target

@@ -5,7 +5,7 @@ For `add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor` this writes
     def call(self=_M, other=_M, /, *_extra, alpha=_D2, **_unknown):
         try:
             _bits = self.key_bits | other.key_bits
-            _stale = _dispatcher._cells[_name] is not _entry
+            _stale = _dispatcher.state[_name] is not _entry
         except (AttributeError, KeyError, TypeError):
             return _general((self, other, alpha), _extra, _unknown)
         if _stale or _observers or _extra or _unknown:
@@ -156,7 +156,7 @@ def _head(signature: CallSignature, names: list[str], general: str, *, bits: boo
         *(f"    {name} = _M" for name in _nameless(signature, names)),
         "    try:",
         *([f"        _bits = {' | '.join(terms) or '0'}"] if bits else ["        _bits = _keys.bits", *looks]),
-        "        _stale = _dispatcher._cells[_name] is not _entry",
+        "        _stale = _dispatcher.state[_name] is not _entry",
         "    except (AttributeError, KeyError, TypeError):",
         f"        return {general}",
         f"    if {' or '.join(known)}:",

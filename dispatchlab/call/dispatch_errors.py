@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from dispatchlab.call.call_signature import CallSignature
-from dispatchlab.engine.kernel import AMBIGUOUS, Cell
+from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.errors import ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
@@ -21,7 +21,7 @@ def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
     return keys_of(held & ~UNDEFINED_SLOT)
 
 
-def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet, cell: Cell | None) -> NoReturn:
+def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet, held: TableEntry | None) -> NoReturn:
     """Raise what a call with the set `keys` meets at a slot that holds no kernel to run.
 
     Raises:
@@ -39,18 +39,18 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
     }
     there = _listed(tuple(one for one in available if not _falls_through(entry, one)))
     local = f'lib.impl("{entry.name.name}{"." if entry.name.overload else ""}{entry.name.overload}", kernel'
-    if cell is AMBIGUOUS:
+    if held is AMBIGUOUS:
         kind = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
         message = (
             f"{name} has a CompositeImplicitAutograd kernel and a kernel for a backend that maps to AutogradOther, "
             f"and either could be meant: register one for AutogradOther or make the composite kernel explicit: "
             f'{local}, "CompositeExplicitAutograd")'
         )
-    elif cell is not None and cell.entry.kernel.is_fallthrough:
+    elif held is not None and held.registered.kernel.is_fallthrough:
         kind = ErrorKind.FALLTHROUGH_EXECUTED
         message = (
-            f"a redispatch of {name} went to {key}, which holds a fallthrough ({cell.entry.debug}): redispatch with "
-            f"a set that leaves it out, such as keyset & DispatchKeySet.full_after(DispatchKey.{key})"
+            f"a redispatch of {name} went to {key}, which holds a fallthrough ({held.registered.debug}): redispatch "
+            f"with a set that leaves it out, such as keyset & DispatchKeySet.full_after(DispatchKey.{key})"
         )
     elif key == DispatchKey.Undefined:
         kind = ErrorKind.NO_TENSOR_ARGUMENTS
@@ -78,7 +78,7 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
 
 def _falls_through(entry: OperatorEntry, key: DispatchKey) -> bool:
     bit = 1 << key.slot
-    return any(cell.entry.kernel.is_fallthrough for cell, slots in entry.slots.items() if slots & bit)
+    return any(held.registered.kernel.is_fallthrough for held, slots in entry.slots.items() if slots & bit)
 
 
 def _listed(keys: tuple[DispatchKey, ...]) -> str:

@@ -12,7 +12,7 @@ from dispatchlab.call.dispatch_errors import refuse
 from dispatchlab.call.local_key_set import DEFAULT_MASKS, thread
 from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
 from dispatchlab.engine.introspection import fallbacks_in
-from dispatchlab.engine.kernel import AMBIGUOUS, Cell
+from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet, functionality_bit
@@ -44,12 +44,12 @@ class Masks(NamedTuple):
         return bits & self.by_backend[length - 1 if length else 0]
 
 
-def fallthrough_slots(slots: Mapping[Cell, int]) -> int:
+def fallthrough_slots(slots: Mapping[TableEntry, int]) -> int:
     """The slots that hold a fallthrough."""
     found = 0
-    for cell, held in slots.items():
-        if cell.entry.kernel.is_fallthrough:
-            found |= held
+    for held, bits in slots.items():
+        if held.registered.kernel.is_fallthrough:
+            found |= bits
     return found
 
 
@@ -73,7 +73,7 @@ _LARGEST_CACHE = 4096
 class Found(NamedTuple):
     """The kernel of a call, and the set that it is called with."""
 
-    cell: Cell
+    entry: TableEntry
     keys: DispatchKeySet
 
 
@@ -108,12 +108,12 @@ class CallTable:
         self._found: dict[DispatchKeySet, Found] = {}
         self._targets: dict[Found, Target] = {}
 
-    def cell(self, keys: DispatchKeySet) -> Cell | None:
+    def entry_at(self, keys: DispatchKeySet) -> TableEntry | None:
         """What the slot of a final set holds."""
         bit = 1 << keys.slot()
-        for cell, slots in self.entry.slots.items():
+        for held, slots in self.entry.slots.items():
             if slots & bit:
-                return cell
+                return held
         return None
 
     def masked(self, base: int) -> DispatchKeySet:
@@ -127,13 +127,13 @@ class CallTable:
             CallError: there is none that could run.
             InvariantError: there is none, and the operator's table is not what its registrations say.
         """
-        cell = self.cell(keys)
-        if cell is None or cell is AMBIGUOUS or cell.entry.kernel.is_fallthrough:
+        held = self.entry_at(keys)
+        if held is None or held is AMBIGUOUS or held.registered.kernel.is_fallthrough:
             violations = self.dispatcher.violations(self.entry.name)
             if violations:
                 raise InvariantError(violations)
-            refuse(self.signature, self.entry, keys, cell)
-        return Found(cell, keys)
+            refuse(self.signature, self.entry, keys, held)
+        return Found(held, keys)
 
     def found(self, keys: DispatchKeySet) -> Found:
         """The same, remembered."""
@@ -148,17 +148,17 @@ class CallTable:
         """
         active = self.entry.active(KEY_BIT[key])
         if active is not None:
-            cell: Cell | None = active.because(Provenance.KERNEL)
+            held: TableEntry | None = active.because(Provenance.KERNEL)
         else:
-            fallback = fallbacks_in(self.dispatcher._cells).by_slot.get(KEY_BIT[key])
-            cell = None if fallback is None else fallback.because(Provenance.FALLBACK)
-        if cell is None or cell.entry.kernel.is_fallthrough:
-            refuse(self.signature, self.entry, DispatchKeySet.of(key), cell)
-        return Found(cell, keys)
+            fallback = fallbacks_in(self.dispatcher.state).by_slot.get(KEY_BIT[key])
+            held = None if fallback is None else fallback.because(Provenance.FALLBACK)
+        if held is None or held.registered.kernel.is_fallthrough:
+            refuse(self.signature, self.entry, DispatchKeySet.of(key), held)
+        return Found(held, keys)
 
     def target(self, found: Found) -> Target:
         """A kernel as a function of every argument."""
-        return target_of(self.operator, self.signature, found.cell, found.keys)
+        return target_of(self.operator, self.signature, found.entry, found.keys)
 
     def target_for(self, found: Found) -> Target:
         """The same, remembered."""
@@ -167,10 +167,10 @@ class CallTable:
 
     def short_target(self, found: Found) -> Target:
         """A kernel as a function of the arguments without a default."""
-        return short_target_of(self.operator, self.signature, found.cell, found.keys)
+        return short_target_of(self.operator, self.signature, found.entry, found.keys)
 
-    def returns(self, values: Sequence[object], result: object, cell: Cell | None) -> tuple[object, ...]:
-        """All that a call returns, of what the kernel in `cell` returned.
+    def returns(self, values: Sequence[object], result: object, held: TableEntry | None) -> tuple[object, ...]:
+        """All that a call returns, of what the kernel in `held` returned.
 
         Raises:
             CallError: of kind `wrong_return`.
@@ -178,7 +178,7 @@ class CallTable:
         try:
             return self.signature.returns(values, result)
         except NotReturnableError as error:
-            raise self.signature.wrong_return("" if cell is None else cell.entry.debug, error) from None
+            raise self.signature.wrong_return("" if held is None else held.registered.debug, error) from None
 
     def finish_call(self, values: Sequence[object], result: object, bits: int) -> object:
         """None, the one return, or a tuple, after a call with arguments of the keys `bits`."""
@@ -186,14 +186,14 @@ class CallTable:
             return returns_of(self.signature.returns(values, result))
         except NotReturnableError:
             masks = thread.masks
-            return self.returns(values, result, self.cell(self.masked((bits | masks.included) & masks.kept)))
+            return self.returns(values, result, self.entry_at(self.masked((bits | masks.included) & masks.kept)))
 
     def finish_redispatch(self, values: Sequence[object], result: object, bits: int) -> object:
         """The same, after a redispatch to the set `bits`."""
         try:
             return returns_of(self.signature.returns(values, result))
         except NotReturnableError:
-            return self.returns(values, result, self.cell(DispatchKeySet(bits)))
+            return self.returns(values, result, self.entry_at(DispatchKeySet(bits)))
 
     # Each fills its cache and returns what it put there.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from dispatchlab.call.call_observer import CallKind, Step, observers
+from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
 from dispatchlab.call.call_signature import MISSING, CallSignature
 from dispatchlab.call.calling_conventions import returns_of, run_on_stack
 from dispatchlab.call.compiled_call import General, compiled
@@ -86,13 +86,13 @@ class Operator:
             RegistrationError: of kind `no_such_schema`.
         """
         table = self._table
-        entry = operator_in(self.dispatcher._cells, self.name)
+        entry = operator_in(self.dispatcher.state, self.name)
         return table if table is not None and table.entry is entry else self._refreshed()
 
     def _refreshed(self) -> CallTable:
         while True:
             schema = self.schema
-            entry = operator_in(self.dispatcher._cells, self.name)
+            entry = operator_in(self.dispatcher.state, self.name)
             if entry is None or entry.stored is None or entry.stored.schema is not schema:
                 continue
             old = self._table
@@ -101,7 +101,7 @@ class Operator:
             call, redispatch = compiled(table, self._general(signature))
             self._table, self.__call__, self.redispatch = table, call, redispatch
             # See Note [Which code is installed last]
-            if operator_in(self.dispatcher._cells, self.name) is entry:
+            if operator_in(self.dispatcher.state, self.name) is entry:
                 return table
 
     def _first_call(self, /, *args: object, **kwargs: object) -> object:
@@ -139,13 +139,13 @@ class Operator:
 
     def _call(self, kind: CallKind, table: CallTable, values: _Values, handed: DispatchKeySet | None = None) -> object:
         if observers:
-            step = self._step(kind, table, values, handed)
+            call = self._observed_call(kind, table, values, handed)
 
             def run() -> object:
-                found = table.find(step.keys)
-                return returns_of(table.returns(values, table.target(found)(*values), found.cell))
+                found = table.find(call.keys)
+                return returns_of(table.returns(values, table.target(found)(*values), found.entry))
 
-            return _observed(step, run)
+            return _observed(call, run)
         if handed is not None:
             target = table.redispatched.get(handed.bits) or table.resolve_redispatched(handed.bits)
             return table.finish_redispatch(values, target(*values), handed.bits)
@@ -155,7 +155,9 @@ class Operator:
         target = table.guarded.get(base) or table.resolve_guarded(base)
         return table.finish_call(values, target(*values), bits)
 
-    def _step(self, kind: CallKind, table: CallTable, values: _Values, handed: DispatchKeySet | None) -> Step:
+    def _observed_call(
+        self, kind: CallKind, table: CallTable, values: _Values, handed: DispatchKeySet | None
+    ) -> ObservedCall:
         if handed is not None:
             keys = base = arguments = handed
             include = exclude = _NO_KEYS
@@ -164,7 +166,7 @@ class Operator:
             include, exclude = thread.included, thread.excluded
             base = DispatchKeySet((arguments.bits | thread.masks.included) & thread.masks.kept)
             keys = table.masked(base.bits)
-        return Step(kind, self.name, arguments, include, exclude, base, keys, table.cell(keys))
+        return ObservedCall(kind, self.name, arguments, include, exclude, base, keys, table.entry_at(keys))
 
     # -- boxed
 
@@ -209,18 +211,18 @@ class Operator:
 
         def run() -> None:
             found = table.found(keys) if key is None else table.find_for_key(key, keys)
-            if found.cell.entry.kernel.takes_stack:
+            if found.entry.registered.kernel.takes_stack:
                 stack[start:] = values
-                run_on_stack(self, signature, found.cell, found.keys, stack, count)
+                run_on_stack(self, signature, found.entry, found.keys, stack, count)
                 result = returns_of(stack[start:])
             else:
                 result = table.target_for(found)(*values)
-            stack[start:] = table.returns(values, result, found.cell)
+            stack[start:] = table.returns(values, result, found.entry)
 
         before = [*stack]
         try:
             if observers:
-                _observed(self._step(kind, table, values, handed), run)
+                _observed(self._observed_call(kind, table, values, handed), run)
             else:
                 run()
         except BaseException:
@@ -240,19 +242,19 @@ def _key_set(table: CallTable, keys: object) -> DispatchKeySet:
     raise table.signature.refused(ErrorKind.WRONG_TYPE, message, "keyset")
 
 
-def _observed(step: Step, run: Callable[[], object]) -> object:
+def _observed(call: ObservedCall, run: Callable[[], object]) -> object:
     """Run a call while the observers watch; those who come in the middle have missed it."""
     told = [*observers]
     for observer in told:
-        observer.entered(step)
+        observer.entered(call)
     try:
         result = run()
     except BaseException as error:
         for observer in reversed(told):
-            observer.left(step, error)
+            observer.left(call, error)
         raise
     for observer in reversed(told):
-        observer.left(step, None)
+        observer.left(call, None)
     return result
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from dispatchlab.call.call_observer import CallKind, Step, observers
+from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, excluded, included
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import DispatchKeySet
@@ -122,12 +122,12 @@ def trace(line: Callable[[str], object] | None = None) -> Trace:
     return Trace(line)
 
 
-def trace_line(step: Step, depth: int) -> str:
+def trace_line(call: ObservedCall, depth: int) -> str:
     """`  [redispatch] op=[aten::add.Tensor], key=[CPU]`, indented by the depth.
 
     Source: aten/src/ATen/core/dispatch/Dispatcher.h (`_print_dispatch_trace`).
     """
-    return f"{' ' * depth}{step.kind} op=[{step.operator}], key=[{step.keys.highest()}]"
+    return f"{' ' * depth}{call.kind} op=[{call.operator}], key=[{call.keys.highest()}]"
 
 
 class Trace:
@@ -169,23 +169,23 @@ class Trace:
     ) -> None:
         observers.remove(self)
 
-    # -- what is heard; see observe.py
+    # -- as an observer of calls, see `call_observer.Observer`
 
-    def entered(self, step: Step) -> None:
+    def entered(self, call: ObservedCall) -> None:
         """A call begins."""
         thread = self._here()
-        call = _Call(step, 1 + sum(isinstance(one, _Call) for one in thread.open))
+        running = _Call(call, 1 + sum(isinstance(one, _Call) for one in thread.open))
         if self._line is not None:
-            self._line(trace_line(step, call.depth))
-        thread.begin(call)
+            self._line(trace_line(call, running.depth))
+        thread.begin(running)
 
-    def left(self, step: Step, error: BaseException | None) -> None:
+    def left(self, call: ObservedCall, error: BaseException | None) -> None:
         """A call is over."""
         thread = self._here()
         for at in range(len(thread.open) - 1, -1, -1):
-            call = thread.open[at]
-            if isinstance(call, _Call) and call.step is step:
-                call.error = error
+            running = thread.open[at]
+            if isinstance(running, _Call) and running.call is call:
+                running.error = error
                 del thread.open[at:]
                 return
 
@@ -231,27 +231,27 @@ class _Thread:
 class _Call:
     """A call that may still be running."""
 
-    def __init__(self, step: Step, depth: int) -> None:
-        self.step = step
+    def __init__(self, call: ObservedCall, depth: int) -> None:
+        self.call = call
         self.depth = depth
         self.error: BaseException | None = None
         self.steps: list[_Call | _Guard] = []
 
     def frozen(self) -> TracedCall:
-        step, error = self.step, self.error
+        call, error = self.call, self.error
         return TracedCall(
-            str(step.kind),
-            str(step.operator),
+            str(call.kind),
+            str(call.operator),
             self.depth,
-            step.arguments,
-            step.included,
-            step.excluded,
-            step.included - DEFAULT_INCLUDED,
-            step.excluded - DEFAULT_EXCLUDED,
-            step.base,
-            step.keys,
-            _kernel(step),
-            None if error is None else _told(error),
+            call.arguments,
+            call.included,
+            call.excluded,
+            call.included - DEFAULT_INCLUDED,
+            call.excluded - DEFAULT_EXCLUDED,
+            call.base,
+            call.keys,
+            _kernel(call),
+            None if error is None else _error_line(error),
             _frozen(self.steps),
         )
 
@@ -284,16 +284,16 @@ def _frozen(steps: list[_Call | _Guard]) -> tuple[TracedStep, ...]:
     return tuple(step.frozen() for step in [*steps])
 
 
-def _kernel(step: Step) -> TracedKernel | None:
-    if step.cell is None:
+def _kernel(call: ObservedCall) -> TracedKernel | None:
+    if call.entry is None:
         return None
-    entry = step.cell.entry
-    takes_stack, has_stack = entry.kernel.takes_stack, step.kind in _BOXED
+    registered = call.entry.registered
+    takes_stack, has_stack = registered.kernel.takes_stack, call.kind in _BOXED
     conversion = "" if takes_stack == has_stack else "boxed" if takes_stack else "unboxed"
-    source = key_text(entry.key)
-    return TracedKernel(entry.debug, step.cell.reason, source, conversion)
+    source = key_text(registered.key)
+    return TracedKernel(registered.debug, call.entry.reason, source, conversion)
 
 
-def _told(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -21,11 +21,11 @@ from dispatchlab.engine.introspection import dump, dump_table, slots_text
 from dispatchlab.engine.kernel import call_site
 from dispatchlab.engine.listeners import Listener as Listener  # part of what a dispatcher offers
 from dispatchlab.engine.listeners import Listeners, Named
-from dispatchlab.engine.lowering import Plan, plan_of
+from dispatchlab.engine.lowering import LoweredRegistration, lower
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.semantics import Semantics, semantics_named
-from dispatchlab.engine.state import FALLBACKS, Cell, Transaction
+from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
@@ -47,9 +47,9 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 
 # Note [Looking without a lock]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# The values of the cells are immutable, so a change of one operator is one assignment. A change of several cells, or of
-# the fallbacks, which everybody reads beside an operator, makes a new mapping instead: whoever looks takes the mapping
-# once and finds the operator and the fallbacks of the same moment in it.
+# The values of the state variables are immutable, so a change of one operator is one assignment. A change of several
+# variables, or of the fallbacks, which everybody reads beside an operator, makes a new mapping instead: whoever looks
+# takes the mapping once and finds the operator and the fallbacks of the same moment in it.
 
 
 class OverrideWarning(UserWarning):
@@ -77,14 +77,17 @@ class Dispatcher:
         UnknownSemanticsError: there are no semantics of that name.
     """
 
-    _override_told: bool = False  # under semantics that tell the first override in a process only
+    _warned_of_override: bool = False  # under semantics that warn of the first override in a process only
+
+    state: State
+    """What is registered now, to be read only: operators, fallbacks and claims. See Note [Looking without a lock]."""
 
     def __init__(self, semantics: str | Semantics = "strict") -> None:
         self.semantics = semantics_named(semantics) if isinstance(semantics, str) else semantics
-        self._cells: dict[Cell, object] = dict(preloaded(self.semantics))
+        self._publish(dict(preloaded(self.semantics)))
         self._lock = threading.RLock()
         self._changing = False
-        self._postponed: deque[Plan] = deque()
+        self._postponed: deque[LoweredRegistration] = deque()
         self._listeners = Listeners()
 
     # -- changing
@@ -99,10 +102,9 @@ class Dispatcher:
             RegistrationError: it is refused; under `strict` nothing has changed then.
             Exception: a listener raised; the registration is taken back. See Note [Listeners that raise].
         """
-        return self.register_plan(plan_of(registration, self.semantics), describe(registration))
+        return self._register_lowered(lower(registration, self.semantics), describe(registration))
 
-    def register_plan(self, made: Plan, what: str) -> RegistrationHandle:
-        """The same for a plan that is made already; `what` is what the handle says of itself."""
+    def _register_lowered(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
         with self._turn():
             if self._changing:
                 message = f"a finalizer cannot register while a registration is under way, and one tried to: {what}"
@@ -119,17 +121,17 @@ class Dispatcher:
         return handle
 
     def add_listener(self, listener: Listener) -> RegistrationHandle:
-        """Tell `listener` of every operator that has a schema now, and of all that come and go later.
+        """Notify `listener` of every operator that has a schema now, and of all that come and go later.
 
         Returns:
             A handle that ends it.
         """
         with self._turn():
-            known = dict(self._cells)
+            known = dict(self.state)
             token = self._listeners.add(listener)
             try:
                 for entry in introspection.operators_in(known):
-                    now = self.operator(entry.name)
+                    now = self.operator_entry(entry.name)
                     if entry.stored is not None and now is not None and now.stored is entry.stored:
                         listener.on_operator_registered(entry.name, entry.stored.schema)
             except BaseException:
@@ -146,7 +148,7 @@ class Dispatcher:
         finally:
             self._settle()
 
-    def _undo(self, made: Plan) -> None:
+    def _undo(self, made: LoweredRegistration) -> None:
         """Release, or queue a release that comes in the middle of a change of the same thread."""
         with self._turn():
             if self._changing:
@@ -154,7 +156,7 @@ class Dispatcher:
             else:
                 self._release(made)
 
-    def _postpone(self, made: Plan) -> None:
+    def _postpone(self, made: LoweredRegistration) -> None:
         self._postponed.append(made)
         self._settle()
 
@@ -172,9 +174,9 @@ class Dispatcher:
             finally:
                 self._lock.release()
 
-    def _register(self, made: Plan) -> list[str]:
+    def _register(self, made: LoweredRegistration) -> list[str]:
         """Register; returns the sentences about kernels that were overridden."""
-        transaction = Transaction(self._cells, set())
+        transaction = Transaction(self.state, set())
         come: list[Named] = []
         self._changing = True
         try:
@@ -198,16 +200,16 @@ class Dispatcher:
             raise
         return overridden
 
-    def _release(self, made: Plan) -> None:
+    def _release(self, made: LoweredRegistration) -> None:
         try:
             if self._listeners:
                 self._listeners.deregistered(self._leaving(made))
         finally:
             self._take_out(made)
 
-    def _leaving(self, made: Plan) -> list[Named]:
+    def _leaving(self, made: LoweredRegistration) -> list[Named]:
         """What a release would take from the listeners, who may still change the state when they hear of it."""
-        transaction = Transaction(self._cells, set())
+        transaction = Transaction(self.state, set())
         self._changing = True
         try:
             lowering.release(self.semantics, transaction, made)
@@ -215,8 +217,8 @@ class Dispatcher:
         finally:
             self._changing = False
 
-    def _take_out(self, made: Plan) -> None:
-        transaction = Transaction(self._cells, set())
+    def _take_out(self, made: LoweredRegistration) -> None:
+        transaction = Transaction(self.state, set())
         self._changing = True
         try:
             lowering.release(self.semantics, transaction, made)
@@ -224,34 +226,37 @@ class Dispatcher:
         finally:
             self._changing = False
 
+    def _publish(self, state: dict[StateVariable, object]) -> None:
+        self._written = self.state = state
+
     def _commit(self, transaction: Transaction) -> None:
         # See Note [Looking without a lock]
         changes = transaction.changes
         if len(changes) > 1 or FALLBACKS in changes:
-            self._cells = transaction.applied()
+            self._publish(transaction.applied())
             return
-        for cell, value in changes.items():
+        for variable, value in changes.items():
             if value is None:
-                self._cells.pop(cell, None)
+                self._written.pop(variable, None)
             else:
-                self._cells[cell] = value
+                self._written[variable] = value
 
     def _schemas(self, transaction: Transaction, *, come: bool) -> list[Named]:
         """The operators that get a schema by a transaction, or those that lose theirs."""
         found: list[Named] = []
-        for cell in transaction.changes if self._listeners else ():
-            if not isinstance(cell, str):
+        for variable in transaction.changes if self._listeners else ():
+            if not isinstance(variable, str):
                 continue
-            before, after = self.operator(cell), transaction.operator(cell)
+            before, after = self.operator_entry(variable), transaction.operator(variable)
             has, lacks = (after, before) if come else (before, after)
             if has is not None and has.stored is not None and (lacks is None or lacks.stored is None):
                 found.append(Named(has.name, has.stored.schema))
         return found
 
-    def _overridden(self, made: Plan, transaction: Transaction) -> list[str]:
+    def _overridden(self, made: LoweredRegistration, transaction: Transaction) -> list[str]:
         texts: list[str] = []
         for primitive in made.primitives:
-            entry = transaction.operator(primitive.cell) if isinstance(primitive, RegisterImpl) else None
+            entry = transaction.operator(primitive.variable) if isinstance(primitive, RegisterImpl) else None
             if entry is None or not isinstance(primitive, RegisterImpl):
                 continue
             kernels = entry.kernels[primitive.bit]
@@ -260,9 +265,9 @@ class Dispatcher:
                 continue
             key = key_text(KEY_OF_BIT[primitive.bit])
             if not self.semantics.warn_each_override:
-                if Dispatcher._override_told or key in ("Meta", "MTIA"):
+                if Dispatcher._warned_of_override or key in ("Meta", "MTIA"):
                     continue
-                Dispatcher._override_told = True
+                Dispatcher._warned_of_override = True
             texts.append(
                 f"the {key} kernel of {primitive.name} is overridden: {primitive.entry.debug or '(no debug text)'} "
                 f"takes the place of {older[0].debug or '(no debug text)'}"
@@ -271,36 +276,36 @@ class Dispatcher:
 
     # -- looking
 
-    def operator(self, name: OperatorName | str) -> OperatorEntry | None:
+    def operator_entry(self, name: OperatorName | str) -> OperatorEntry | None:
         """The entry of an operator; None when nothing is registered for it."""
-        return introspection.operator_in(self._cells, name)
+        return introspection.operator_in(self.state, name)
 
     def operators(self) -> tuple[OperatorName, ...]:
         """Every operator that something is registered for, by name."""
-        return tuple(entry.name for entry in introspection.operators_in(dict(self._cells)))
+        return tuple(entry.name for entry in introspection.operators_in(dict(self.state)))
 
     def namespaces(self) -> tuple[str, ...]:
         """The namespaces that DEF libraries claim."""
-        return introspection.namespaces_in(dict(self._cells))
+        return introspection.namespaces_in(dict(self.state))
 
     def find_op(self, name: OperatorName | str) -> OperatorName | None:
         """The operator of that name, with or without a schema."""
-        entry = self.operator(name)
+        entry = self.operator_entry(name)
         return None if entry is None else entry.name
 
     def find_schema(self, name: OperatorName | str) -> FunctionSchema | None:
         """The schema of an operator; None when there is no such operator or it has no def."""
-        entry = self.operator(name)
+        entry = self.operator_entry(name)
         return None if entry is None or entry.stored is None else entry.stored.schema
 
     def find_schema_or_raise(self, name: OperatorName | str) -> FunctionSchema:
         """The schema of an operator.
 
         Raises:
-            RegistrationError: of kind `no_such_schema`; it tells an operator that does not exist from one that has
-                kernels and no def.
+            RegistrationError: of kind `no_such_schema`; its message says whether the operator does not exist, or
+                has kernels and no def.
         """
-        entry = self.operator(name)
+        entry = self.operator_entry(name)
         if entry is not None and entry.stored is not None:
             return entry.stored.schema
         has_impl = entry is not None
@@ -314,46 +319,46 @@ class Dispatcher:
 
     def def_count(self, name: OperatorName | str) -> int:
         """Live defs of an operator."""
-        entry = self.operator(name)
+        entry = self.operator_entry(name)
         return 0 if entry is None else entry.def_count
 
     def def_and_impl_count(self, name: OperatorName | str) -> int:
         """Live defs, kernels and names of an operator."""
-        entry = self.operator(name)
+        entry = self.operator_entry(name)
         return 0 if entry is None else entry.def_and_impl_count
 
     def dangling_impls(self) -> tuple[OperatorName, ...]:
         """The operators that have no schema, by name."""
-        return tuple(entry.name for entry in introspection.operators_in(dict(self._cells)) if entry.stored is None)
+        return tuple(entry.name for entry in introspection.operators_in(dict(self.state)) if entry.stored is None)
 
     def dump(self, name: OperatorName | str) -> str:
         """What was registered for an operator, as upstream prints it; empty when there is no such operator."""
-        entry = self.operator(name)
+        entry = self.operator_entry(name)
         return "" if entry is None else dump(entry, self.semantics)
 
     def dump_table(self, name: OperatorName | str) -> str:
         """The computed table of an operator, as upstream prints it."""
-        cells = self._cells
-        entry = introspection.operator_in(cells, name)
-        return "" if entry is None else dump_table(entry, introspection.fallbacks_in(cells), self.semantics)
+        state = self.state
+        entry = introspection.operator_in(state, name)
+        return "" if entry is None else dump_table(entry, introspection.fallbacks_in(state), self.semantics)
 
     def dump_slots(self, name: OperatorName | str) -> str:
         """What calls of an operator really use, in the form of `dump_table`."""
-        entry = self.operator(name)
+        entry = self.operator_entry(name)
         return "" if entry is None else slots_text(entry.slots)
 
     def snapshot(self, operator: OperatorName) -> Snapshot:
         """What can be seen of one operator."""
-        return introspection.snapshot(self._cells, operator, self.semantics)
+        return introspection.snapshot(self.state, operator, self.semantics)
 
     def explain(self, name: OperatorName | str) -> OperatorView | None:
         """An operator with the reason of each row of its table and what lost to it."""
         parsed = parse_name(name) if isinstance(name, str) else name
-        return introspection.operator_view(self._cells, parsed, self.semantics)
+        return introspection.operator_view(self.state, parsed, self.semantics)
 
     def violations(self, operator: OperatorName) -> tuple[Violation, ...]:
         """The invariants that do not hold for an operator; none for one that does not exist."""
-        return introspection.violations_in(self._cells, operator, self.semantics)
+        return introspection.violations_in(self.state, operator, self.semantics)
 
     def check_invariants(self, name: OperatorName | str | None = None) -> None:
         """Check one operator, or all of them.
@@ -362,10 +367,21 @@ class Dispatcher:
             InvariantError: an invariant does not hold.
             RegistrationError: of kind `no_such_schema`, when the operator does not exist.
         """
-        if name is not None and self.operator(name) is None:
+        if name is not None and self.operator_entry(name) is None:
             self.find_schema_or_raise(name)
         names = self.operators() if name is None else (name,)
-        entries = [entry for entry in map(self.operator, names) if entry is not None]
+        entries = [entry for entry in map(self.operator_entry, names) if entry is not None]
         found = [one for entry in entries for one in self.violations(entry.name)]
         if found:
             raise InvariantError(tuple(found))
+
+
+def register_lowered(dispatcher: Dispatcher, lowered: LoweredRegistration, what: str) -> RegistrationHandle:
+    """Put a registration in force that is lowered already, as the front ends do.
+
+    Args:
+        dispatcher: where.
+        lowered: what is registered.
+        what: how the handle describes it.
+    """
+    return dispatcher._register_lowered(lowered, what)

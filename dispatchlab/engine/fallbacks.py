@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dispatchlab.engine.kernel import Cell, KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.model.dump_format import Provenance
 
 
@@ -16,11 +16,11 @@ class Fallbacks:
         by_slot: the bit of a slot -> the kernel that is there.
     """
 
-    __slots__ = ("_by_slot", "_cells", "fallthrough_slots", "slots")
+    __slots__ = ("_by_slot", "_entries", "fallthrough_slots", "slots")
 
-    def __init__(self, by_slot: Mapping[int, KernelEntry]) -> None:
+    def __init__(self, by_slot: Mapping[int, RegisteredKernel]) -> None:
         self._by_slot = dict(by_slot)
-        self._cells = {bit: entry.because(Provenance.FALLBACK) for bit, entry in self._by_slot.items()}
+        self._entries = {bit: entry.because(Provenance.FALLBACK) for bit, entry in self._by_slot.items()}
         self.slots = sum(self._by_slot)
         self.fallthrough_slots = sum(bit for bit, entry in self._by_slot.items() if entry.kernel.is_fallthrough)
 
@@ -31,22 +31,22 @@ class Fallbacks:
         return hash(frozenset(self._by_slot.items()))
 
     @property
-    def by_slot(self) -> Mapping[int, KernelEntry]:
+    def by_slot(self) -> Mapping[int, RegisteredKernel]:
         """The bit of a slot -> the kernel that is there."""
         return MappingProxyType(self._by_slot)
 
-    def cells_in(self, slots: int) -> dict[Cell, int]:
+    def entries_in(self, slots: int) -> dict[TableEntry, int]:
         """What the fallbacks put into `slots`."""
         slots &= self.slots
-        cells: dict[Cell, int] = {}
+        found: dict[TableEntry, int] = {}
         while slots:
             bit = slots & -slots
             slots ^= bit
-            cell = self._cells[bit]
-            cells[cell] = cells.get(cell, 0) | bit
-        return cells
+            held = self._entries[bit]
+            found[held] = found.get(held, 0) | bit
+        return found
 
-    def put(self, bit: int, entry: KernelEntry) -> Fallbacks:
+    def put(self, bit: int, entry: RegisteredKernel) -> Fallbacks:
         """With `entry` at the slot of `bit`, which must be free."""
         return Fallbacks({**self._by_slot, bit: entry})
 

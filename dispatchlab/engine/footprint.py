@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import Cell, KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.engine.precedence import Kernels, Precedence, Slots
 from dispatchlab.engine.reference_precedence import RELEVANT
 from dispatchlab.engine.semantics import Semantics
@@ -72,11 +72,11 @@ class _Bits(int):
         return self._all() >> count
 
 
-class _WatchedKernels(Mapping[int, tuple[KernelEntry, ...]]):
+class _WatchedKernels(Mapping[int, tuple[RegisteredKernel, ...]]):
     def __init__(self, kernels: Kernels, reads: list[int]) -> None:
         self._kernels, self._reads = kernels, reads
 
-    def __getitem__(self, bit: int) -> tuple[KernelEntry, ...]:
+    def __getitem__(self, bit: int) -> tuple[RegisteredKernel, ...]:
         self._reads.append(bit)
         return self._kernels[bit]
 
@@ -96,19 +96,19 @@ class _WatchedFallbacks(Fallbacks):
 
     def __init__(self, fallbacks: Fallbacks) -> None:  # what it watches is immutable, so nothing is copied
         self._watched = fallbacks
-        self._by_slot, self._cells = fallbacks._by_slot, fallbacks._cells
+        self._by_slot, self._entries = fallbacks._by_slot, fallbacks._entries
         self.asked: list[int] = []
-        self.given: dict[Cell, int] = {}
+        self.given: dict[TableEntry, int] = {}
         self.slots = _Bits.of(fallbacks.slots, self.asked)
         self.fallthrough_slots = _Bits.of(fallbacks.fallthrough_slots, self.asked)
 
-    def cells_in(self, slots: int) -> dict[Cell, int]:
+    def entries_in(self, slots: int) -> dict[TableEntry, int]:
         """What the fallbacks put into `slots`."""
         self.asked.append(slots)
-        cells = self._watched.cells_in(slots)
-        for cell, bits in cells.items():
-            self.given[cell] = self.given.get(cell, 0) | bits
-        return cells
+        found = self._watched.entries_in(slots)
+        for held, bits in found.items():
+            self.given[held] = self.given.get(held, 0) | bits
+        return found
 
 
 class Footprint:
@@ -145,11 +145,11 @@ class Footprint:
         for mask in fallbacks.asked:
             looked |= mask
         taken = written = 0
-        for cell, bits in slots.items():
+        for held, bits in slots.items():
             written |= bits
-            if cell not in fallbacks.given:
+            if held not in fallbacks.given:
                 taken |= bits
-            elif bits != fallbacks.given[cell]:
+            elif bits != fallbacks.given[held]:
                 self.strays.add("a refresh changed what a fallback gave it")
         if written & ~wanted:
             self.strays.add("a refresh wrote slots that it was not asked for")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from dispatchlab.engine.lowering import plan_of, register
+from dispatchlab.engine.lowering import lower, register
 from dispatchlab.engine.semantics import SEMANTICS, Semantics
 from dispatchlab.engine.state import FALLBACKS, State, Transaction
 from dispatchlab.model.keys import DispatchKey
@@ -25,5 +25,5 @@ def _load(semantics: Semantics) -> State:
     transaction = Transaction({}, set())
     from_within = replace(semantics, keys=frozenset(DispatchKey))  # a dispatcher's own code can name every key
     for fallback in semantics.fallbacks:
-        register(from_within, transaction, plan_of(fallback, from_within))
+        register(from_within, transaction, lower(fallback, from_within))
     return {FALLBACKS: transaction.get(FALLBACKS)} if transaction.changes else {}

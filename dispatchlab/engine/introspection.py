@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.invariants import expected_slots, stale_keys, violations
-from dispatchlab.engine.kernel import Cell, KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Slots, computed_table
 from dispatchlab.engine.reference_precedence import Candidate
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import FALLBACKS, LibraryCell, State
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, State
 from dispatchlab.model.dump_format import KernelLine, OperatorDump, Provenance, alias_text, key_text, row_text
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -46,15 +46,15 @@ def dump(entry: OperatorEntry, semantics: Semantics) -> str:
     return str(OperatorDump(str(entry.name), schema_text(stored.schema), debug, stored.alias, kernels))
 
 
-def rows(slots: Slots) -> dict[int, Cell]:
+def rows(slots: Slots) -> dict[int, TableEntry]:
     """Slot -> what it holds, in the order of the table."""
-    by_slot = {slot: cell for cell, bits in slots.items() for slot in each_slot(bits)}
+    by_slot = {slot: held for held, bits in slots.items() for slot in each_slot(bits)}
     return dict(sorted(by_slot.items()))
 
 
 def slots_text(slots: Slots) -> str:
     """A table as text, a line for each slot that holds a kernel."""
-    return "".join(row_text(RUNTIME_KEYS[slot], cell.text) for slot, cell in rows(slots).items())
+    return "".join(row_text(RUNTIME_KEYS[slot], held.text) for slot, held in rows(slots).items())
 
 
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
@@ -76,15 +76,15 @@ def operator_in(state: State, name: OperatorName | str) -> OperatorEntry | None:
 
 def operators_in(state: State) -> Iterator[OperatorEntry]:
     """Every operator of a state, by name."""
-    for cell in sorted(cell for cell in state if isinstance(cell, str)):
-        entry = operator_in(state, cell)
+    for variable in sorted(variable for variable in state if isinstance(variable, str)):
+        entry = operator_in(state, variable)
         if entry is not None:
             yield entry
 
 
 def namespaces_in(state: State) -> tuple[str, ...]:
     """The namespaces that a DEF library claims."""
-    return tuple(sorted(cell.namespace for cell in state if isinstance(cell, LibraryCell)))
+    return tuple(sorted(variable.namespace for variable in state if isinstance(variable, NamespaceVariable)))
 
 
 def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot:
@@ -135,10 +135,10 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
         TableRow(
             key=str(RUNTIME_KEYS[slot]),
             text=computed[slot].text if slot in computed else "",
-            debug=computed[slot].entry.debug if slot in computed else "",
+            debug=computed[slot].registered.debug if slot in computed else "",
             reason=computed[slot].reason if slot in computed else None,
-            fallthrough=slot in computed and computed[slot].entry.kernel.is_fallthrough,
-            source=_source(computed[slot].entry, computed[slot].reason) if slot in computed else "",
+            fallthrough=slot in computed and computed[slot].registered.kernel.is_fallthrough,
+            source=_source(computed[slot].registered, computed[slot].reason) if slot in computed else "",
             beaten=tuple(_beaten(entry, fallbacks, semantics, RUNTIME_KEYS[slot])),
             stale=(actual[slot].text if slot in actual else NO_KERNEL) if stale >> slot & 1 else None,
         )
@@ -157,7 +157,7 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
     )
 
 
-def _source(entry: KernelEntry, reason: Provenance) -> str:
+def _source(entry: RegisteredKernel, reason: Provenance) -> str:
     if reason is Provenance.AMBIGUOUS:
         return ""
     return key_text(entry.key)

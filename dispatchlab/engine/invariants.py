@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import AMBIGUOUS, Cell
+from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Slots
 from dispatchlab.engine.reference_precedence import plain_shape
@@ -29,12 +29,12 @@ def expected_slots(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semant
     slots: Slots = {}
     for (source, reason), bits in shape.items():
         if reason is Provenance.AMBIGUOUS:
-            cell = AMBIGUOUS
+            held = AMBIGUOUS
         elif reason is Provenance.FALLBACK:
-            cell = fallbacks.by_slot[source].because(reason)
+            held = fallbacks.by_slot[source].because(reason)
         else:
-            cell = entry.kernels[source][0].because(reason)
-        slots[cell] = slots.get(cell, 0) | bits
+            held = entry.kernels[source][0].because(reason)
+        slots[held] = slots.get(held, 0) | bits
     return slots
 
 
@@ -62,13 +62,13 @@ def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics)
 def stale_keys(slots: Slots, expected: Slots) -> int:
     """The slots that hold something else than they should, as bits."""
     bits = 0
-    for cell in {**slots, **expected}:
-        bits |= slots.get(cell, 0) ^ expected.get(cell, 0)
+    for held in {**slots, **expected}:
+        bits |= slots.get(held, 0) ^ expected.get(held, 0)
     return bits
 
 
-def _holding(slots: Slots, slot: int) -> Cell | None:
-    return next((cell for cell, bits in slots.items() if bits >> slot & 1), None)
+def _holding(slots: Slots, slot: int) -> TableEntry | None:
+    return next((held for held, bits in slots.items() if bits >> slot & 1), None)
 
 
 def _stale(entry: OperatorEntry, expected: Slots) -> Violation:
@@ -159,8 +159,8 @@ def upstream_violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: S
     for slot in each_slot(stale_keys(entry.slots, expected) & ~UNDEFINED_SLOT):
         held, wanted = _holding(entry.slots, slot), _holding(expected, slot)
         pair = [
-            None if cell is None else "ambiguous" if cell is AMBIGUOUS else _function_identity(cell.entry.kernel)
-            for cell in (held, wanted)
+            None if one is None else "ambiguous" if one is AMBIGUOUS else _function_identity(one.registered.kernel)
+            for one in (held, wanted)
         ]
         if pair[0] != pair[1]:
             differing.append(str(RUNTIME_KEYS[slot]))

@@ -147,7 +147,7 @@ def call_site() -> SourceLocation:
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
-class KernelEntry:
+class RegisteredKernel:
     """One registration of a kernel, equal to itself alone: two registrations of the same kernel are two entries.
 
     Args:
@@ -157,7 +157,7 @@ class KernelEntry:
         location: the call site, when it is known.
     """
 
-    __slots__ = ("_cells", "debug", "kernel", "key", "location")
+    __slots__ = ("_entries", "debug", "kernel", "key", "location")
 
     def __init__(
         self, kernel: Kernel, debug: str, key: DispatchKey | None, location: SourceLocation | None = None
@@ -166,36 +166,36 @@ class KernelEntry:
         self.debug = debug
         self.key = key
         self.location = location
-        self._cells: dict[Provenance, Cell] = {}
+        self._entries: dict[Provenance, TableEntry] = {}
 
     def __repr__(self) -> str:
-        return f"KernelEntry({self.key}, {self.debug!r})"
+        return f"RegisteredKernel({self.key}, {self.debug!r})"
 
-    def because(self, reason: Provenance) -> Cell:
+    def because(self, reason: Provenance) -> TableEntry:
         """This kernel in a slot, for `reason`; always the same value for the same reason."""
-        cell = self._cells.get(reason)
-        if cell is None:
-            cell = self._cells[reason] = Cell(self, reason)
-        return cell
+        held = self._entries.get(reason)
+        if held is None:
+            held = self._entries[reason] = TableEntry(self, reason)
+        return held
 
 
-class Cell:
-    """What a slot holds: a kernel and why it is there. Equal to itself alone, see `KernelEntry.because`."""
+class TableEntry:
+    """What a slot holds: a kernel and why it is there. Equal to itself alone, see `RegisteredKernel.because`."""
 
-    __slots__ = ("entry", "reason")
+    __slots__ = ("reason", "registered")
 
-    def __init__(self, entry: KernelEntry, reason: Provenance) -> None:
-        self.entry = entry
+    def __init__(self, registered: RegisteredKernel, reason: Provenance) -> None:
+        self.registered = registered
         self.reason = reason
 
     def __repr__(self) -> str:
-        return f"Cell({self.text!r})"
+        return f"TableEntry({self.text!r})"
 
     @property
     def text(self) -> str:
         """The row of a table without its key: `fallthrough fn_cpu [kernel]`."""
-        return entry_text(self.entry.debug, self.reason, fallthrough=self.entry.kernel.is_fallthrough)
+        return entry_text(self.registered.debug, self.reason, fallthrough=self.registered.kernel.is_fallthrough)
 
 
-AMBIGUOUS = KernelEntry(Kernel(), AMBIGUOUS_DEBUG, DispatchKey.AutogradOther).because(Provenance.AMBIGUOUS)
+AMBIGUOUS = RegisteredKernel(Kernel(), AMBIGUOUS_DEBUG, DispatchKey.AutogradOther).because(Provenance.AMBIGUOUS)
 """What AutogradOther holds when both a composite kernel and a kernel of one of its backends could be meant."""

@@ -12,11 +12,11 @@ from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.initial_state import preloaded
 from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot, violations_in
 from dispatchlab.engine.invariants import expected_slots, stale_keys
-from dispatchlab.engine.lowering import Plan, plan_of
+from dispatchlab.engine.lowering import LoweredRegistration, lower
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterFallback
 from dispatchlab.engine.semantics import Semantics, semantics_named
-from dispatchlab.engine.state import FALLBACKS, Cell, State, Transaction
+from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
@@ -31,7 +31,7 @@ _SHOWN = 4
 def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:
     """The reasons for the difference; empty when there is none that the engine knows."""
     reasons: list[str] = []
-    for name in sorted({cell for state in (expected, actual) for cell in state if isinstance(cell, str)}):
+    for name in sorted({variable for state in (expected, actual) for variable in state if isinstance(variable, str)}):
         left, right = operator_in(expected, name), operator_in(actual, name)
         if left is None or right is None:
             there = left or right
@@ -91,16 +91,16 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
 class LabState:
     """One state of a dispatcher. Equal states have the same future."""
 
-    __slots__ = ("cells",)
+    __slots__ = ("variables",)
 
-    def __init__(self, cells: State) -> None:
-        self.cells = cells
+    def __init__(self, variables: State) -> None:
+        self.variables = variables
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LabState) and self.cells == other.cells
+        return isinstance(other, LabState) and self.variables == other.variables
 
     def __hash__(self) -> int:
-        return hash(frozenset((cell, _hash(value)) for cell, value in self.cells.items()))
+        return hash(frozenset((variable, _hash(value)) for variable, value in self.variables.items()))
 
 
 def _hash(value: object) -> int:
@@ -125,9 +125,11 @@ class LabSpace:
         self._registrations = tuple(registrations)
         self._operators = tuple(operators)
         self._semantics = semantics
-        self._plans: tuple[Plan, ...] = tuple(plan_of(registration, semantics) for registration in registrations)
+        self._lowered: tuple[LoweredRegistration, ...] = tuple(
+            lower(registration, semantics) for registration in registrations
+        )
         self._empty = LabState(preloaded(semantics))
-        self._touched: set[Cell] = set()
+        self._touched: set[StateVariable] = set()
 
     def empty(self) -> LabState:
         """The state in which nothing is registered but what the semantics brings along."""
@@ -135,9 +137,9 @@ class LabSpace:
 
     def register(self, state: LabState, index: int, /) -> tuple[LabState, Refusal | None]:
         """The state after registering `index`, and how it was refused if it was."""
-        transaction = Transaction(state.cells, self._touched)
+        transaction = Transaction(state.variables, self._touched)
         try:
-            lowering.register(self._semantics, transaction, self._plans[index])
+            lowering.register(self._semantics, transaction, self._lowered[index])
         except RegistrationError as error:
             if self._semantics.refusal_leaves_traces and transaction.changes:
                 state = LabState(transaction.applied())
@@ -146,42 +148,42 @@ class LabSpace:
 
     def release(self, state: LabState, index: int, /) -> LabState:
         """The state after releasing `index`."""
-        transaction = Transaction(state.cells, self._touched)
-        lowering.release(self._semantics, transaction, self._plans[index])
+        transaction = Transaction(state.variables, self._touched)
+        lowering.release(self._semantics, transaction, self._lowered[index])
         return LabState(transaction.applied())
 
     def observe(self, state: LabState, /) -> tuple[Snapshot, ...]:
         """What can be seen of the observed operators."""
         self._look()
-        return tuple(snapshot(state.cells, name, self._semantics) for name in self._operators)
+        return tuple(snapshot(state.variables, name, self._semantics) for name in self._operators)
 
     def violations(self, state: LabState, /) -> tuple[Violation, ...]:
         """The invariants that do not hold for the observed operators."""
         self._look()
         found: tuple[Violation, ...] = ()
         for name in self._operators:
-            found += violations_in(state.cells, name, self._semantics)
+            found += violations_in(state.variables, name, self._semantics)
         return found
 
     def why(self, expected: LabState, actual: LabState, /) -> tuple[str, ...]:
         """Why two states of the same registrations differ."""
-        return why(expected.cells, actual.cells, self._semantics)
+        return why(expected.variables, actual.variables, self._semantics)
 
-    def cells(self, index: int, /) -> frozenset[Cell]:
-        """The cells that registration `index` writes by name."""
-        return self._plans[index].written_cells()
+    def cells(self, index: int, /) -> frozenset[StateVariable]:
+        """The variables that registration `index` writes by name."""
+        return self._lowered[index].written_variables()
 
     def is_broadcast(self, index: int, /) -> bool:
         """Whether it is a fallback, which reaches every operator."""
-        primitives = self._plans[index].primitives
+        primitives = self._lowered[index].primitives
         return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
 
-    def shared_cells(self) -> frozenset[Cell]:
-        """The cell of the fallbacks, which every operator reads."""
+    def shared_cells(self) -> frozenset[StateVariable]:
+        """The variable of the fallbacks, which every operator reads."""
         return frozenset({FALLBACKS})
 
-    def touched(self) -> frozenset[Cell]:
-        """Every cell that was read or written so far."""
+    def touched(self) -> frozenset[StateVariable]:
+        """Every variable that was read or written so far."""
         return frozenset(self._touched)
 
     def pattern(self, indices: Sequence[int], /) -> Hashable:

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.dispatcher import Dispatcher, register_lowered
 from dispatchlab.engine.handle import RegistrationHandle, release_all
 from dispatchlab.engine.kernel import KernelFunction, KernelLike, call_site, choice, kernel_function, key_named, unboxed
-from dispatchlab.engine.lowering import Plan, plan_inside, plan_of
+from dispatchlab.engine.lowering import LoweredRegistration, lower, lower_inside
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -38,15 +38,17 @@ class Registrations:
         """The handles of what was registered, in order; released ones too."""
         return tuple(self._handles)
 
-    def _hold(self, made: Plan, what: str) -> RegistrationHandle:
-        handle = self._dispatcher.register_plan(made, what)
+    def _hold(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
+        handle = register_lowered(self._dispatcher, made, what)
         self._handles.append(handle)
         return handle
 
     def _hold_inside(self, block: Block, registration: Def | Impl | Fallback, what: str) -> RegistrationHandle:
-        made = plan_inside(block, registration, self._dispatcher.semantics)
+        made = lower_inside(block, registration, self._dispatcher.semantics)
         # Upstream makes one registration after the other, and keeps those that came before one that is refused.
-        steps = [made] if self._dispatcher.semantics.is_atomic else [Plan([one]) for one in made.primitives]
+        steps = (
+            [made] if self._dispatcher.semantics.is_atomic else [LoweredRegistration([one]) for one in made.primitives]
+        )
         added = [self._hold(step, what) for step in steps]
         if len(added) == 1:
             return added[0]
@@ -129,7 +131,7 @@ class Library(Registrations):
             debug=debug_of_caller(debug),
             location=call_site(),
         )
-        opening = plan_of(self._block, dispatcher.semantics)
+        opening = lower(self._block, dispatcher.semantics)
         if opening.primitives:
             self._hold(opening, f"library {namespace} {kind}")
 

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TypeVar
 
 from dispatchlab.engine import refusals
-from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition
 from dispatchlab.engine.primitives import (
     ClaimNamespace,
@@ -24,7 +24,7 @@ from dispatchlab.engine.primitives import (
     RegisterName,
 )
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import FALLBACKS, Cell, Transaction
+from dispatchlab.engine.state import FALLBACKS, StateVariable, Transaction
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -33,7 +33,7 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.slot_set import keys_of, slots_of_key
 
 
-class Plan:
+class LoweredRegistration:
     """What a dispatcher does for one registration.
 
     Args:
@@ -48,21 +48,21 @@ class Plan:
         self.primitives = tuple(primitives)
         self.is_block = is_block
 
-    def written_cells(self) -> frozenset[Cell]:
-        """The cells that the plan writes by name; a fallback reaches every operator besides."""
-        cells: set[Cell] = set()
+    def written_variables(self) -> frozenset[StateVariable]:
+        """The variables that the plan writes by name; a fallback reaches every operator besides."""
+        variables: set[StateVariable] = set()
         for primitive in self.primitives:
             match primitive:
                 case RegisterFallback():
-                    cells.add(FALLBACKS)
+                    variables.add(FALLBACKS)
                 case ClaimNamespace() | RegisterDef() | RegisterImpl() | RegisterName():
-                    cells.add(primitive.cell)
+                    variables.add(primitive.variable)
                 case _:
                     pass
-        return frozenset(cells)
+        return frozenset(variables)
 
 
-def register(semantics: Semantics, state: Transaction, plan: Plan) -> None:
+def register(semantics: Semantics, state: Transaction, plan: LoweredRegistration) -> None:
     """Run a plan; all of it or, when it raises a RegistrationError, what Note [Traces of a refusal] says."""
     done = 0
     try:
@@ -76,32 +76,32 @@ def register(semantics: Semantics, state: Transaction, plan: Plan) -> None:
         raise
 
 
-def release(semantics: Semantics, state: Transaction, plan: Plan) -> None:
+def release(semantics: Semantics, state: Transaction, plan: LoweredRegistration) -> None:
     """Undo a plan that is registered: what was registered first is released first, as a library does it."""
     for primitive in plan.primitives:
         primitive.release(semantics, state)
 
 
-def plan_of(registration: Registration, semantics: Semantics) -> Plan:
+def lower(registration: Registration, semantics: Semantics) -> LoweredRegistration:
     """The primitives of a registration, with its refusal in place where a rule of blocks is broken."""
     match registration:
         case Block():
-            return Plan(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)
+            return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)
         case Claim():
-            return Plan([ClaimNamespace(registration.namespace, registration.debug)])
+            return LoweredRegistration([ClaimNamespace(registration.namespace, registration.debug)])
         case NameOnly():
-            return Plan([RegisterName(registration.operator)])
+            return LoweredRegistration([RegisterName(registration.operator)])
         case Def():
-            return Plan(_guarded(_def_call, registration, semantics))
+            return LoweredRegistration(_guarded(_def_call, registration, semantics))
         case Impl():
-            return Plan(_guarded(_impl_call, registration, semantics))
+            return LoweredRegistration(_guarded(_impl_call, registration, semantics))
         case Fallback():
-            return Plan(_guarded(_fallback_call, registration, semantics))
+            return LoweredRegistration(_guarded(_fallback_call, registration, semantics))
 
 
-def plan_inside(block: Block, registration: Def | Impl | Fallback, semantics: Semantics) -> Plan:
+def lower_inside(block: Block, registration: Def | Impl | Fallback, semantics: Semantics) -> LoweredRegistration:
     """The primitives of a registration in a block that is open already."""
-    return Plan(_guarded(_Inside(block), registration, semantics))
+    return LoweredRegistration(_guarded(_Inside(block), registration, semantics))
 
 
 R = TypeVar("R")
@@ -148,7 +148,7 @@ def _def_call(registration: Def, semantics: Semantics) -> tuple[Primitive, ...]:
 def _impl_call(registration: Impl, semantics: Semantics) -> tuple[Primitive, ...]:
     key = _known(registration.key, semantics)
     stored_key = key if key is not None or semantics.catch_all else DispatchKey.CompositeImplicitAutograd
-    entry = KernelEntry(registration.kernel, registration.debug, stored_key, registration.location)
+    entry = RegisteredKernel(registration.kernel, registration.debug, stored_key, registration.location)
     return (RegisterImpl(registration.operator, entry, semantics, with_key=key is not None),)
 
 
@@ -170,7 +170,8 @@ def _fallback_call(registration: Fallback, semantics: Semantics) -> tuple[Primit
         )
     kernel = registration.kernel
     return tuple(
-        RegisterFallback(k, KernelEntry(kernel, registration.debug, k, registration.location), semantics) for k in keys
+        RegisterFallback(k, RegisteredKernel(kernel, registration.debug, k, registration.location), semantics)
+        for k in keys
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Kernels, Slots
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, SourceLocation
@@ -98,7 +98,7 @@ class OperatorEntry(NamedTuple):
         """Nothing is registered any more."""
         return not (self.defs or self.present or self.names)
 
-    def active(self, bit: int) -> KernelEntry | None:
+    def active(self, bit: int) -> RegisteredKernel | None:
         """The newest kernel at a place."""
         entries = self.kernels.get(bit)
         return entries[0] if entries else None

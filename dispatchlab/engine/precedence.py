@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import AMBIGUOUS, Cell, KernelEntry
+from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
 from dispatchlab.engine.reference_precedence import Plain, plain_pr35061, plain_torch_2_13
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey as Key
@@ -28,11 +28,11 @@ from dispatchlab.model.slot_set import (
     slots_of,
 )
 
-Kernels: TypeAlias = Mapping[int, tuple[KernelEntry, ...]]
+Kernels: TypeAlias = Mapping[int, tuple[RegisteredKernel, ...]]
 """The kernels of an operator: the bit of a place -> what is registered there, newest first and never empty."""
 
-Slots: TypeAlias = dict[Cell, int]
-"""Which slots hold which cell; a slot in no set holds no kernel."""
+Slots: TypeAlias = dict[TableEntry, int]
+"""Which slots hold which entry; a slot in no set holds no kernel."""
 
 Fill: TypeAlias = Callable[[int, int, Kernels, Fallbacks], Slots]
 """(the slots wanted, the places that have kernels, the kernels, the fallbacks) -> what those slots hold."""
@@ -88,8 +88,8 @@ def _fill_torch_2_13(wanted: int, present: int, kernels: Kernels, fallbacks: Fal
     while direct:
         bit = direct & -direct
         direct ^= bit
-        cell = kernels[bit][0].because(Provenance.KERNEL)
-        slots[cell] = bit
+        held = kernels[bit][0].because(Provenance.KERNEL)
+        slots[held] = bit
     if present & _ANY_ALIAS:
         if present & _NON_FUNCTIONAL and (taken := rest & _NON_FUNCTIONAL_SLOTS):
             slots[kernels[_NON_FUNCTIONAL][0].because(Provenance.DEFAULT_BACKEND)] = taken
@@ -114,7 +114,7 @@ def _fill_torch_2_13(wanted: int, present: int, kernels: Kernels, fallbacks: Fal
             slots[kernels[_BATCHED][0].because(Provenance.BATCHED)] = taken
             rest ^= taken
     if rest & fallbacks.slots:
-        slots.update(fallbacks.cells_in(rest))
+        slots.update(fallbacks.entries_in(rest))
     return slots
 
 
@@ -135,7 +135,7 @@ def _fill_pr35061(wanted: int, present: int, kernels: Kernels, fallbacks: Fallba
         slots[kernels[bit][0].because(Provenance.KERNEL)] = bit
     called = fallbacks.slots & ~fallbacks.fallthrough_slots
     if rest & called:
-        slots.update(fallbacks.cells_in(rest & called))
+        slots.update(fallbacks.entries_in(rest & called))
         rest &= ~called
     if present & CATCH_ALL_BIT and rest:
         slots[kernels[CATCH_ALL_BIT][0].because(Provenance.CATCH_ALL)] = rest

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import KernelEntry
+from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.precedence import Slots
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.engine.state import FALLBACKS, LibraryCell, Transaction
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -61,61 +61,61 @@ class Refused:
 class ClaimNamespace:
     """A DEF library's claim of its namespace."""
 
-    __slots__ = ("cell", "debug")
+    __slots__ = ("debug", "variable")
 
     def __init__(self, namespace: str, debug: str) -> None:
-        self.cell = LibraryCell(namespace)
+        self.variable = NamespaceVariable(namespace)
         self.debug = debug
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused while another claim lives."""
-        claimed = state.get(self.cell)
+        claimed = state.get(self.variable)
         if isinstance(claimed, ClaimNamespace):
-            raise refusals.duplicate_library(self.cell.namespace, claimed.debug, self.debug)
-        state.put(self.cell, self)
+            raise refusals.duplicate_library(self.variable.namespace, claimed.debug, self.debug)
+        state.put(self.variable, self)
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Frees the namespace."""
-        state.put(self.cell, None)
+        state.put(self.variable, None)
 
 
-def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName, cell: str) -> OperatorEntry:
+def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName, variable: str) -> OperatorEntry:
     """The entry of an operator; a new one has the backend fallbacks in its slots."""
-    entry = state.operator(cell)
+    entry = state.operator(variable)
     if entry is None:
         slots = semantics.precedence.fill(ALL_SLOTS, 0, {}, state.fallbacks())
         entry = OperatorEntry(name, slots=slots)
-        state.put(cell, entry)
+        state.put(variable, entry)
     return entry
 
 
-def _leave(state: Transaction, cell: str, entry: OperatorEntry) -> None:
-    state.put(cell, None if entry.is_unused else entry)
+def _leave(state: Transaction, variable: str, entry: OperatorEntry) -> None:
+    state.put(variable, None if entry.is_unused else entry)
 
 
 class RegisterName:
     """Keeps an operator's entry alive."""
 
-    __slots__ = ("cell", "name")
+    __slots__ = ("name", "variable")
 
     def __init__(self, name: OperatorName) -> None:
         self.name = name
-        self.cell = str(name)
+        self.variable = str(name)
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Never refused."""
-        entry = find_or_create(semantics, state, self.name, self.cell)
-        state.put(self.cell, entry._replace(names=(*entry.names, self)))
+        entry = find_or_create(semantics, state, self.name, self.variable)
+        state.put(self.variable, entry._replace(names=(*entry.names, self)))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """The last one of an operator's registrations takes it along."""
-        entry = state.operator(self.cell)
+        entry = state.operator(self.variable)
         assert entry is not None
-        _leave(state, self.cell, entry._replace(names=tuple(name for name in entry.names if name is not self)))
+        _leave(state, self.variable, entry._replace(names=tuple(name for name in entry.names if name is not self)))
 
 
 @lru_cache(maxsize=1 << 16)
-def _mismatch(definition: Definition, kernel: KernelEntry) -> str | None:
+def _mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
     """Why a kernel does not fit a def; both are compared by identity, so that a pair is looked at once."""
     inferred = kernel.kernel.inferred
     if inferred is None:
@@ -127,17 +127,17 @@ def _mismatch(definition: Definition, kernel: KernelEntry) -> str | None:
 class RegisterDef:
     """A def."""
 
-    __slots__ = ("cell", "definition", "name", "stored")
+    __slots__ = ("definition", "name", "stored", "variable")
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.stored = Stored(definition.schema, definition.alias, definition.debug)
         self.name = definition.schema.name
-        self.cell = str(self.name)
+        self.variable = str(self.name)
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused by another def, by a kernel that does not fit, and by more arguments than a bitset holds."""
-        entry = find_or_create(semantics, state, self.name, self.cell)
+        entry = find_or_create(semantics, state, self.name, self.variable)
         new = self.definition
         stored = self.stored
         if entry.defs:
@@ -156,18 +156,18 @@ class RegisterDef:
             if count > refusals.MAX_ARGUMENTS:
                 raise refusals.too_many_arguments(self.name, count)
         tags = entry.tags | new.tags if entry.defs else new.tags
-        state.put(self.cell, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
+        state.put(self.variable, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """The schema goes with the last def."""
-        entry = state.operator(self.cell)
+        entry = state.operator(self.variable)
         assert entry is not None
         defs = tuple(definition for definition in entry.defs if definition is not self.definition)
         tags = entry.tags
         if not semantics.tags_outlive_def:
             tags = frozenset().union(*(definition.tags for definition in defs))
         stored = entry.stored if defs else None
-        _leave(state, self.cell, entry._replace(stored=stored, defs=defs, tags=tags))
+        _leave(state, self.variable, entry._replace(stored=stored, defs=defs, tags=tags))
 
 
 def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
@@ -179,7 +179,7 @@ def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
     return stored
 
 
-def _in_dump_order(entry: OperatorEntry) -> Sequence[KernelEntry]:
+def _in_dump_order(entry: OperatorEntry) -> Sequence[RegisteredKernel]:
     """Every kernel, inactive ones included, in an order that does not depend on how it came about."""
     return [kernel for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__) for kernel in entry.kernels[bit]]
 
@@ -187,13 +187,13 @@ def _in_dump_order(entry: OperatorEntry) -> Sequence[KernelEntry]:
 class RegisterImpl:
     """A kernel of an operator."""
 
-    __slots__ = ("bit", "cell", "entry", "held", "name", "refreshed_on_register", "refreshed_on_release")
+    __slots__ = ("bit", "entry", "held", "name", "refreshed_on_register", "refreshed_on_release", "variable")
 
-    def __init__(self, name: OperatorName, kernel: KernelEntry, semantics: Semantics, *, with_key: bool) -> None:
+    def __init__(self, name: OperatorName, kernel: RegisteredKernel, semantics: Semantics, *, with_key: bool) -> None:
         """`with_key` tells a kernel that named its key from one that named none and went to `kernel.key` for it."""
         key = kernel.key
         self.name = name
-        self.cell = str(name)
+        self.variable = str(name)
         self.entry = kernel
         self.bit = CATCH_ALL_BIT if key is None else KEY_BIT[key]
         self.refreshed_on_release = ALL_SLOTS if key is None else semantics.refresh[key]
@@ -204,7 +204,7 @@ class RegisterImpl:
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused by another signature, then by a schema that it does not fit."""
-        entry = state.operator(self.cell) or find_or_create(semantics, state, self.name, self.cell)
+        entry = state.operator(self.variable) or find_or_create(semantics, state, self.name, self.variable)
         if self.held is not None:
             entry = self._agreeing(semantics, state, entry)
         new = self.entry
@@ -217,29 +217,29 @@ class RegisterImpl:
         bit = self.bit
         kernels = dict(entry.kernels)
         kernels[bit] = (new, *kernels[bit]) if bit in kernels else (new,)
-        state.put(self.cell, self._refreshed(semantics, state, entry, kernels, self.refreshed_on_register))
+        state.put(self.variable, self._refreshed(semantics, state, entry, kernels, self.refreshed_on_register))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Whichever kernel of the key is the newest then is active; the last registration takes the operator along."""
-        entry = state.operator(self.cell)
+        entry = state.operator(self.variable)
         assert entry is not None
         kernels = dict(entry.kernels)
         left = kernels[self.bit]
         if len(left) == 1:
             del kernels[self.bit]
             if not (kernels or entry.defs or entry.names):
-                state.put(self.cell, None)
+                state.put(self.variable, None)
                 return
         else:
             kernels[self.bit] = tuple(kernel for kernel in left if kernel is not self.entry)
-        state.put(self.cell, self._refreshed(semantics, state, entry, kernels, self.refreshed_on_release))
+        state.put(self.variable, self._refreshed(semantics, state, entry, kernels, self.refreshed_on_release))
 
     def _refreshed(
         self,
         semantics: Semantics,
         state: Transaction,
         entry: OperatorEntry,
-        kernels: dict[int, tuple[KernelEntry, ...]],
+        kernels: dict[int, tuple[RegisteredKernel, ...]],
         wanted: int,
     ) -> OperatorEntry:
         name, stored, defs, _, present, slots, signatures, tags, names = entry
@@ -262,7 +262,7 @@ class RegisterImpl:
             plain, with_symint = entry.signatures
             signatures = (plain, self.held) if symint else (self.held, with_symint)
             entry = entry._replace(signatures=signatures)
-            state.put(self.cell, entry)  # before the schema is checked, see Note [Traces of a refusal]
+            state.put(self.variable, entry)  # before the schema is checked, see Note [Traces of a refusal]
         elif held.signature != self.held.signature:
             raise refusals.signature_mismatch(self.name, held, self.entry)
         return entry
@@ -290,9 +290,9 @@ def _other_signature(entry: OperatorEntry, held: HeldSignature, symint: bool) ->
 def _refilled(slots: Slots, wanted: int, filled: Slots) -> Slots:
     """`slots` with those in `wanted` replaced by `filled`."""
     keep = ~wanted
-    result = {cell: left for cell, held in slots.items() if (left := held & keep)}
-    for cell, bits in filled.items():
-        result[cell] = result[cell] | bits if cell in result else bits
+    result = {entry: left for entry, held in slots.items() if (left := held & keep)}
+    for variable, bits in filled.items():
+        result[variable] = result[variable] | bits if variable in result else bits
     return result
 
 
@@ -301,7 +301,7 @@ class RegisterFallback:
 
     __slots__ = ("bit", "entry", "key", "refreshed")
 
-    def __init__(self, key: DispatchKey, kernel: KernelEntry, semantics: Semantics) -> None:
+    def __init__(self, key: DispatchKey, kernel: RegisteredKernel, semantics: Semantics) -> None:
         self.key = key
         self.bit = KEY_BIT[key]
         self.entry = kernel

@@ -10,7 +10,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
 
 if TYPE_CHECKING:
-    from dispatchlab.engine.kernel import KernelEntry
+    from dispatchlab.engine.kernel import RegisteredKernel
     from dispatchlab.engine.operator_entry import Definition, HeldSignature, Stored
 
 MAX_ARGUMENTS = 64
@@ -80,7 +80,7 @@ def schema_mismatch(
     schema: FunctionSchema,
     schema_debug: str,
     inferred: FunctionSchema,
-    kernel: KernelEntry,
+    kernel: RegisteredKernel,
     reason: str,
 ) -> RegistrationError:
     """A kernel whose type does not fit the schema, whichever of the two came last."""
@@ -99,7 +99,7 @@ def schema_mismatch(
     )
 
 
-def signature_mismatch(operator: OperatorName, held: HeldSignature, new: KernelEntry) -> RegistrationError:
+def signature_mismatch(operator: OperatorName, held: HeldSignature, new: RegisteredKernel) -> RegistrationError:
     """A kernel whose C++ signature differs from that of another kernel of the operator."""
     return RegistrationError(
         ErrorKind.SIGNATURE_MISMATCH,
@@ -127,7 +127,7 @@ def too_many_arguments(operator: OperatorName, count: int) -> RegistrationError:
     )
 
 
-def duplicate_fallback(key: DispatchKey, existing: KernelEntry, new: KernelEntry) -> RegistrationError:
+def duplicate_fallback(key: DispatchKey, existing: RegisteredKernel, new: RegisteredKernel) -> RegistrationError:
     """A second fallback at one key."""
     return RegistrationError(
         ErrorKind.DUPLICATE_FALLBACK,

@@ -15,7 +15,7 @@ from typing import Self
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import KernelFunction, KernelLike, call_site, choice, key_named
 from dispatchlab.engine.library import Registrations, typed_kernel
-from dispatchlab.engine.lowering import Plan, plan_of
+from dispatchlab.engine.lowering import LoweredRegistration, lower
 from dispatchlab.engine.refusals import refuse
 from dispatchlab.errors import ErrorKind
 from dispatchlab.model.keys import DispatchKey
@@ -114,8 +114,8 @@ class RegisterOperators(Registrations):
         _check_kernels(definition.schema.name, options)
         semantics = self._dispatcher.semantics
         parts: list[Def | Impl] = [definition.registration, *_impls(definition.schema.name, options)]
-        primitives = [primitive for part in parts for primitive in plan_of(part, semantics).primitives]
-        self._hold(Plan(primitives, is_block=True), f"op {definition.schema}")
+        primitives = [primitive for part in parts for primitive in lower(part, semantics).primitives]
+        self._hold(LoweredRegistration(primitives, is_block=True), f"op {definition.schema}")
         return self
 
     def __repr__(self) -> str:

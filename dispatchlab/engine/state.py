@@ -1,8 +1,8 @@
-"""Transactional cells that hold the state of a dispatcher; a change is kept or dropped as a whole.
+"""The state of a dispatcher as a mapping of state variables, and transactions that are kept or dropped as a whole.
 
-A dispatcher's state is a mapping from cells to immutable values: the text of an operator's name to its entry,
-`FALLBACKS` to the backend fallbacks, and a `LibraryCell` to the library that claims its namespace. Everything that a
-registration reads or writes goes through a `Transaction`, which therefore knows its footprint.
+The state variables have immutable values: an operator's name, as text, has its entry, `FALLBACKS` the backend
+fallbacks, and a `NamespaceVariable` the library that claims its namespace. Everything that a registration reads or
+writes goes through a `Transaction`, which therefore knows its footprint.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.operator_entry import OperatorEntry
 
 
-class LibraryCell(NamedTuple):
-    """The cell of a namespace's DEF library; its value is the library's claim."""
+class NamespaceVariable(NamedTuple):
+    """The variable of a namespace's DEF library; its value is the library's claim."""
 
     namespace: str
 
 
-class _FallbacksCell:
+class _FallbacksVariable:
     __slots__ = ()
 
     def __repr__(self) -> str:
         return "FALLBACKS"
 
 
-FALLBACKS = _FallbacksCell()
-"""The cell of all backend fallbacks."""
+FALLBACKS = _FallbacksVariable()
+"""The variable of all backend fallbacks."""
 
-Cell: TypeAlias = str | LibraryCell | _FallbacksCell
-State: TypeAlias = Mapping[Cell, object]
+StateVariable: TypeAlias = str | NamespaceVariable | _FallbacksVariable
+State: TypeAlias = Mapping[StateVariable, object]
 
 
 class Transaction:
-    """Changes to a state that has not changed yet.
+    """Changes to a state that are not made yet.
 
     Args:
         base: the state; only read.
-        touched: collects every cell that is read or written.
+        touched: collects every variable that is read or written.
     """
 
     __slots__ = ("base", "changes", "touched")
 
-    def __init__(self, base: State, touched: set[Cell]) -> None:
+    def __init__(self, base: State, touched: set[StateVariable]) -> None:
         self.base = base
-        self.changes: dict[Cell, object] = {}
+        self.changes: dict[StateVariable, object] = {}
         self.touched = touched
 
-    def get(self, cell: Cell) -> object | None:
-        """The value of a cell with the changes so far; None when it is empty."""
-        self.touched.add(cell)
-        return self.changes[cell] if cell in self.changes else self.base.get(cell)
+    def get(self, variable: StateVariable) -> object | None:
+        """The value of a variable with the changes so far; None when it is empty."""
+        self.touched.add(variable)
+        return self.changes[variable] if variable in self.changes else self.base.get(variable)
 
-    def put(self, cell: Cell, value: object | None) -> None:
-        """Change a cell; None empties it."""
-        self.touched.add(cell)
-        self.changes[cell] = value
+    def put(self, variable: StateVariable, value: object | None) -> None:
+        """Change a variable; None empties it."""
+        self.touched.add(variable)
+        self.changes[variable] = value
 
     def operator(self, name: str) -> OperatorEntry | None:
         """The entry of an operator, if it has one."""
@@ -69,18 +69,18 @@ class Transaction:
 
     def operators(self) -> Iterator[OperatorEntry]:
         """Every operator there is, in no promised order; all of them count as read."""
-        for cell in [*self.base, *(cell for cell in self.changes if cell not in self.base)]:
-            if isinstance(cell, str):
-                entry = self.operator(cell)
+        for variable in [*self.base, *(variable for variable in self.changes if variable not in self.base)]:
+            if isinstance(variable, str):
+                entry = self.operator(variable)
                 if entry is not None:
                     yield entry
 
-    def applied(self) -> dict[Cell, object]:
-        """The state with the changes, as a new mapping without empty cells."""
+    def applied(self) -> dict[StateVariable, object]:
+        """The state with the changes, as a new mapping without empty variables."""
         state = dict(self.base)
-        for cell, value in self.changes.items():
+        for variable, value in self.changes.items():
             if value is None:
-                state.pop(cell, None)
+                state.pop(variable, None)
             else:
-                state[cell] = value
+                state[variable] = value
         return state
