@@ -114,11 +114,12 @@ def leaks_text(leaks: Sequence[Leak]) -> str:
 def _torch_moment() -> Moment | None:
     if "torch" not in sys.modules:
         return None
-    from dispatchlab.live.introspection.registry_reader import dumps, fallback_rows, is_imported
+    from dispatchlab.live.bridge.torch import is_torch_imported
+    from dispatchlab.live.introspection.registry_reader import all_dumps, fallback_rows
 
-    if not is_imported():
+    if not is_torch_imported():
         return None
-    return Moment(dumps(), tuple(f"fallback {row}" for row in fallback_rows().splitlines()))
+    return Moment(all_dumps(), tuple(f"fallback {row}" for row in fallback_rows().splitlines()))
 
 
 def _dispatchers() -> list[Dispatcher]:

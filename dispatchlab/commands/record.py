@@ -99,5 +99,5 @@ def _told(found: PackageRecord) -> list[str]:
         lines.append(f"some were made by other packages: {others}")
     if found.by_torch:
         lines.append(f"{found.by_torch} registrations that PyTorch made for itself on the way were left out")
-    lines += [f"could not be read: {each}" for each in found.unread]
+    lines += [f"could not be read: {each}" for each in found.unreadable]
     return lines

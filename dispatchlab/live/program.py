@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatchlab.live.bridge.registration_calls import NotExpressibleError
+from dispatchlab.live.bridge.expressible import NotExpressibleError
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Impl, Registration
@@ -82,15 +82,14 @@ def program_text(
     lines = [f"    {index}: lambda library: {_call(registrations[index], adds.get(index, 0))}," for index in used]
     before: StepSequence = ()
     if schema is None:
-        lines.append(
-            f'    {len(registrations)}: lambda library: library.define("{_local(operator)}(Tensor x) -> Tensor"),'
-        )
+        text = f"{operator.without_namespace}(Tensor x) -> Tensor"
+        lines.append(f'    {len(registrations)}: lambda library: library.define("{text}"),')
         before = (len(registrations),)
     parsed = [key for key in keys if DispatchKey[key] in PARSED_BY_TORCH]
     slots = _SLOTS.format(name=operator.name, overload=operator.overload, keys=parsed) if parsed else ""
     return _PROGRAM.format(
         registrations="\n".join(lines),
-        call=f"{operator.name}.{operator.overload}" if operator.overload else operator.name,
+        call=operator.without_namespace,
         slots=slots,
         expected=_steps((*before, *expected)),
         actual=_steps((*before, *actual)),
@@ -118,10 +117,6 @@ def _operator(registrations: Sequence[Registration]) -> tuple[OperatorName, Func
     return operators.pop(), schema
 
 
-def _local(operator: OperatorName) -> str:
-    return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
-
-
 def _call(registration: Registration, adds: int) -> str:
     match registration:
         case Def(schema=FunctionSchema() as schema):
@@ -131,7 +126,7 @@ def _call(registration: Registration, adds: int) -> str:
         case Impl(kernel=kernel, key=key):
             function = "torch.library.fallthrough_kernel" if kernel.is_fallthrough else f"lambda x: x + {adds}"
             at = f", {str(key)!r}" if key is not None else ""
-            return f"library.impl({_local(registration.operator)!r}, {function}{at})"
+            return f"library.impl({str(registration.operator.without_namespace)!r}, {function}{at})"
         case _:
             raise NotExpressibleError(registration, "the program has defs and impls alone")
 

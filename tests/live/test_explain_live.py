@@ -20,7 +20,8 @@ from dispatchlab.call.argument_spec import describe_arguments
 from dispatchlab.call.explain import explain, schema_of, thread_keys
 from dispatchlab.call.explanation import CallExplanation, Hop
 from dispatchlab.commands.explain import Asked, found_for
-from dispatchlab.live.introspection.registry_reader import package_roots, record_operators, without_root
+from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.registry_reader import record_operators
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.operator_view import OperatorView
 from tests.scenario_texts import STAYS

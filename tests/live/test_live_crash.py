@@ -19,7 +19,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.live.bridge.registration_calls import NotExpressibleError
+from dispatchlab.live.bridge.expressible import NotExpressibleError
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.live.worker.ipc import WorkerError
@@ -187,5 +187,5 @@ def test_of_several_tags_that_pytorch_does_not_have_the_first_is_told() -> None:
     with LocalEngine().sandbox() as sandbox:
         with pytest.raises(NotExpressibleError, match="it has no tag tag_10"):
             sandbox.register(tagged)
-        with pytest.raises(NotExpressibleError, match="this PyTorch has no tag tag_10"):
+        with pytest.raises(NotExpressibleError, match="it has no tag tag_10"):
             sandbox.register(block)

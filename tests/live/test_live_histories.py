@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.explore.protocol import Handle
-from dispatchlab.live.introspection.builtin_fallbacks import world
+from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.live.sandbox.sandbox import LiveSandbox
 from dispatchlab.live.worker.main import load_extension
@@ -54,7 +54,7 @@ def take(sandbox: LiveSandbox, handles: dict[object, Handle], step: dict[str, An
 
 
 def without_builtin(table: str) -> list[str]:
-    builtin = set(world().table.splitlines())
+    builtin = set(builtin_fallbacks().table.splitlines())
     return [line for line in table.splitlines() if line not in builtin]
 
 

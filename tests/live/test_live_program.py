@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.live.bridge.registration_calls import NotExpressibleError
+from dispatchlab.live.bridge.expressible import NotExpressibleError
 from dispatchlab.live.program import program_text
 from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K

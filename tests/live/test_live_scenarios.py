@@ -14,8 +14,9 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.lockstep import lockstep
 from dispatchlab.explore.result import Expectation, Verdict, judge
-from dispatchlab.live.bridge.registration_calls import NativeKernels, NotExpressibleError
-from dispatchlab.live.introspection.builtin_fallbacks import world
+from dispatchlab.live.bridge.expressible import NotExpressibleError
+from dispatchlab.live.bridge.registration_calls import NativeKernels
+from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.live.worker.main import load_extension
 from dispatchlab.scenario import Scenario, load_scenario
@@ -118,10 +119,10 @@ def test_the_defects_of_pytorch_are_violated_live() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_a_refused_alias_fallback_leaves_nothing_for_the_sandboxes_that_follow() -> None:
     scenario = load_scenario(FOLDER / "defects" / "half_a_fallback_torch.yaml")
-    before = world().table
+    before = builtin_fallbacks().table
     for seed in range(8):
         engine = LocalEngine(scenario.registrations)
         found = explore(engine, scenario.registrations, scenario.operators, seed=seed)
         assert found.counterexample is not None
         assert found.counterexample.actual_sequence == (0, 1, 1)
-        assert world().table == before
+        assert builtin_fallbacks().table == before

@@ -11,12 +11,9 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.live.introspection.registry_reader import (
-    ImportFailedError,
-    package_roots,
-    record_registry,
-    without_root,
-)
+from dispatchlab.live.bridge.torch import ImportFailedError
+from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.registry_reader import record_registry
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import KernelFlags
 from dispatchlab.registry.bundled import open_bundled

@@ -10,6 +10,31 @@ import re
 
 from dispatchlab.errors import ErrorKind, RegistrationError
 
+
+def refusal(text: str) -> RegistrationError:
+    """The error that PyTorch's text stands for; its message is upstream's own text, without the C++ stack."""
+    shown = without_backtrace(text)
+    kind = kind_of(shown)
+    return RegistrationError(kind, shown, facts_of(kind, shown))
+
+
+def without_backtrace(text: str) -> str:
+    """A text of PyTorch without its C++ stack."""
+    return text.split("\nException raised from", 1)[0].rstrip()
+
+
+def kind_of(text: str) -> ErrorKind:
+    """The kind of refusal that a text reports; `OTHER` when it is none of the known ones."""
+    return next((kind for fragment, kind in _FRAGMENTS if fragment in text), ErrorKind.OTHER)
+
+
+def facts_of(kind: ErrorKind, text: str) -> dict[str, str]:
+    """The facts in a text of this kind, by the names that every engine uses; those that cannot be read are left out."""
+    pattern = _FACTS.get(kind)
+    found = pattern.search(text) if pattern is not None else None
+    return {name: value for name, value in found.groupdict().items() if value is not None} if found else {}
+
+
 # The first that occurs in the text decides, so a fragment that is part of another stands behind it.
 _FRAGMENTS: tuple[tuple[str, ErrorKind], ...] = (
     ("with the same name and overload name multiple times", ErrorKind.DUPLICATE_DEF),
@@ -67,27 +92,3 @@ _FACTS: dict[ErrorKind, re.Pattern[str]] = {
     ErrorKind.TOO_MANY_ARGUMENTS: re.compile(r"schema has (?P<count>\d+) arguments"),
     ErrorKind.UNKNOWN_KEY: re.compile(r"could not parse dispatch key: (?P<key>.*)$"),
 }
-
-
-def without_backtrace(text: str) -> str:
-    """What PyTorch says, less the C++ stack."""
-    return text.split("\nException raised from", 1)[0].rstrip()
-
-
-def kind_of(text: str) -> ErrorKind:
-    """The kind of refusal that a text tells of; `OTHER` when it is none of the known ones."""
-    return next((kind for fragment, kind in _FRAGMENTS if fragment in text), ErrorKind.OTHER)
-
-
-def facts_of(kind: ErrorKind, text: str) -> dict[str, str]:
-    """The facts in a text of this kind, by the names that every engine uses; those that cannot be read are left out."""
-    pattern = _FACTS.get(kind)
-    found = pattern.search(text) if pattern is not None else None
-    return {name: value for name, value in found.groupdict().items() if value is not None} if found else {}
-
-
-def refusal(text: str) -> RegistrationError:
-    """The error that PyTorch's text stands for; its message is upstream's own text, without the C++ stack."""
-    said = without_backtrace(text)
-    kind = kind_of(said)
-    return RegistrationError(kind, said, facts_of(kind, said))

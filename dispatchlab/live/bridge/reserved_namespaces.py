@@ -1,20 +1,24 @@
-"""Reserved namespaces: the operators that sandboxes and probes register are the lab's own."""
+"""Reserved namespaces: sandboxes and probes register their operators there, and users are never shown them."""
 
 from __future__ import annotations
 
 import re
 
-WORLD, FALLBACKS, ORDERS, MEMORY = "dlabworld", "dlabfallbacks", "dlaborders", "dlabcal"
+BUILTIN_FALLBACKS = "dlabbuiltin"
+FALLBACK_ROWS = "dlabfallbacks"
+IMPORT_ORDERS = "dlaborders"
+SLOT_MEMORY = "dlabmemory"
+PROBES = BUILTIN_FALLBACKS, FALLBACK_ROWS, IMPORT_ORDERS, SLOT_MEMORY
 """The namespaces of probes, by what they find out."""
 
-_OWN = re.compile(rf"(?:dlab[0-9]+_\w+|{WORLD}|{FALLBACKS}|{ORDERS}|{MEMORY})::")
+_OWN = re.compile(rf"(?:dlab[0-9]+_\w+|{'|'.join(PROBES)})::")
 
 
 def sandbox_prefix(number: int) -> str:
-    """What stands before every namespace of a sandbox."""
+    """The prefix of every namespace of a sandbox."""
     return f"dlab{number}_"
 
 
 def is_own(name: str) -> bool:
-    """Whether an operator, by its full name, is a sandbox's or a probe's."""
+    """Whether the operator with this full name is a sandbox's or a probe's."""
     return _OWN.match(name) is not None

@@ -1,10 +1,12 @@
-"""The running PyTorch, typed once: every other module of `live` reaches torch through here.
+"""Import PyTorch, and packages that register on it; every other module of `live` reaches torch through here.
 
 Importing this module does not import torch; the first call of `bindings` does.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,6 +31,22 @@ class TorchMissingError(DispatchLabError):
             f"the live engine needs PyTorch, and importing it says: {self.reason}. "
             "Install it with: pip install 'dispatchlab[torch]'"
         )
+
+
+class ImportFailedError(DispatchLabError):
+    """A package of the user cannot be imported.
+
+    Args:
+        module: the package.
+        reason: what the import said.
+    """
+
+    def __init__(self, module: str, reason: str) -> None:
+        super().__init__(module, reason)
+        self.module, self.reason = module, reason
+
+    def __str__(self) -> str:
+        return f"{self.module} cannot be imported: {self.reason}; install it, or leave it out"
 
 
 def require_torch() -> None:
@@ -60,9 +78,28 @@ def bindings() -> Any:
     return torch()._C
 
 
+def is_torch_imported() -> bool:
+    """Whether somebody has imported torch as a whole; asking does not import it."""
+    module = sys.modules.get("torch")
+    return module is not None and hasattr(module, "library") and hasattr(module, "_C")
+
+
+def import_packages(names: Iterable[str]) -> None:
+    """Import packages of the user in this order, for what they register.
+
+    Raises:
+        ImportFailedError: one cannot be imported.
+    """
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:
+            raise ImportFailedError(name, f"{type(error).__name__}: {error}") from error
+
+
 def semantics() -> str:
-    """Which dispatcher this is, such as `torch-2.13`, from the installed version; torch is not imported for it."""
-    from importlib.metadata import PackageNotFoundError, version
+    """The semantics of the installed dispatcher, such as `torch-2.13`; torch is not imported for it."""
+    from importlib.metadata import PackageNotFoundError, version  # which is slow to import
 
     try:
         found = version("torch")

@@ -1,4 +1,4 @@
-"""Calls of `torch.library` made again, each on a library object of its own that records which call it was."""
+"""Make the `torch.library` call of a block, on a library object whose debug texts carry the number of the call."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
+from dispatchlab.live.bridge.expressible import NotExpressibleError, stand_in, tags_of
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -17,20 +18,19 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name
 # Note [Calls of torch.library, live]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # Each call gets a `torch.library.Library` whose C++ library names our number in place of a file and a line, so that its
-# kernels are told like all others. `custom_op` makes its library itself; for the time of the call it is handed ours. A
-# call that is refused takes its library along: the user's own would live on with whatever was registered before the
-# refusal, until the module that holds it goes.
+# kernels are recognised like all others. `custom_op` makes its library itself; during the call it is handed ours. A
+# refused call takes its library along: the user's own would live on with whatever was registered before the refusal,
+# until the module that holds it goes.
 
 _COMPLIANT = "pt2_compliant_tag"
 """The tag that `custom_op` gives by itself."""
 
+Make: TypeAlias = Callable[[Any], object]
+"""Makes a call on a `torch.library.Library`; what it returns is kept as long as the registration."""
 
-class Unmade(Exception):
-    """A block does not hold what its call needs; the text says what."""
 
-
-class LayerLibrary:
-    """What a call leaves behind.
+class MadeLibrary:
+    """The library of a call that was made; `reset` takes the registrations back.
 
     Args:
         library: the `torch.library.Library` of the call.
@@ -53,15 +53,10 @@ class LayerLibrary:
             ops.OPDEFS.pop(self._custom_op, None)
 
 
-def stand_in(*arguments: object, **named: object) -> object:
-    """What is registered in place of the user's functions."""
-    return arguments[0] if arguments else None
-
-
-def layer_opener(
+def torch_library_call(
     block: Block, call: TorchLibraryCall, prefix: str, mark: str, number: int
-) -> Callable[[], LayerLibrary]:
-    """The call of a block, to be made each time the result is called.
+) -> Callable[[], MadeLibrary]:
+    """The call of a block, made each time the result is called.
 
     Args:
         block: the block.
@@ -71,58 +66,65 @@ def layer_opener(
         number: the line that it names.
 
     Raises:
-        Unmade: the block does not hold what the call needs.
+        NotExpressibleError: the block does not hold what the call needs.
     """
+    _check(block, call)
     namespace = prefix + (block.namespace or "")
-    name = call.operator
-    local = f"{name.name}.{name.overload}" if name.overload else name.name
-    make = _MAKERS[call.function](block, call, f"{namespace}::{local}", local)
+    local = str(call.operator.without_namespace)
+    qualified = f"{namespace}::{local}"
+    make = _MAKERS[call.function](block, call, qualified)
+    custom_op = qualified if call.function is TorchLibraryFunction.CUSTOM_OP else None
 
-    def opened() -> LayerLibrary:
+    def made() -> MadeLibrary:
         library = torch().library.Library(namespace, "FRAGMENT")
         library.m.reset()
         library.m = bindings()._dispatch_library("FRAGMENT", namespace, "", mark, number)
-        custom_op = f"{namespace}::{local}" if call.function is TorchLibraryFunction.CUSTOM_OP else None
         try:
             kept = make(library)
         except Exception as error:
-            LayerLibrary(library, custom_op).reset()
+            MadeLibrary(library, custom_op).reset()
             raise RuntimeError(f"{error}") from error
-        return LayerLibrary(library, custom_op, kept)
+        return MadeLibrary(library, custom_op, kept)
 
-    return opened
-
-
-Maker = Callable[[Any], object]
+    return made
 
 
-def _define(block: Block, call: TorchLibraryCall, qualified: str, local: str) -> Maker:
-    definition = _definition(block)
-    schema = _schema(definition)
-    text, alias, tags = str(clone_with_name(schema, _bare(schema.name))), str(definition.alias or ""), _tags(definition)
+def _check(block: Block, call: TorchLibraryCall) -> None:
+    on_one = TorchLibraryFunction.REGISTER_AUTOCAST, TorchLibraryFunction.REGISTER_TORCH_DISPATCH
+    for part in (call, *call.parts):
+        if part.function in on_one and len(part.on) != 1:
+            reason = f"{part.function} is on one device type or class, and `on` has {len(part.on)}"
+            raise NotExpressibleError(block, reason)
+    for part in call.parts:
+        if part.function not in _PARTS:
+            raise NotExpressibleError(block, f"{part.function} cannot be a part of a custom_op")
+
+
+def _define(block: Block, call: TorchLibraryCall, qualified: str) -> Make:
+    definition, schema = _definition(block)
+    text, alias = str(clone_with_name(schema, schema.name.without_namespace)), str(definition.alias or "")
+    tags = tags_of(definition.tags, block)
     return lambda library: library.define(text, alias, tags=tags)
 
 
-def _impl(block: Block, call: TorchLibraryCall, qualified: str, local: str) -> Maker:
+def _impl(block: Block, call: TorchLibraryCall, qualified: str) -> Make:
     registered = next((one for one in block.registrations if isinstance(one, Impl)), None)
     if registered is None:
-        raise Unmade("the block of an impl has an impl inside")
+        raise NotExpressibleError(block, "the block of an impl has an impl inside")
+    local, kernel = str(call.operator.without_namespace), registered.kernel
     key = "" if registered.key in (None, DispatchKey.Undefined) else str(registered.key)
-    kernel = registered.kernel
     function = torch().library.fallthrough_kernel if kernel.is_fallthrough else kernel.function or stand_in
     return lambda library: library.impl(local, function, key, with_keyset=kernel.with_keyset)
 
 
-def _custom_op(block: Block, call: TorchLibraryCall, qualified: str, local: str) -> Maker:
-    definition = _definition(block)
-    schema = _schema(definition)
-    text = str(clone_with_name(schema, OperatorName("", "x"))).removeprefix("x")
+def _custom_op(block: Block, call: TorchLibraryCall, qualified: str) -> Make:
+    definition, schema = _definition(block)
     arguments: dict[str, Any] = {
         "mutates_args": [each.name for each in schema.arguments if each.alias is not None and each.alias.is_write],
         "device_types": call.on or None,
-        "schema": text,
+        "schema": str(clone_with_name(schema, OperatorName("", "x"))).removeprefix("x"),
     }
-    tags = [tag for tag in _tags(definition) if tag.name != _COMPLIANT]
+    tags = [tag for tag in tags_of(definition.tags, block) if tag.name != _COMPLIANT]
     if tags:
         arguments["tags"] = tags
     parts = [_PARTS[part.function](part) for part in call.parts]
@@ -141,7 +143,7 @@ def _custom_op(block: Block, call: TorchLibraryCall, qualified: str, local: str)
 def _library_of(qualified: str, library: Any) -> Iterator[None]:
     """Have `custom_op` take this library. See Note [Calls of torch.library, live]."""
     ops: Any = import_module("torch._library.custom_ops")
-    makes = ops.get_library_allowing_overwrite
+    original = ops.get_library_allowing_overwrite
 
     def given(namespace: str, name: str) -> Any:
         ops.OPDEF_TO_LIB[f"{namespace}::{name}"] = library
@@ -151,38 +153,40 @@ def _library_of(qualified: str, library: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        ops.get_library_allowing_overwrite = makes
+        ops.get_library_allowing_overwrite = original
 
 
-def _register(call_it: Callable[[Any, str, TorchLibraryCall, Any], object]) -> Callable[..., Maker]:
-    def maker(block: Block, call: TorchLibraryCall, qualified: str, local: str) -> Maker:
-        return lambda library: call_it(torch().library, qualified, call, library)
+def _register(register: Callable[[Any, str, TorchLibraryCall, Any], object]) -> Callable[..., Make]:
+    def maker(block: Block, call: TorchLibraryCall, qualified: str) -> Make:
+        return lambda library: register(torch().library, qualified, call, library)
 
     return maker
 
 
-_MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str, str], Maker]] = {
+_MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str], Make]] = {
     TorchLibraryFunction.DEFINE: _define,
     TorchLibraryFunction.IMPL: _impl,
     TorchLibraryFunction.CUSTOM_OP: _custom_op,
     TorchLibraryFunction.REGISTER_KERNEL: _register(
-        lambda layer, name, call, library: layer.register_kernel(name, call.on or None, stand_in, lib=library)
+        lambda functions, name, call, library: functions.register_kernel(name, call.on or None, stand_in, lib=library)
     ),
     TorchLibraryFunction.REGISTER_FAKE: _register(
-        lambda layer, name, call, library: layer.register_fake(name, stand_in, lib=library)
+        lambda functions, name, call, library: functions.register_fake(name, stand_in, lib=library)
     ),
     TorchLibraryFunction.REGISTER_AUTOGRAD: _register(
-        lambda layer, name, call, library: layer.register_autograd(name, stand_in, lib=library)
+        lambda functions, name, call, library: functions.register_autograd(name, stand_in, lib=library)
     ),
     TorchLibraryFunction.REGISTER_VMAP: _register(
-        lambda layer, name, call, library: layer.register_vmap(name, stand_in, lib=library)
+        lambda functions, name, call, library: functions.register_vmap(name, stand_in, lib=library)
     ),
     TorchLibraryFunction.REGISTER_AUTOCAST: _register(
-        lambda layer, name, call, library: layer.register_autocast(name, _one(call), torch().float16, lib=library)
+        lambda functions, name, call, library: functions.register_autocast(
+            name, call.on[0], torch().float16, lib=library
+        )
     ),
     TorchLibraryFunction.REGISTER_TORCH_DISPATCH: _register(
-        lambda layer, name, call, library: layer.register_torch_dispatch(
-            name, _class(_one(call)), stand_in, lib=library
+        lambda functions, name, call, library: functions.register_torch_dispatch(
+            name, _class(call.on[0]), stand_in, lib=library
         )
     ),
 }
@@ -195,36 +199,16 @@ _PARTS: Mapping[TorchLibraryFunction, Callable[[TorchLibraryCall], Callable[[Any
     TorchLibraryFunction.REGISTER_AUTOGRAD: lambda part: lambda made: made.register_autograd(stand_in),
     TorchLibraryFunction.REGISTER_VMAP: lambda part: lambda made: made.register_vmap(stand_in),
     TorchLibraryFunction.REGISTER_AUTOCAST: lambda part: (
-        lambda made: made.register_autocast(_one(part), torch().float16)
+        lambda made: made.register_autocast(part.on[0], torch().float16)
     ),
     TorchLibraryFunction.REGISTER_TORCH_DISPATCH: lambda part: (
-        lambda made: made.register_torch_dispatch(_class(_one(part)), stand_in)
+        lambda made: made.register_torch_dispatch(_class(part.on[0]), stand_in)
     ),
 }
 
 
-def check(block: Block, call: TorchLibraryCall) -> None:
-    """Whether a block holds what its call needs.
-
-    Raises:
-        Unmade: it does not.
-    """
-    for part in (call, *call.parts):
-        if part.function in (TorchLibraryFunction.REGISTER_AUTOCAST, TorchLibraryFunction.REGISTER_TORCH_DISPATCH):
-            _one(part)
-    for part in call.parts:
-        if part.function not in _PARTS:
-            raise Unmade(f"{part.function} cannot be a part of a custom_op")
-
-
-def _one(call: TorchLibraryCall) -> str:
-    if len(call.on) != 1:
-        raise Unmade(f"{call.function} is on one device type or class, and `on` has {len(call.on)}")
-    return call.on[0]
-
-
 def _class(reference: str) -> type:
-    """A class to hang a torch dispatch rule on: PyTorch's own by name, for any other a mode that stands in for it."""
+    """The class of a torch dispatch rule: PyTorch's own by name; for any other, a mode that stands in for it."""
     module, _, name = reference.partition(":")
     if module.partition(".")[0] == "torch":
         found: object = getattr(import_module(module), name, None)
@@ -239,25 +223,11 @@ def _stand_in_class(name: str, mode: type) -> type:
     return type(name, (mode,), {})
 
 
-def _definition(block: Block) -> Def:
+def _definition(block: Block) -> tuple[Def, FunctionSchema]:
+    """The def in a block, and its schema."""
     found = next((one for one in block.registrations if isinstance(one, Def)), None)
     if found is None:
-        raise Unmade("the block of a define or a custom_op has a def inside")
-    return found
-
-
-def _schema(definition: Def) -> FunctionSchema:
-    if isinstance(definition.schema, OperatorName):
-        raise Unmade("torch.library wants a schema and not a name alone")
-    return definition.schema
-
-
-def _bare(name: OperatorName) -> OperatorName:
-    return OperatorName("", name.name, name.overload)
-
-
-def _tags(definition: Def) -> tuple[Any, ...]:
-    known = torch().Tag.__members__
-    for tag in sorted(definition.tags - known.keys()):
-        raise Unmade(f"this PyTorch has no tag {tag}")
-    return tuple(known[tag] for tag in sorted(definition.tags))
+        raise NotExpressibleError(block, "the block of a define or a custom_op has a def inside")
+    if isinstance(found.schema, OperatorName):
+        raise NotExpressibleError(block, "torch.library wants a schema and not a name alone")
+    return found, found.schema

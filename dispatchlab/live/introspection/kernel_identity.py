@@ -1,8 +1,8 @@
 """Kernel identity: which registered kernel sits in which slot, and its name as the user wrote it.
 
-A `Naming` gives the calls their numbers and serves all sandboxes that register the same registrations, so that what one
-of them has read need not be read again in the next. It also knows, line by line of a computed table, which slot a line
-is about and which kernel it names.
+`KernelNames` gives calls their numbers and puts the user's names back in what PyTorch shows; it serves all sandboxes
+that register the same registrations, so that what one has read need not be read again in the next. `ParsedTable` is a
+computed table by kernel numbers. `KernelObjects` finds the number of the object that a slot holds.
 
 See Note [Naming a kernel object].
 """
@@ -17,19 +17,19 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dispatchlab.live.bridge.registration_calls import Opener, Origin, Step
-from dispatchlab.live.introspection.builtin_fallbacks import World
+from dispatchlab.live.bridge.registration_calls import BindingCall, CallBuilder, CallOrigin
+from dispatchlab.live.introspection.builtin_fallbacks import BuiltinFallbacks
 from dispatchlab.live.introspection.slot_memory import MISSING, Fingerprints, SlotView
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_text
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import Fallback, Registration
 
-Template: TypeAlias = npt.NDArray[np.intp]
+KernelNumbers: TypeAlias = npt.NDArray[np.intp]
 
 _marks = count(1)
 
-NOTHING, AMBIGUOUS, BUILTIN, OWN = 0, 1, 2, 2 + len(SLOT_OF_KEY)
-"""Numbers of kernels: none, the ambiguous one, the fallback of slot *i* at BUILTIN + i, call *n* at OWN + n."""
+NO_KERNEL, AMBIGUOUS, FIRST_BUILTIN, FIRST_CALL = 0, 1, 2, 2 + len(SLOT_OF_KEY)
+"""Numbers of kernels: none, the ambiguous one, fallback of slot i at FIRST_BUILTIN + i, call n at FIRST_CALL + n."""
 
 _PROVENANCE = {
     DispatchKey.CompositeExplicitAutogradNonFunctional: Provenance.DEFAULT_BACKEND,
@@ -42,7 +42,7 @@ _PROVENANCE = {
 _AMBIGUOUS = entry_text(AMBIGUOUS_DEBUG, Provenance.AMBIGUOUS)
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A line of a computed table: its slot, the number of its kernel, and the line as the user sees it."""
 
     slot: int
@@ -50,22 +50,22 @@ class Row(NamedTuple):
     shown: str
 
 
-class Table:
+class ParsedTable:
     """A computed table, read.
 
     Args:
         rows: its lines, in the order of the slots.
     """
 
-    __slots__ = ("_slots_of", "rows", "shown", "template")
+    __slots__ = ("_slots_of", "kernels", "rows", "shown")
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[TableRow]) -> None:
         self.rows = rows
         self.shown = "".join([f"{shown}\n" for _, _, shown in rows])
-        kernels = [NOTHING] * len(SLOT_OF_KEY)
+        kernels = [NO_KERNEL] * len(SLOT_OF_KEY)
         for slot, kernel, _ in rows:
             kernels[slot] = kernel
-        self.template: Template = np.array(kernels, dtype=np.intp)
+        self.kernels: KernelNumbers = np.array(kernels, dtype=np.intp)
         self._slots_of: dict[int, list[int]] = {}
 
     def slots_of(self, kernel: int) -> list[int]:
@@ -76,43 +76,43 @@ class Table:
         return found
 
 
-class Naming:
-    """Numbers calls and renames texts.
+class KernelNames:
+    """The numbers of calls, and the user's names behind them.
 
     Args:
-        world: the fallbacks that PyTorch brings.
+        builtin: the builtin fallbacks.
     """
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, builtin: BuiltinFallbacks) -> None:
+        self.builtin = builtin
         self.mark = f"dlab{next(_marks)}!"
-        self.origins: dict[int, Origin] = {}
-        self.tables: dict[str, Table] = {}
+        self.origins: dict[int, CallOrigin] = {}
+        self.tables: dict[str, ParsedTable] = {}
         self._numbers: dict[tuple[int, int], tuple[int, Registration]] = {}
         self._next = 0
         mark = re.escape(f"registered at {self.mark}:")
         self._debug = re.compile(mark + r"(\d+)")
         self._kernel = re.compile(mark + r"(\d+) \[")
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, TableRow] = {}
 
-    def planned(self, registration: Registration, copy: int, opener: Opener) -> tuple[Step, ...]:
+    def calls_of(self, registration: Registration, copy: int, builder: CallBuilder) -> tuple[BindingCall, ...]:
         """The calls of a registration; when it is in force `copy` times already, those of one more.
 
         Raises:
             NotExpressibleError: the bindings have no call for it.
         """
         known = self._numbers.get((id(registration), copy))
-        steps = opener.steps_of(registration, self._next if known is None else known[0])
+        calls = builder.calls_of(registration, self._next if known is None else known[0])
         if known is None:
             self._numbers[id(registration), copy] = self._next, registration
-            self._next += len(steps)
-            self.origins.update((step.number, step.origin) for step in steps)
-        return steps
+            self._next += len(calls)
+            self.origins.update((call.number, call.origin) for call in calls)
+        return calls
 
     @property
     def size(self) -> int:
         """More than any number of a kernel so far."""
-        return OWN + self._next
+        return FIRST_CALL + self._next
 
     def shown(self, text: str, prefix: str) -> str:
         """The text of a sandbox with the user's names and debug texts."""
@@ -121,41 +121,41 @@ class Naming:
     def _put_back(self, match: re.Match[str]) -> str:
         return self.origins[int(match[1])].debug
 
-    def table(self, raw: str) -> Table:
+    def table(self, raw: str) -> ParsedTable:
         """A table of any of the sandboxes, read."""
         found = self.tables.get(raw)
         if found is None:
             read = self._rows.get
-            found = self.tables[raw] = Table([read(line) or self.row(line) for line in raw.splitlines()])
+            found = self.tables[raw] = ParsedTable([read(line) or self.row(line) for line in raw.splitlines()])
         return found
 
-    def row(self, line: str) -> Row:
+    def row(self, line: str) -> TableRow:
         """What a line of the raw table says."""
         found = self._rows.get(line)
         if found is None:
             found = self._rows[line] = self._read(line)
         return found
 
-    def _read(self, line: str) -> Row:
+    def _read(self, line: str) -> TableRow:
         slot = SLOT_OF_KEY[DispatchKey[line.partition(":")[0]]]
         own = self._kernel.search(line)
         if own is not None:
-            kernel = OWN + int(own[1])
+            kernel = FIRST_CALL + int(own[1])
         elif line.endswith(_AMBIGUOUS):
             kernel = AMBIGUOUS
         else:
-            kernel = BUILTIN + slot
-        return Row(slot, kernel, self._debug.sub(self._put_back, line))
+            kernel = FIRST_BUILTIN + slot
+        return TableRow(slot, kernel, self._debug.sub(self._put_back, line))
 
-    def held(self, slot: int, kernel: int) -> str | None:
+    def slot_text(self, slot: int, kernel: int) -> str | None:
         """What a line would say behind the key if this kernel sat in this slot; None for no kernel."""
-        if kernel == NOTHING:
+        if kernel == NO_KERNEL:
             return None
         if kernel == AMBIGUOUS:
             return _AMBIGUOUS
-        if kernel < OWN:
-            return self.world.lines[kernel - BUILTIN].partition(": ")[2]
-        origin = self.origins[kernel - OWN]
+        if kernel < FIRST_CALL:
+            return self.builtin.lines[kernel - FIRST_BUILTIN].partition(": ")[2]
+        origin = self.origins[kernel - FIRST_CALL]
         is_fallback = isinstance(origin.registration, Fallback)
         registered = _PROVENANCE.get(origin.key or DispatchKey.Undefined, Provenance.KERNEL)
         skips = origin.kernel is not None and origin.kernel.is_fallthrough
@@ -164,7 +164,7 @@ class Naming:
 
 # Note [Naming a kernel object]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A slot shows the address of a kernel's functor, and nobody tells which registration made it. But a functor that was
+# A slot shows the address of a kernel's functor, and nothing shows which registration made it. But a functor that was
 # not there before can only be that of a kernel registered since, and the computed table says in which slots each of
 # these ought to be: the first of them that shows an object which we do not know yet gives the address its name. Should
 # every one of them be stale, the kernel stays without an address, and the slots count as stale. So that there is one
@@ -182,33 +182,33 @@ class KernelObjects:
     """The kernel objects of one sandbox, by number and by address.
 
     Args:
-        world: the objects that every operator has.
+        builtin: the objects that every operator has.
     """
 
-    __slots__ = ("_address_of", "_number_of", "_shared", "_world", "by_number", "fallthroughs", "pending", "released")
+    __slots__ = ("_address_of", "_builtin", "_number_of", "_shared", "by_number", "fallthroughs", "pending", "released")
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.by_number = np.zeros(OWN + 64, dtype=np.uint64)
-        self.by_number[AMBIGUOUS] = world.ambiguous
-        self.by_number[BUILTIN:OWN] = world.fingerprints
-        self._shared = {MISSING, world.ambiguous, world.fallthrough, *world.fingerprints}
+    def __init__(self, builtin: BuiltinFallbacks) -> None:
+        self._builtin = builtin
+        self.by_number = np.zeros(FIRST_CALL + 64, dtype=np.uint64)
+        self.by_number[AMBIGUOUS] = builtin.ambiguous
+        self.by_number[FIRST_BUILTIN:FIRST_CALL] = builtin.fingerprints
+        self._shared = {MISSING, builtin.ambiguous, builtin.fallthrough, *builtin.fingerprints}
         self._number_of: dict[int, int] = {}
         self._address_of: dict[int, int] = {}
         self.pending: list[int] = []
         self.fallthroughs: list[int] = []
         self.released: dict[int, int] = {}
 
-    def planned(self, number: int, size: int, *, falls_through: bool) -> None:
-        """A kernel of this number, which is below `size`, may be registered from now on."""
+    def expect(self, number: int, size: int, *, falls_through: bool) -> None:
+        """Expect a kernel of this number, which is below `size`, to be registered from now on."""
         if size > len(self.by_number):
             more = np.zeros(2 * size, dtype=np.uint64)
             more[: len(self.by_number)] = self.by_number
             self.by_number = more
-        self.by_number[number] = self._world.fallthrough if falls_through else _UNKNOWN
+        self.by_number[number] = self._builtin.fallthrough if falls_through else _UNKNOWN
 
-    def gone(self, number: int) -> None:
-        """This kernel, no fallthrough, is not registered any more; slots may show it all the same."""
+    def release(self, number: int) -> None:
+        """Take note that this kernel, no fallthrough, is not registered any more; slots may show it all the same."""
         address = self._address_of.pop(number, None)
         if address is None:
             self.pending.remove(number)
@@ -216,12 +216,12 @@ class KernelObjects:
             del self._number_of[address]
             self.released[address] = number
 
-    def forget(self, views: Iterable[SlotView]) -> None:
+    def forget_released(self, views: Iterable[SlotView]) -> None:
         """Forget the released objects that none of these slots shows."""
         shown = {value for view in views for value in view.fingerprints().tolist()}
         self.released = {address: number for address, number in self.released.items() if address in shown}
 
-    def name_pending(self, table: Table, found: Fingerprints) -> None:
+    def name_pending(self, table: ParsedTable, found: Fingerprints) -> None:
         """Give the new objects their names, where the table says in which slots they should be."""
         known, shared, released = self._number_of, self._shared, self.released
         left: list[int] = []
@@ -247,12 +247,12 @@ class KernelObjects:
             before: the kernel that was there last.
         """
         if address == MISSING:
-            return NOTHING
+            return NO_KERNEL
         if address in self._shared:
-            for number in (wanted, before, BUILTIN + slot, AMBIGUOUS):
+            for number in (wanted, before, FIRST_BUILTIN + slot, AMBIGUOUS):
                 if int(self.by_number[number]) == address:
                     return number
-            only = address == self._world.fallthrough and len(self.fallthroughs) == 1
+            only = address == self._builtin.fallthrough and len(self.fallthroughs) == 1
             return self.fallthroughs[0] if only else None
         found = self._number_of.get(address, self.released.get(address))
         return self.pending[0] if found is None and len(self.pending) == 1 else found

@@ -1,4 +1,4 @@
-"""Queries about one operator of the running PyTorch: schema, dump, table, and what its own check finds.
+"""Queries about single operators of the running PyTorch: schema, dump, table, and what its own check finds.
 
 These functions run where torch is; `LiveEngine.ask` calls them there.
 """
@@ -6,16 +6,31 @@ These functions run where torch is; `LiveEngine.ask` calls them there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dispatchlab.live.bridge.error_parser import without_backtrace
 from dispatchlab.live.bridge.reserved_namespaces import is_own
 from dispatchlab.live.bridge.torch import bindings
-from dispatchlab.live.introspection.registry_reader import package_roots, without_root
+from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 UPSTREAM = "PyTorch's own check"
+
+
+def operator_names() -> tuple[OperatorName, ...]:
+    """Every operator that has a def or a kernel, but for those of this package; sorted."""
+    names = sorted(bindings()._dispatch_get_all_op_names())
+    return tuple(_name(text) for text in names if not is_own(text))
+
+
+def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:
+    """What PyTorch shows of operators: the dump, the table, the schema, and its own check of the slots.
+
+    Paths lose the folder in which this machine keeps its packages.
+    """
+    dangling = frozenset(bindings()._dispatch_find_dangling_impls())
+    roots = package_roots()
+    return tuple(_look_at(name, dangling, roots) for name in names)
 
 
 def schema_text(name: OperatorName) -> str | None:
@@ -35,40 +50,21 @@ def upstream_check(name: str) -> str | None:
     return None
 
 
-def operator_names() -> tuple[OperatorName, ...]:
-    """Every operator that has a def or a kernel, but for those of this package; sorted."""
-    names = sorted(bindings()._dispatch_get_all_op_names())
-    return tuple(_name(text) for text in names if not is_own(text))
-
-
-def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:
-    """What PyTorch shows of operators: the dump, the table, the schema, and its own check of the slots.
-
-    Paths lose the folder in which this machine keeps its packages.
-    """
-    dangling = frozenset(bindings()._dispatch_find_dangling_impls())
-    roots = package_roots()
-    return tuple(_look(name, dangling, roots) for name in names)
-
-
-def _look(
+def _look_at(
     name: OperatorName, dangling: frozenset[str], roots: tuple[str, ...]
 ) -> tuple[Snapshot, tuple[Violation, ...]]:
     c, text = bindings(), str(name)
     dump = c._dispatch_dump(text)
-    seen = Snapshot(
-        name, dump, c._dispatch_dump_table(text) if dump else "", schema=schema_text(name), dangling=dump in dangling
+    table = c._dispatch_dump_table(text) if dump else ""
+    snapshot = Snapshot(
+        name,
+        without_roots(dump, roots),
+        without_roots(table, roots),
+        schema=schema_text(name),
+        dangling=dump in dangling,
     )
-    shown = replace(seen, dump=shortened(seen.dump, roots), table=shortened(seen.table, roots))
-    said = upstream_check(text)
-    return shown, () if said is None else (Violation(name, UPSTREAM, said),)
-
-
-def shortened(text: str, roots: tuple[str, ...]) -> str:
-    """The text with `registered at` followed by paths that begin at the package."""
-    mark = "registered at "
-    first, *rest = text.split(mark)
-    return first + "".join(without_root(mark + part, roots) for part in rest)
+    found = upstream_check(text)
+    return snapshot, () if found is None else (Violation(name, UPSTREAM, found),)
 
 
 def _name(text: str) -> OperatorName:

@@ -1,6 +1,6 @@
 """Read which kernel object sits in each slot of an operator's table, where calls read it.
 
-No binding of PyTorch tells what a slot holds: `dump_table` is recomputed when it is asked for, and so is the kernel
+No binding of PyTorch shows what a slot holds: `dump_table` is recomputed when it is asked for, and so is the kernel
 that `_dispatch_get_computed_kernel_for_dispatch_key` gives. See Note [Reading the slots].
 """
 
@@ -15,20 +15,20 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dispatchlab.live.bridge.reserved_namespaces import MEMORY
+from dispatchlab.live.bridge.reserved_namespaces import SLOT_MEMORY
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.keys import PARSED_BY_TORCH, RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 
 # Note [Reading the slots]
 # ~~~~~~~~~~~~~~~~~~~~~~~~
 # A slot that went stale is visible in two ways: by calling through it, or by looking at it. A call per slot costs 3 us,
-# 137 of them twenty times what the dump and the table of an edge cost together, and it cannot tell two C++ kernels of
-# one type apart. So we look: an OperatorEntry (aten/src/ATen/core/dispatch/OperatorEntry.h) has its table inside, 137
-# KernelFunctions of five words, functor and boxed function first. Every registered kernel has a functor of its own, so
-# these two words are the identity of a kernel.
+# 137 of them twenty times what the dump and the table of an edge cost together, and it cannot distinguish two C++
+# kernels of one type. So we look: an OperatorEntry (aten/src/ATen/core/dispatch/OperatorEntry.h) has its table inside,
+# 137 KernelFunctions of five words, functor and boxed function first. Every registered kernel has a functor of its
+# own, so these two words are the identity of a kernel.
 #
 # Nothing of this layout is taken on faith. `memory_layout` registers known kernels on an operator of its own, finds
-# the table by what must be in it, and checks it against what the bindings tell of an operator that nobody disturbed:
+# the table by what must be in it, and checks it against what the bindings show of an operator that nobody disturbed:
 # which slots are filled and which fall through, before and after a release. If one answer differs, or the platform is
 # not one whose std::string and std::list we know, there is no layout, and engines then show of the slots only what the
 # bindings give: whether they are filled.
@@ -107,11 +107,11 @@ def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | 
 
 @cache
 def memory_layout() -> MemoryLayout | None:
-    """Find the table in this process, or None when what is found does not agree with what the bindings tell."""
+    """Find the table in this process, or None when what is found does not agree with what the bindings show."""
     if sys.platform != "linux" or sys.maxsize < 2**32 or sys.byteorder != "little":
         return None
     c = bindings()
-    namespace = MEMORY
+    namespace = SLOT_MEMORY
     libraries = [c._dispatch_library("FRAGMENT", namespace, "")]
     libraries[0].define("a(Tensor x) -> Tensor", "")
     for key in ("CPU", "CUDA"):

@@ -1,4 +1,4 @@
-"""One order of imports in a fresh process: what is registered afterwards, and what failed.
+"""Import packages in one order in a fresh process: what is registered afterwards, and what failed.
 
 `run_order` runs where torch is, in a process that has imported nothing else.
 """
@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, invalidate_caches
 
-from dispatchlab.live.bridge.reserved_namespaces import ORDERS
+from dispatchlab.live.bridge.reserved_namespaces import IMPORT_ORDERS
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.live.introspection.queries import shortened
-from dispatchlab.live.introspection.registry_reader import dumps, package_roots, without_root
-from dispatchlab.live.recording.watch import Call, Watch
+from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_roots
+from dispatchlab.live.introspection.registry_reader import all_dumps
+from dispatchlab.live.recording.watch import RegistrationWatch, WatchedCall
 from dispatchlab.model.registration import Fallback
 
 FALLBACKS = "backend fallbacks"
 """Stands for an operator in a state: the table of one that nobody touched."""
 
-_UNTOUCHED = f"{ORDERS}::untouched"
+_UNTOUCHED = f"{IMPORT_ORDERS}::untouched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def run_order(packages: Sequence[str]) -> ImportRun:
         packages: the modules, in order.
     """
     torch()
-    before = dumps()
-    kept = bindings()._dispatch_library("FRAGMENT", ORDERS, "")
+    before = all_dumps()
+    kept = bindings()._dispatch_library("FRAGMENT", IMPORT_ORDERS, "")
     kept.define("untouched() -> ()", "")
     modules = frozenset(sys.modules)
-    with Watch() as watch:
+    with RegistrationWatch() as watch:
         first = _look(before, _import_all(packages), watch.calls)
         _purge(packages, modules)
         again = _look(before, _import_all(packages), watch.calls)
@@ -84,8 +84,8 @@ def _import_all(packages: Iterable[str]) -> dict[str, str]:
         try:
             import_module(package)
         except Exception as error:
-            said = str(error).strip().splitlines()
-            failures[package] = f"{type(error).__name__}: {said[0] if said else ''}"
+            lines = str(error).strip().splitlines()
+            failures[package] = f"{type(error).__name__}: {lines[0] if lines else ''}"
     return failures
 
 
@@ -97,23 +97,22 @@ def _purge(packages: Sequence[str], before: frozenset[str]) -> None:
     invalidate_caches()
 
 
-def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[Call]) -> Imported:
-    now, roots = dumps(), package_roots()
+def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[WatchedCall]) -> Imported:
+    now, roots = all_dumps(), package_roots()
     changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
     owners: dict[str, dict[str, None]] = {}
     for call in calls:
         for one in call.made:
             is_fallback = isinstance(one, Fallback)
             name = FALLBACKS if is_fallback else f"{call.namespace}::{str(one.operator).rpartition('::')[2]}"  # type: ignore[union-attr]
-            site = without_root(f"registered at {call.site}", roots).removeprefix("registered at ")
-            owners.setdefault(name, {})[site] = None
+            owners.setdefault(name, {})[package_path(str(call.site), roots)] = None
     table = bindings()._dispatch_dump_table
     return Imported(
         failures,
-        {name: shortened(now.get(name, ""), roots) for name in changed},
+        {name: without_roots(now.get(name, ""), roots) for name in changed},
         {
-            **{name: shortened(table(name), roots) for name in changed if name in now},
-            FALLBACKS: shortened(table(_UNTOUCHED), roots),
+            **{name: without_roots(table(name), roots) for name in changed if name in now},
+            FALLBACKS: without_roots(table(_UNTOUCHED), roots),
         },
         {name: tuple(sites) for name, sites in owners.items() if name in changed or name == FALLBACKS},
     )

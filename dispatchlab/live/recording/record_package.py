@@ -10,11 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 
-from dispatchlab.live.bridge.torch import torch
-from dispatchlab.live.introspection.registry_reader import ImportFailedError, dumps, package_roots, without_root
-from dispatchlab.live.recording.watch import Call, Site, Watch
+from dispatchlab.live.bridge.torch import import_packages, torch
+from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
+from dispatchlab.live.introspection.registry_reader import all_dumps
+from dispatchlab.live.recording.watch import CallSite, Registered, RegistrationWatch, WatchedCall
 from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -35,7 +35,7 @@ from dispatchlab.model.registration import (
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
 from dispatchlab.registry.model import RecordedKernel, RecordedOperator, read_dump
-from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.scenario.write import scenario_text
 
 _PYTHON = re.compile(r"\.py:\d+$")
@@ -48,15 +48,15 @@ class PackageRecord:
     Args:
         text: the scenario, as the text of a file.
         registrations: how many registrations it has.
-        sites: the places in Python that made them, as `file:line`, sorted; parts and C++ not counted.
+        sites: the lines of Python that made them, as `file:line`, sorted; parts and C++ not counted.
         operators: how many operators got a def.
         dangling: operators with kernels and no def, by name.
         kernels: how many kernels were registered, C++ included.
-        shown: how many different places the dumps of PyTorch name for the same.
+        shown: how many different source lines the dumps of PyTorch name for the same.
         native: how many defs and kernels C++ registered.
         others: how many registrations come from packages that were not asked for, by package.
         by_torch: how many calls PyTorch made for itself, which are left out.
-        unread: what could not be read, a sentence each.
+        unreadable: what could not be read, a sentence each.
     """
 
     text: str
@@ -69,7 +69,7 @@ class PackageRecord:
     native: int
     others: Mapping[str, int]
     by_torch: int
-    unread: tuple[str, ...]
+    unreadable: tuple[str, ...]
 
 
 def record_packages(packages: Sequence[str]) -> PackageRecord:
@@ -85,28 +85,25 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     """
     torch()
     roots = package_roots()
-    before = dumps()
-    with Watch() as watch:
-        for package in packages:
-            try:
-                import_module(package)
-            except Exception as error:
-                raise ImportFailedError(package, f"{type(error).__name__}: {error}") from error
-    calls = [call for call in watch.calls if not call.site.by_torch and not call.released]
-    torchs = [call for call in watch.calls if call.site.by_torch and not call.released]
-    after = dumps()
-    added = _added(before, after, Counter(_cells((*calls, *torchs))))
+    before = all_dumps()
+    with RegistrationWatch() as watch:
+        import_packages(packages)
+    kept = [call for call in watch.calls if not call.released]
+    calls = [call for call in kept if not call.site.by_torch]
+    by_torch = [call for call in kept if call.site.by_torch]
+    after = all_dumps()
+    added = _added(before, after, Counter(_registered_at(kept)))
     native = [registration for operator in added for registration in _native(operator, roots)]
     python = [_registration(call, roots) for call in calls]
     needed = list(_foundations(python, native, before, roots))
     registrations = (*needed, *native, *python)
-    touched = {_full(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
+    touched = {_qualified(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
     read = {name: read_dump(after[name]) for name in map(str, touched) if name in after}
     scenario = Scenario(
         claim=f"What importing {' and then '.join(packages)} registers does not depend on its order.",
         registrations=registrations,
-        operators=_named(registrations),
+        operators=operators_named_by(registrations),
         namespace=_namespace(touched),
         semantics=None,
     )
@@ -115,38 +112,37 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     return PackageRecord(
         text=scenario_text(scenario),
         registrations=len(registrations),
-        sites=tuple(sorted({_place(call.site, roots) for call in _with_parts(calls)})),
+        sites=tuple(sorted({package_path(str(call.site), roots) for call in _with_parts(calls)})),
         operators=defined + sum(isinstance(one, Def) for one in native),
         dangling=tuple(sorted(name for name, dump in read.items() if dump.is_dangling)),
         kernels=kernels + sum(isinstance(one, Impl) for one in native),
         shown=len(_shown(before, after, touched)),
         native=len(native),
         others=_others(calls, packages),
-        by_torch=len(torchs),
-        unread=tuple(watch.unread),
+        by_torch=len(by_torch),
+        unreadable=tuple(watch.unreadable),
     )
 
 
-def _with_parts(calls: Sequence[Call]) -> Iterator[Call]:
+def _with_parts(calls: Sequence[WatchedCall]) -> Iterator[WatchedCall]:
     for call in calls:
         yield call
         yield from call.parts
 
 
-def _full(call: Call, one: Def | Impl) -> OperatorName:
-    name = one.operator
-    return OperatorName(call.namespace, name.name, name.overload)
+def _qualified(call: WatchedCall, one: Def | Impl) -> OperatorName:
+    return replace(one.operator, namespace=call.namespace)
 
 
-def _cells(calls: Sequence[Call]) -> Iterator[tuple[str, DispatchKey | None]]:
-    """What the calls put where: a def has the key None."""
+def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, DispatchKey | None]]:
+    """The operator and the key of each registration; a def has the key None."""
     for call in calls:
         for one in call.made:
             match one:
                 case Def():
-                    yield str(_full(call, one)), None
+                    yield str(_qualified(call, one)), None
                 case Impl():
-                    yield str(_full(call, one)), one.key or DispatchKey.CompositeImplicitAutograd
+                    yield str(_qualified(call, one)), one.key or DispatchKey.CompositeImplicitAutograd
                 case Fallback():
                     pass
 
@@ -174,29 +170,17 @@ def _added(
         is_new = now.schema is not None and old.schema is None and not watched[name, None]
         is_new = is_new and not _is_elsewhere(now.debug, home)
         if is_new or new:
-            kernels = tuple(replace(kernel, active=True) for kernel in reversed(new))
-            found.append(_Native(now, kernels, is_new=is_new).operator)
+            found.append(_only_new(now, new, is_new=is_new))
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Native:
-    now: RecordedOperator
-    kernels: tuple[RecordedKernel, ...]
-    is_new: bool
-
-    @property
-    def operator(self) -> RecordedOperator:
-        """The operator with what is new of it alone; kernels of one key oldest first."""
-        by_key: dict[DispatchKey, list[RecordedKernel]] = {}
-        for kernel in self.kernels:
-            by_key.setdefault(kernel.key, []).insert(0, kernel)
-        kernels = tuple(
-            replace(kernel, active=at == 0) for key in sorted(by_key) for at, kernel in enumerate(by_key[key])
-        )
-        if not self.is_new:
-            return RecordedOperator(self.now.name, kernels=kernels)
-        return replace(self.now, kernels=kernels)
+def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: bool) -> RecordedOperator:
+    """The operator with its new kernels alone, those of one key newest first, and its schema if that is new."""
+    by_key: dict[DispatchKey, list[RecordedKernel]] = {}
+    for kernel in new:
+        by_key.setdefault(kernel.key, []).append(kernel)
+    kernels = tuple(replace(kernel, active=at == 0) for key in sorted(by_key) for at, kernel in enumerate(by_key[key]))
+    return replace(now, kernels=kernels) if is_new else RecordedOperator(now.name, kernels=kernels)
 
 
 def _is_elsewhere(debug: str, home: str) -> bool:
@@ -230,7 +214,7 @@ def _foundations(
     python: Sequence[Registration], native: Sequence[Registration], before: Mapping[str, str], roots: tuple[str, ...]
 ) -> Iterator[Registration]:
     """The defs of operators that were there before, which kernels of the packages are for."""
-    for name in _named((*native, *python)):
+    for name in operators_named_by((*native, *python)):
         text = before.get(str(name))
         if text is None:
             continue
@@ -239,85 +223,73 @@ def _foundations(
             yield Def(parse_schema(read.schema), read.alias, frozenset(), without_root(read.debug, roots))
 
 
-def _named(registrations: Sequence[Registration]) -> tuple[OperatorName, ...]:
-    from dispatchlab.scenario.scenario import operators_named_by
-
-    return operators_named_by(registrations)
-
-
 def _namespace(touched: set[OperatorName]) -> str:
     """The namespace of most operators, which need not write it."""
     counts = Counter(name.namespace for name in sorted(touched, key=str))
     return counts.most_common(1)[0][0] if counts else "test"
 
 
-def _registration(call: Call, roots: tuple[str, ...]) -> Registration:
+def _registration(call: WatchedCall, roots: tuple[str, ...]) -> Registration:
     debug = _debug(call.site, roots)
     if call.claims:
         return Claim(call.namespace, debug)
     if call.function is None:
         return _plain(call, debug)
-    name = call.operator.rpartition("::")[2]
-    base, _, overload = name.partition(".")
+    base, _, overload = call.operator.rpartition("::")[2].partition(".")
     operator = OperatorName("", base, overload)
     parts = tuple(
         TorchLibraryCall(_function(part), operator, part.on, debug=_debug(part.site, roots)) for part in call.parts
     )
-    made = tuple(replace(_bare(one), debug=debug) for one in call.made)
+    made = tuple(replace(_in_block(one), debug=debug) for one in call.made)
     made_by = TorchLibraryCall(call.function, operator, call.on, parts)
     return Block(call.namespace, BlockKind.FRAGMENT, made, None, debug, made_by)
 
 
-def _function(part: Call) -> TorchLibraryFunction:
+def _function(part: WatchedCall) -> TorchLibraryFunction:
     assert part.function is not None
     return part.function
 
 
-def _plain(call: Call, debug: str) -> Registration:
+def _plain(call: WatchedCall, debug: str) -> Registration:
     (one,) = call.made
     match one:
         case Def(schema=schema):
             assert not isinstance(schema, OperatorName)
-            return replace(one, schema=clone_with_name(schema, _full(call, one)), debug=debug)
+            return replace(one, schema=clone_with_name(schema, _qualified(call, one)), debug=debug)
         case Impl():
-            return replace(one, operator=_full(call, one), debug=debug)
+            return replace(one, operator=_qualified(call, one), debug=debug)
         case Fallback():
             return replace(one, debug=debug)
 
 
-def _bare(one: Def | Impl | Fallback) -> Def | Impl | Fallback:
-    """Inside its block a name needs no namespace."""
+def _in_block(one: Registered) -> Registered:
+    """The registration as it stands in its block, where a def needs no namespace."""
     if isinstance(one, Def) and not isinstance(one.schema, OperatorName):
-        name = one.operator
-        return replace(one, schema=clone_with_name(one.schema, OperatorName("", name.name, name.overload)))
+        return replace(one, schema=clone_with_name(one.schema, one.operator.without_namespace))
     return one
 
 
-def _debug(site: Site, roots: tuple[str, ...]) -> str:
-    at = without_root(f"registered at {site}", roots)
+def _debug(site: CallSite, roots: tuple[str, ...]) -> str:
+    at = f"registered at {package_path(str(site), roots)}"
     if not site.via:
         return at
-    return f"{at} via {without_root(f'registered at {site.via}', roots).removeprefix('registered at ')}"
-
-
-def _place(site: Site, roots: tuple[str, ...]) -> str:
-    return without_root(f"registered at {site}", roots).removeprefix("registered at ")
+    return f"{at} via {package_path(site.via, roots)}"
 
 
 def _shown(before: Mapping[str, str], after: Mapping[str, str], touched: set[OperatorName]) -> set[str]:
-    """The places that PyTorch's dumps name for what is new."""
-    places: set[str] = set()
+    """The debug texts that PyTorch's dumps have for what is new."""
+    texts: set[str] = set()
     for name in map(str, touched):
         if name not in after:
             continue
         now = read_dump(after[name])
         old = read_dump(before[name]) if name in before else RecordedOperator(now.name)
-        places |= {now.debug} - {old.debug, ""}
-        places |= {kernel.debug for kernel in now.kernels} - {kernel.debug for kernel in old.kernels}
-    return places
+        texts |= {now.debug} - {old.debug, ""}
+        texts |= {kernel.debug for kernel in now.kernels} - {kernel.debug for kernel in old.kernels}
+    return texts
 
 
-def _others(calls: Sequence[Call], packages: Sequence[str]) -> dict[str, int]:
+def _others(calls: Sequence[WatchedCall], packages: Sequence[str]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for call in calls:
         module = call.site.module

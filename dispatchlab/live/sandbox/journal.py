@@ -11,7 +11,7 @@ from dispatchlab.model.sequence import StepSequence
 
 # Note [The journal]
 # ~~~~~~~~~~~~~~~~~~
-# A call on a destroyed library ends the process, and with it everything that could tell why. So each step is written
+# A call on a destroyed library ends the process, and with it everything that could say why. So each step is written
 # into a file that is mapped into memory, before it is made: 50 ns, and the pages outlive the process. The file holds
 # the number of steps since the sandbox was opened and the steps themselves, two bytes each; of a sequence that is
 # longer than the file the last steps are kept.

@@ -1,4 +1,4 @@
-"""The running PyTorch of this process, as an engine that hands out sandboxes."""
+"""The local engine: the running PyTorch of this process, as an engine that hands out sandboxes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from dispatchlab.live.bridge import torch as live_torch
 from dispatchlab.live.bridge.registration_calls import NativeKernels
-from dispatchlab.live.introspection.builtin_fallbacks import world
-from dispatchlab.live.introspection.kernel_identity import Naming
+from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
+from dispatchlab.live.introspection.kernel_identity import KernelNames
 from dispatchlab.live.sandbox.journal import Journal
-from dispatchlab.live.sandbox.observation import Looked
+from dispatchlab.live.sandbox.observation import ObservationCache
 from dispatchlab.live.sandbox.sandbox import LiveSandbox
 from dispatchlab.model.registration import Registration
 
@@ -19,7 +19,7 @@ class LocalEngine:
     """The PyTorch that runs here.
 
     Args:
-        registrations: the registrations whose places the journal writes.
+        registrations: the registrations that the journal knows, by their index.
         journal: where the sequence of the current sandbox is written.
         parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42; else as numbers.
         native: C++ kernels of an extension.
@@ -41,11 +41,11 @@ class LocalEngine:
     ) -> None:
         live_torch.bindings()
         self._indices = {id(registration): index for index, registration in enumerate(registrations)}
-        self._kept = tuple(registrations)
+        self._registrations = tuple(registrations)  # whose ids stay their own for as long
         self._journal, self._parse_keys, self._native, self._memory = journal, parse_keys, native, memory
         self._every_table = every_table
-        self._naming: Naming | None = None
-        self._looked: dict[tuple[str, str], Looked] = {}
+        self._names: KernelNames | None = None
+        self._cache: ObservationCache = {}
 
     @property
     def semantics(self) -> str:
@@ -69,11 +69,11 @@ class LocalEngine:
         finally:
             sandbox.close()
 
-    def _shared(self) -> tuple[Naming, dict[tuple[str, str], Looked]]:
+    def _shared(self) -> tuple[KernelNames, ObservationCache]:
         """What sandboxes share: everything when the registrations are known beforehand, else nothing."""
-        now = world()
-        if not self._kept:
-            return Naming(now), {}
-        if self._naming is None or self._naming.world is not now:
-            self._naming, self._looked = Naming(now), {}
-        return self._naming, self._looked
+        builtin = builtin_fallbacks()
+        if not self._registrations:
+            return KernelNames(builtin), {}
+        if self._names is None or self._names.builtin is not builtin:
+            self._names, self._cache = KernelNames(builtin), {}
+        return self._names, self._cache

@@ -1,7 +1,7 @@
-"""One fresh set of namespaces in the running PyTorch, where registrations are made and released.
+"""A sandbox: fresh namespaces in the running PyTorch, where registrations are made and released.
 
-Everything here runs in the process that has torch; `LocalEngine` hands out sandboxes there. Names and debug texts are
-put back in whatever is shown.
+Everything here runs in the process that has torch; `LocalEngine` hands out sandboxes there. What is shown has the
+user's names and debug texts.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from itertools import count
 
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.live.bridge.error_parser import refusal
-from dispatchlab.live.bridge.registration_calls import Libraries, Library, NativeKernels, Opener, Step
+from dispatchlab.live.bridge.registration_calls import BindingCall, CallBuilder, Libraries, Library, NativeKernels
 from dispatchlab.live.bridge.reserved_namespaces import sandbox_prefix
-from dispatchlab.live.introspection.kernel_identity import OWN, Naming
+from dispatchlab.live.introspection.kernel_identity import FIRST_CALL, KernelNames
 from dispatchlab.live.sandbox.journal import Journal
-from dispatchlab.live.sandbox.observation import Looked, View, Watched
+from dispatchlab.live.sandbox.observation import ObservationCache, ObservedOperator, Observer
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -24,45 +24,53 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 _number = count(1)
 
 
-class _Plan:
-    """A registration of one sandbox: its calls, and what is in force of it."""
-
-    __slots__ = ("bit", "index", "kernels", "live", "open", "operators", "skips", "source", "steps")
-
-    def __init__(
-        self,
-        source: Registration,
-        steps: tuple[Step, ...],
-        operators: list[Watched],
-        bit: int,
-        index: int | None,
-    ) -> None:
-        self.source = source
-        self.steps, self.operators, self.bit, self.index = steps, operators, bit, index
-        self.live: LiveHandle | None = None
-        kernels = ((step.number, step.origin.kernel) for step in steps)
-        self.kernels: list[int] = []
-        self.skips: list[int] = []
-        for number, kernel in kernels:
-            if kernel is not None:
-                (self.skips if kernel.is_fallthrough else self.kernels).append(OWN + number)
-        self.open = steps[0].open if len(steps) == 1 else None
-
-
 class LiveHandle:
     """A registration that is in force on the running PyTorch."""
 
-    __slots__ = ("_libraries", "_plan", "_sandbox")
+    __slots__ = ("_libraries", "_prepared", "_sandbox")
 
-    def __init__(self, sandbox: LiveSandbox, plan: _Plan, libraries: tuple[Library, ...]) -> None:
-        self._sandbox, self._plan, self._libraries = sandbox, plan, libraries
+    def __init__(self, sandbox: LiveSandbox, prepared: _Prepared, libraries: tuple[Library, ...]) -> None:
+        self._sandbox, self._prepared, self._libraries = sandbox, prepared, libraries
 
     def release(self) -> None:
         """Undo it, what was registered first first; a second release is harmless."""
         libraries = self._libraries
         if libraries:
             self._libraries = ()
-            self._sandbox._release(self._plan, libraries)
+            self._sandbox._release(self._prepared, libraries)
+
+
+class _Prepared:
+    """A registration of one sandbox: its calls, ready to be made, and its handle while it is in force.
+
+    Args:
+        source: the registration.
+        calls: its calls, in order.
+        operators: the operators that they touch.
+        bit: its bit in active sets.
+        index: its number in the journal; None for none.
+    """
+
+    __slots__ = ("bit", "calls", "fallthroughs", "handle", "index", "kernels", "make", "operators", "source")
+
+    def __init__(
+        self,
+        source: Registration,
+        calls: tuple[BindingCall, ...],
+        operators: list[ObservedOperator],
+        bit: int,
+        index: int | None,
+    ) -> None:
+        self.source = source
+        self.calls, self.operators, self.bit, self.index = calls, operators, bit, index
+        self.handle: LiveHandle | None = None
+        self.make = calls[0].make if len(calls) == 1 else None
+        self.kernels: list[int] = []
+        self.fallthroughs: list[int] = []
+        for call in calls:
+            kernel = call.origin.kernel
+            if kernel is not None:
+                (self.fallthroughs if kernel.is_fallthrough else self.kernels).append(FIRST_CALL + call.number)
 
 
 class LiveSandbox:
@@ -70,8 +78,8 @@ class LiveSandbox:
 
     def __init__(
         self,
-        naming: Naming,
-        looked: dict[tuple[str, str], Looked],
+        names: KernelNames,
+        cache: ObservationCache,
         *,
         indices: Mapping[int, int],
         journal: Journal | None,
@@ -81,15 +89,15 @@ class LiveSandbox:
         every_table: bool,
     ) -> None:
         self.prefix = sandbox_prefix(next(_number))
-        self._naming = naming
-        self._libraries = Libraries(self.prefix, naming.mark, parse_keys=parse_keys)
-        self._opener = Opener(self._libraries, native=native)
-        self._view = View(self._libraries, naming, looked, memory=memory, every_table=every_table)
+        self._names = names
+        self._libraries = Libraries(self.prefix, names.mark, parse_keys=parse_keys)
+        self._builder = CallBuilder(self._libraries, native=native)
+        self._observer = Observer(self._libraries, names, cache, memory=memory, every_table=every_table)
         self._indices, self._journal = indices, journal
-        self._plans: dict[int, _Plan] = {}
-        self._all_plans: list[_Plan] = []
-        self._left: list[Library] = []
-        self._unnamed: list[Watched] = []
+        self._latest: dict[int, _Prepared] = {}
+        self._all: list[_Prepared] = []
+        self._residue: list[Library] = []
+        self._unnamed: list[ObservedOperator] = []
         if journal is not None:
             journal.restart()
 
@@ -100,150 +108,150 @@ class LiveSandbox:
             RegistrationError: PyTorch refused; its text, with the user's names in it, is the message.
             NotExpressibleError: the bindings have no call for it.
         """
-        plan = self._plans.get(id(registration))
+        prepared = self._latest.get(id(registration))
         if self._journal is not None:
             index = self._indices.get(id(registration))
             if index is not None:
                 self._journal.write(index)
-        if plan is None or plan.live is not None:
-            plan = self._planned(registration)
-        view = self._view
-        objects = view.objects
+        if prepared is None or prepared.handle is not None:
+            prepared = self._prepare(registration)
+        observer = self._observer
+        objects = observer.objects
         if objects is not None:
             if objects.pending and self._unnamed:
                 self._name_kernels()
             if objects.released:
-                view.forget_released()
-        view.version += 1
-        if plan.open is not None:
+                observer.forget_released()
+        observer.version += 1
+        if prepared.make is not None:
             try:
-                libraries: tuple[Library, ...] = (plan.open(),)
+                libraries: tuple[Library, ...] = (prepared.make(),)
             except RuntimeError as error:
-                self._refused(plan)
-                raise self._refusal(error, plan.steps[0]) from None
+                self._refused(prepared)
+                raise self._refusal(error, prepared.calls[0]) from None
         else:
-            libraries = self._open(plan)
-        view.mask |= plan.bit
-        for operator in plan.operators:
-            operator.alive += 1
+            libraries = self._make(prepared)
+        observer.active_set |= prepared.bit
+        for operator in prepared.operators:
+            operator.active += 1
         if objects is not None:
-            if plan.open is not None:
-                objects.pending += plan.kernels
-            if plan.skips:
-                objects.fallthroughs += plan.skips
-            self._unnamed = plan.operators
-        handle = plan.live = LiveHandle(self, plan, libraries)
+            if prepared.make is not None:
+                objects.pending += prepared.kernels
+            if prepared.fallthroughs:
+                objects.fallthroughs += prepared.fallthroughs
+            self._unnamed = prepared.operators
+        handle = prepared.handle = LiveHandle(self, prepared, libraries)
         return handle
 
     def snapshot(self, operator: OperatorName, /) -> Snapshot:
         """What PyTorch shows of the operator now, and what sits in its slots."""
-        return self._view.snapshot(operator)
+        return self._observer.snapshot(operator)
 
     def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
         """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
-        return self._view.violations(operator)
+        return self._observer.violations(operator)
 
     def close(self) -> None:
         """Release whatever is still in force; what fails does not keep the rest from it."""
         with ExitStack() as releases:
             releases.callback(self._libraries.reset)
-            for library in self._left:
+            for library in self._residue:
                 releases.callback(library.reset)
-            for plan in reversed(self._all_plans):
-                if plan.live is not None:
-                    releases.callback(plan.live.release)
+            for prepared in reversed(self._all):
+                if prepared.handle is not None:
+                    releases.callback(prepared.handle.release)
 
-    def _planned(self, registration: Registration) -> _Plan:
-        copy = sum(plan.source is registration for plan in self._all_plans)
-        steps = self._naming.planned(registration, copy, self._opener)
-        operators = [self._view.operator(step.operator) for step in steps if step.operator is not None]
-        plan = _Plan(registration, steps, operators, 1 << len(self._all_plans), self._indices.get(id(registration)))
-        self._plans[id(registration)] = plan
-        self._all_plans.append(plan)
-        if any(step.is_layered for step in steps):
-            # NB: it makes several kernels under one number, which slots are not told apart by.
-            self._view.read_no_slots()
-        objects = self._view.objects
+    def _prepare(self, registration: Registration) -> _Prepared:
+        copy = sum(prepared.source is registration for prepared in self._all)
+        calls = self._names.calls_of(registration, copy, self._builder)
+        operators = [self._observer.operator(call.operator) for call in calls if call.operator is not None]
+        prepared = _Prepared(registration, calls, operators, 1 << len(self._all), self._indices.get(id(registration)))
+        self._latest[id(registration)] = prepared
+        self._all.append(prepared)
+        if any(call.is_torch_library_call for call in calls):
+            # NB: it makes several kernels under one number, which slots cannot distinguish.
+            self._observer.stop_reading_slots()
+        objects = self._observer.objects
         if objects is not None:
-            for step in steps:
-                kernel = step.origin.kernel
-                self._view.every_table |= isinstance(step.origin.registration, Fallback)
+            for call in calls:
+                kernel = call.origin.kernel
+                self._observer.every_table |= isinstance(call.origin.registration, Fallback)
                 if kernel is not None:
-                    number, size = OWN + step.number, self._naming.size
-                    objects.planned(number, size, falls_through=kernel.is_fallthrough)
-        return plan
+                    number, size = FIRST_CALL + call.number, self._names.size
+                    objects.expect(number, size, falls_through=kernel.is_fallthrough)
+        return prepared
 
     def _name_kernels(self) -> None:
-        """Look at what was registered last, if nobody did, before there are more new objects to tell apart."""
+        """Look at what was registered last, if nobody did, before there are more new objects to distinguish."""
         unnamed, self._unnamed = self._unnamed, []
         for operator in unnamed:
-            if operator.version != self._view.version:
+            if operator.version != self._observer.version:
                 self.snapshot(operator.name)
 
-    def _open(self, plan: _Plan) -> tuple[Library, ...]:
-        objects = self._view.objects
-        done: list[tuple[Step, Library]] = []
-        for step in plan.steps:
+    def _make(self, prepared: _Prepared) -> tuple[Library, ...]:
+        objects = self._observer.objects
+        done: list[tuple[BindingCall, Library]] = []
+        for call in prepared.calls:
             try:
-                done.append((step, step.open()))
-                if objects is not None and OWN + step.number in plan.kernels:
-                    objects.pending.append(OWN + step.number)
-                    self._view.version += 1
-                    if step.operator is not None:
-                        self.snapshot(step.operator)
+                done.append((call, call.make()))
+                if objects is not None and FIRST_CALL + call.number in prepared.kernels:
+                    objects.pending.append(FIRST_CALL + call.number)
+                    self._observer.version += 1
+                    if call.operator is not None:
+                        self.snapshot(call.operator)
             except (RuntimeError, RegistrationError) as error:
                 for before, library in done:
-                    if before.number == step.leaves and before.operator is not None:
-                        self._left.append(library)
-                        self._view.operator(before.operator).alive += 1
-                        self._plans.pop(id(plan.source), None)  # whose library is not its own any more
+                    if before.number == call.leaves and before.operator is not None:
+                        self._residue.append(library)
+                        self._observer.operator(before.operator).active += 1
+                        self._latest.pop(id(prepared.source), None)  # whose library is not its own any more
                     else:
                         library.reset()
-                        if objects is not None and OWN + before.number in plan.kernels:
-                            objects.gone(OWN + before.number)
-                self._view.version += 1
+                        if objects is not None and FIRST_CALL + before.number in prepared.kernels:
+                            objects.release(FIRST_CALL + before.number)
+                self._observer.version += 1
                 if isinstance(error, RegistrationError):
                     raise
-                raise self._refusal(error, step) from None
+                raise self._refusal(error, call) from None
         return tuple(library for _, library in done)
 
-    def _release(self, plan: _Plan, libraries: tuple[Library, ...]) -> None:
-        if self._journal is not None and plan.index is not None:
-            self._journal.write(~plan.index)
-        view = self._view
-        view.version += 1
+    def _release(self, prepared: _Prepared, libraries: tuple[Library, ...]) -> None:
+        if self._journal is not None and prepared.index is not None:
+            self._journal.write(~prepared.index)
+        observer = self._observer
+        observer.version += 1
         for library in libraries:
             library.reset()
-        plan.live = None
-        view.mask ^= plan.bit
-        objects = view.objects
+        prepared.handle = None
+        observer.active_set ^= prepared.bit
+        objects = observer.objects
         if objects is not None:
-            for kernel in plan.kernels:
-                objects.gone(kernel)
-            for kernel in plan.skips:
+            for kernel in prepared.kernels:
+                objects.release(kernel)
+            for kernel in prepared.fallthroughs:
                 objects.fallthroughs.remove(kernel)
-        for operator in plan.operators:
-            operator.alive -= 1
-            if not operator.alive:
+        for operator in prepared.operators:
+            operator.active -= 1
+            if not operator.active:
                 operator.slots = None
 
-    def _refused(self, plan: _Plan) -> None:
+    def _refused(self, prepared: _Prepared) -> None:
         """Expect what a refused fallback at an alias key leaves: upstream keeps it at the keys before the taken one."""
-        registration = plan.steps[0].origin.registration
+        registration = prepared.calls[0].origin.registration
         if isinstance(registration, Fallback) and registration.key is not None and registration.key.is_alias:
-            self._plans.pop(id(plan.source), None)  # whose library holds what is left
-            objects = self._view.objects
+            self._latest.pop(id(prepared.source), None)  # whose library holds what is left
+            objects = self._observer.objects
             if objects is not None:
-                objects.pending += plan.kernels
-                objects.fallthroughs += plan.skips
+                objects.pending += prepared.kernels
+                objects.fallthroughs += prepared.fallthroughs
 
-    def _refusal(self, error: RuntimeError, step: Step) -> RegistrationError:
+    def _refusal(self, error: RuntimeError, call: BindingCall) -> RegistrationError:
         found = refusal(str(error))
-        facts = {name: self._view.shown(value) for name, value in found.facts.items()}
-        operator = step.operator
+        facts = {name: self._observer.shown(value) for name, value in found.facts.items()}
+        operator = call.operator
         if found.kind is ErrorKind.DUPLICATE_DEF and operator is not None:
             facts |= {
                 "operator": str(operator),
-                "other_schema": self._view.schema_of(self._view.operator(operator)) or "",
+                "other_schema": self._observer.schema_of(self._observer.operator(operator)) or "",
             }
-        return RegistrationError(found.kind, self._view.shown(found.message), facts)
+        return RegistrationError(found.kind, self._observer.shown(found.message), facts)

@@ -1,4 +1,4 @@
-"""The installed PyTorch as an engine: sandboxes in a worker process, and whole explorations inside of it.
+"""The live engine: the installed PyTorch in a worker process, with sandboxes and whole explorations inside of it.
 
 This process never imports torch. A worker that dies is an `EngineCrashed` here, and the next sandbox has a new one.
 """
@@ -123,10 +123,10 @@ class LiveEngine:
         """Call a function in the worker, with a `LocalEngine` there as its first argument.
 
         Args:
-            function: `package.module:function`; it is given `progress` as well, a function to tell of its progress.
+            function: `package.module:function`; it is given `progress` as well, a function to report its progress to.
             registrations: those whose steps the journal keeps.
             arguments: further arguments; registrations among them stay the same objects.
-            progress: told what the function tells.
+            progress: called with each report of progress.
             options: its keyword arguments.
 
         Returns:
@@ -153,7 +153,7 @@ class LiveEngine:
             registrations: what is registered and released.
             operators: what is observed.
             order: registrations that are registered in this order only.
-            progress: told about ten times a second how far it has come.
+            progress: called about ten times a second with how far it has come.
             options: those of `dispatchlab.explore.explore.explore`, but for `cancelled`. See Note [Apart] in
                 explore/partition_by_operator.py.
 
@@ -191,7 +191,7 @@ class LiveEngine:
             operators: what is observed.
             arguments: what it is given after these.
             order: registrations that are registered in this order only.
-            progress: told about ten times a second how far it has come.
+            progress: called about ten times a second with how far it has come.
             options: further options of the function.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Messages between this process and a worker: a length and a pickle, over two pipes."""
+"""Messages between a worker and its parent: a length and a pickle, over two pipes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LENGTH = struct.Struct(">Q")
 
 
 class WorkerError(DispatchLabError):
-    """Something went wrong in a worker that is no refusal: a bug, or a function of the user that failed.
+    """A worker failed in a way that is no refusal: a bug, or a function of the user that failed.
 
     Args:
         text: the traceback, as the worker saw it.

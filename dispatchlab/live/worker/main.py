@@ -24,7 +24,7 @@ from threading import Thread
 from types import FrameType
 from typing import IO, Any
 
-from dispatchlab.live.bridge.torch import bindings
+from dispatchlab.live.bridge.torch import bindings, import_packages
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.live.sandbox.sandbox import LiveHandle, LiveSandbox
@@ -35,10 +35,10 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 
 
 class Worker:
-    """What a worker can be asked, a method for each request.
+    """The requests that a worker serves, a method for each.
 
     Args:
-        report: tells the other side of progress.
+        report: sends progress to the other side.
     """
 
     def __init__(self, report: Callable[[object], None]) -> None:
@@ -57,17 +57,11 @@ class Worker:
         native: str | None,
         options: dict[str, Any],
     ) -> str:
-        """Import torch and what the user wants; gives the version of torch."""
+        """Import torch and the packages of the user; return the version of torch."""
         sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
         bindings()
         warnings.simplefilter("ignore")
-        for name in imports:
-            try:
-                import_module(name)
-            except Exception as error:
-                from dispatchlab.live.introspection.registry_reader import ImportFailedError
-
-                raise ImportFailedError(name, f"{type(error).__name__}: {error}") from error
+        import_packages(imports)
         self._options = {**options, "journal": Journal(Path(journal))}
         if native is not None:
             self._options["native"] = load_extension(Path(native))
@@ -77,13 +71,13 @@ class Worker:
         return str(sys.modules["torch"].__version__)
 
     def open(self, number: int) -> None:
-        """A fresh sandbox."""
+        """Open a fresh sandbox."""
         assert self._engine is not None
         manager = self._engine.sandbox()
         self._sandboxes[number] = manager, manager.__enter__()
 
     def close(self, number: int) -> None:
-        """Take a sandbox down."""
+        """Close a sandbox."""
         manager, _ = self._sandboxes.pop(number)
         for kept in (self._handles, self._registrations):
             for key in [key for key in kept if key[0] == number]:
@@ -91,23 +85,23 @@ class Worker:
         manager.__exit__(None, None, None)
 
     def know(self, number: int, index: int, registration: Registration) -> None:
-        """A registration of a sandbox, and the number that stands for it from now on."""
+        """Remember a registration of a sandbox by its number."""
         self._registrations[number, index] = registration
 
     def register(self, number: int, index: int, handle: int) -> None:
-        """Register; the handle gets this number."""
+        """Register, and give the handle this number."""
         self._handles[number, handle] = self._sandboxes[number][1].register(self._registrations[number, index])
 
     def release(self, number: int, handle: int) -> None:
-        """Release."""
+        """Release the handle with this number."""
         self._handles.pop((number, handle)).release()
 
     def snapshot(self, number: int, operator: OperatorName) -> Snapshot:
-        """What is seen of an operator."""
+        """What PyTorch shows of an operator."""
         return self._sandboxes[number][1].snapshot(operator)
 
     def violations(self, number: int, operator: OperatorName) -> tuple[Violation, ...]:
-        """The invariants that do not hold."""
+        """The invariants that do not hold for an operator."""
         return self._sandboxes[number][1].violations(operator)
 
     def run(
@@ -118,7 +112,7 @@ class Worker:
         options: dict[str, Any],
         every_table: bool,  # noqa: FBT001  # a message has no keywords
     ) -> object:
-        """Call a function with an engine of this process; what it tells `progress` is passed on."""
+        """Call a function with an engine of this process; the progress that it reports is passed on."""
         found = named(function)
         return found(
             LocalEngine(registrations, **self._options, every_table=every_table),
@@ -140,7 +134,7 @@ def named(reference: str) -> Callable[..., object]:
 
 
 def load_extension(path: Path) -> Any:
-    """An extension module from its file."""
+    """Import an extension module from its file."""
     name = path.name.split(".", 1)[0]
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
@@ -151,7 +145,7 @@ def load_extension(path: Path) -> Any:
 
 
 class _Interrupts:
-    """Ctrl-C reaches the whole process group; only what the parent says counts, so that it hears the end of it."""
+    """Ctrl-C reaches the whole process group; only the parent's request counts, so that it gets the answer."""
 
     def __init__(self) -> None:
         self.wanted = False

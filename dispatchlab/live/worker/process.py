@@ -1,4 +1,4 @@
-"""A worker process from the outside: started when needed, asked, and ended whatever happens."""
+"""A worker process as its parent sees it: started, asked, and ended whatever happens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAST_LINES = 3
 
 
 class WorkerCrashed(EngineCrashed):
-    """The worker died.
+    """The worker process died.
 
     Args:
         text: how, a sentence.
@@ -75,7 +75,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it can be asked anything."""
         return self._finalizer.alive and self._process.poll() is None
 
     def ask(self, name: str, *arguments: object, progress: Callable[[Any], None] | None = None) -> object:
@@ -84,7 +84,7 @@ class WorkerProcess:
         Raises:
             WorkerCrashed: the worker died over it.
             DispatchLabError: whatever the worker raised.
-            KeyboardInterrupt: Ctrl-C; the worker's own, with what it has to say, when it answers in time.
+            KeyboardInterrupt: Ctrl-C; the worker's own, with what it has, when it answers in time.
         """
         try:
             send(self._stdin, (name, arguments))
@@ -99,7 +99,7 @@ class WorkerProcess:
         self._finalizer()
 
     def crash(self) -> WorkerCrashed:
-        """Why it is dead, which it is or is about to be."""
+        """Why the worker died; it has died or is about to."""
         if self._crash is None:
             self._crash = self._autopsy()
         return self._crash
@@ -124,7 +124,7 @@ class WorkerProcess:
                 progress(value)
 
     def _interrupted(self) -> object:
-        """Tell the worker of a Ctrl-C, and give it a while to say what it has; then it is ended in any case."""
+        """Pass Ctrl-C on, and give the worker a while to answer with what it has; then end it in any case."""
         late = Timer(_GRACE_S, self._process.kill)
         late.daemon = True
         late.start()
@@ -147,10 +147,10 @@ class WorkerProcess:
             self._process.kill()
         code = self._process.wait()
         self._errors.seek(0)
-        said = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
         sequence, older = self._journal.sequence()
         end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        last = f"; it last said: {' / '.join(said[-_LAST_LINES:])}" if said else ""
+        last = f"; it last said: {' / '.join(lines[-_LAST_LINES:])}" if lines else ""
         more = f"; {older} earlier steps of its sequence were not kept" if older else ""
         self.end()
         return WorkerCrashed(f"the process that ran PyTorch ended with {end}{last}{more}", sequence)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.live.bridge.reserved_namespaces import FALLBACKS, MEMORY, ORDERS, WORLD, is_own, sandbox_prefix
+from dispatchlab.live.bridge.reserved_namespaces import PROBES, is_own, sandbox_prefix
 from dispatchlab.live.introspection.queries import operator_names
-from dispatchlab.live.introspection.registry_reader import dumps, record_registry
+from dispatchlab.live.introspection.registry_reader import all_dumps, record_registry
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from tests.engine_words import define
 
@@ -17,9 +17,9 @@ torch: Any = pytest.importorskip("torch", reason="asks the installed PyTorch, an
 
 def test_sandboxes_and_probes_are_the_labs_own_and_namespaces_that_begin_alike_are_not() -> None:
     own = [f"{sandbox_prefix(number)}{namespace}::foo" for number in (1, 23) for namespace in ("test", "aten", "a_b")]
-    own += [f"{probe}::untouched" for probe in (FALLBACKS, MEMORY, ORDERS, WORLD)]
+    own += [f"{probe}::untouched" for probe in PROBES]
     assert all(map(is_own, own))
-    others = ["aten::add.Tensor", "dlab::foo", "dlabels::foo", "dlab1::foo", "dlabworlds::foo", "my_dlab1_x::foo"]
+    others = ["aten::add.Tensor", "dlab::foo", "dlabels::foo", "dlab1::foo", "dlabbuiltins::foo", "my_dlab1_x::foo"]
     assert not any(map(is_own, others))
 
 
@@ -30,7 +30,7 @@ def test_an_operator_of_a_namespace_that_begins_like_ours_is_shown_and_a_sandbox
         handle = sandbox.register(define("hidden::foo(Tensor x) -> Tensor"))
         everything = torch._C._dispatch_get_all_op_names()
         assert any(name.endswith("hidden::foo") for name in everything)
-        for shown in (map(str, operator_names()), map(str, record_registry().names), dumps()):
+        for shown in (map(str, operator_names()), map(str, record_registry().names), all_dumps()):
             names = {*shown}
             assert "dlabels::foo" in names
             assert len(names) == sum(not is_own(name) for name in everything) > 3_000

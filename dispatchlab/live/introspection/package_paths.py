@@ -1,0 +1,37 @@
+"""Paths in debug texts, made independent of the machine: they start at the package, not at its installation folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dispatchlab.live.bridge.torch import torch
+
+_AT = "registered at "
+
+
+def package_roots() -> tuple[str, ...]:
+    """The directories of this machine in which packages are found, longest first, each with its separator."""
+    folders = [os.path.dirname(os.path.dirname(torch().__file__)), *(path or os.getcwd() for path in sys.path)]
+    found = {os.path.join(real, "") for path in folders for real in (os.path.abspath(path), os.path.realpath(path))}
+    return tuple(sorted((root for root in found if os.path.dirname(root) != root), key=lambda p: (-len(p), p)))
+
+
+def package_path(path: str, roots: tuple[str, ...]) -> str:
+    """A path that starts at its package; one outside of the roots stays as it is.
+
+    `/home/me/lib/python3.12/site-packages/torch/library.py:9` becomes `torch/library.py:9`.
+    """
+    root = next((root for root in roots if path.startswith(root)), "")
+    return path[len(root) :].replace("\\", "/") if root else path
+
+
+def without_root(debug: str, roots: tuple[str, ...]) -> str:
+    """A debug text `registered at PATH` whose path starts at the package; paths of a build machine stay."""
+    return _AT + package_path(debug.removeprefix(_AT), roots) if debug.startswith(_AT) else debug
+
+
+def without_roots(text: str, roots: tuple[str, ...]) -> str:
+    """A text in which every path behind `registered at` starts at the package."""
+    first, *rest = text.split(_AT)
+    return first + "".join(_AT + package_path(part, roots) for part in rest)
