@@ -48,12 +48,15 @@ class Tensor:
         requires_grad: whether operations on it are recorded for `backward`.
         key_set: the set that it is built with, in place of the backend key that device, layout and dtype give.
 
+    Attributes:
+        elements: the array; None for a tensor without elements of its own, as on `meta`. `data` raises for that one.
+
     Raises:
         CallError: of kind `wrong_type`, when the elements are of no known type.
     """
 
     __slots__ = (
-        *("__weakref__", "_data", "device", "dtype", "key_bits", "layout", "shape"),
+        *("__weakref__", "device", "dtype", "elements", "key_bits", "layout", "shape"),
         *("base", "grad", "grad_accumulator", "grad_fn", "output_nr", "requires_grad", "version_counter"),
         *("is_wrapped_number", "live_views", "view_history", "wrapped_strides"),
     )
@@ -75,7 +78,7 @@ class Tensor:
         self.layout = layout
         self.shape: tuple[int, ...] = data.shape
         on_meta = where.type is DeviceType.META
-        self._data: Array | None = None if on_meta else data if data.dtype == kind.numpy else data.astype(kind.numpy)
+        self.elements: Array | None = None if on_meta else data if data.dtype == kind.numpy else data.astype(kind.numpy)
         base = DispatchKeySet.of(compute_dispatch_key(where.type, layout, kind)) if key_set is None else key_set
         self.key_bits = tensor_key_set(base, inference=is_inference_mode()).bits
         if type(self) is not Tensor:
@@ -108,10 +111,10 @@ class Tensor:
         Raises:
             CallError: of kind `wrong_type`: a tensor on `meta` has none.
         """
-        if self._data is None:
+        if self.elements is None:
             message = f"this tensor of shape {list(self.shape)} is on {self.device} and has no elements to look at"
             raise CallError(ErrorKind.WRONG_TYPE, message, {"device": str(self.device)})
-        return self._data
+        return self.elements
 
     @property
     def dim(self) -> int:
@@ -123,9 +126,9 @@ class Tensor:
         """How many elements apart neighbours are, by dimension; without elements, as if they were contiguous."""
         if self.wrapped_strides is not None:
             return self.wrapped_strides
-        if self._data is None:
+        if self.elements is None:
             return contiguous_strides(self.shape)
-        return tuple(step // self._data.itemsize for step in self._data.strides)
+        return tuple(step // self.elements.itemsize for step in self.elements.strides)
 
     @property
     def version(self) -> int:
@@ -157,11 +160,11 @@ class Tensor:
         return func._of_subclass(cls, types, args, kwargs or {})
 
     def __repr__(self) -> str:
-        values = "..." if self._data is None else np.array2string(self._data, separator=", ", threshold=20)
+        values = "..." if self.elements is None else np.array2string(self.elements, separator=", ", threshold=20)
         device = "" if self.device == CPU else f", device='{self.device}'"
         dtype = "" if self.dtype == DEFAULT_DTYPE else f", dtype={self.dtype}"
         layout = "" if self.layout == Layout.strided else f", layout={self.layout}"
-        size = f", size={self.shape}" if self._data is None else ""
+        size = f", size={self.shape}" if self.elements is None else ""
         grad = f", grad_fn={self.grad_fn}" if self.grad_fn else ", requires_grad=True" if self.requires_grad else ""
         return f"tensor({values}{size}{device}{dtype}{layout}{grad})"
 

@@ -55,7 +55,7 @@ class BatchedTensor(Tensor):
         self.shape = (*value.shape[:bdim], *value.shape[bdim + 1 :])
         self.dtype, self.device, self.layout = value.dtype, value.device, value.layout
         self.key_bits = _BATCHED
-        self._data = None
+        self.elements = None
         self.start_history(value.version_counter, requires_grad=value.requires_grad)
 
     @property

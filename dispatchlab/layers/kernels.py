@@ -76,7 +76,7 @@ def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> Non
 
 def _overlap_in_part(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors without gaps share memory, unless they are the same elements in the same order."""
-    if any(each._data is None or not is_dense(each.shape, each.strides) for each in (one, other)):
+    if any(each.elements is None or not is_dense(each.shape, each.strides) for each in (one, other)):
         return False
     first, second = _bytes_of(one.data), _bytes_of(other.data)
     if first == second:

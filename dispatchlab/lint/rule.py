@@ -90,7 +90,7 @@ class Subject:
     Args:
         recorded: the registry.
         fill: what a dispatcher puts into a slot of one of its operators.
-        order_of: see `OrderOf`; None where nobody can tell.
+        order_of: see `OrderOf`; None where no engine is at hand.
         earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
     """
 

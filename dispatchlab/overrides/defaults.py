@@ -20,7 +20,7 @@ def _signature(schema: FunctionSchema) -> CallSignature:
 def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
     """Every argument of a call as the positional ones and those by name, without what equals its default.
 
-    Of positional ones only the last are left out, for the others hold a place; of those that are by name alone, each.
+    Of positional ones only the last are left out, for the others keep the positions; of keyword-only ones, each.
 
     Args:
         schema: the operator's.

@@ -35,7 +35,7 @@ def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = 
     key = compute_dispatch_key(like.device.type, like.layout, like.dtype)
     bits = tensor_key_set(DispatchKeySet.of(key), inference=is_inference_mode()).bits
     made.key_bits = bits | python_bits(kind)
-    made._data = None
+    made.elements = None
     made.start_history(VersionCounter(), requires_grad=requires_grad)
     made.wrapped_strides = like.strides
     return made

@@ -69,7 +69,7 @@ def torch_function_dispatch(
 
     Args:
         dispatcher: takes the same arguments, with None for every default, and returns those whose handlers count.
-        module: what `__module__` says; that of the function when left out.
+        module: its `__module__`; that of the function when left out.
         verify: check that the dispatcher takes the same arguments.
         docs_from_dispatcher: take the docstring of the dispatcher.
 

@@ -44,7 +44,7 @@ def generated_files(
     """The text of every file by its name, in the order of the source file, the index last.
 
     Args:
-        natives: what the source file says.
+        natives: the content of the source file.
         file: what it is called in the texts.
         only: operators (`add.out`), groups (`add_Tensor`), names without overload or globs; empty for all.
         beside: groups that the index names, too, because they were generated before.
@@ -65,7 +65,7 @@ def generated_modules(natives: NativeFunctions, *, file: str, only: Sequence[str
     """The modules of structured groups by name, loaded without files and ready to `register`.
 
     Args:
-        natives: what the source file says.
+        natives: the content of the source file.
         file: what it is called in the texts.
         only: operators, groups or globs; empty for all.
 

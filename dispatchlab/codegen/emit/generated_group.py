@@ -98,7 +98,7 @@ class GeneratedGroup:
 
     @property
     def meta_function(self) -> str:
-        """The function by hand that checks the inputs and says what the outputs are like."""
+        """The function by hand that checks the inputs and sets what the outputs are like."""
         return f"meta_{self.name}"
 
     @property
@@ -174,8 +174,8 @@ def _keyed(
 def _wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
     """torchgen's name: `wrapper_CPU_add_Tensor`, `wrapper_CPU_add_out_out`, `wrapper_CPU_add__Tensor`."""
     name = function.name
-    words = (name.name, "out" if function.parts.outs else "", name.overload)
-    return "_".join(("wrapper", str(key), *filter(None, words)))
+    parts = (name.name, "out" if function.parts.outs else "", name.overload)
+    return "_".join(("wrapper", str(key), *filter(None, parts)))
 
 
 def _checks(key: DispatchKey, function: NativeFunction) -> bool:

@@ -52,7 +52,7 @@ def mark(file: str) -> str:
 
 
 def _schema_text(function: NativeFunction) -> str:
-    """The schema as a def in a library says it, without namespace."""
+    """The schema as a def in a library has it, without namespace."""
     return str(clone_with_name(function.schema, function.name.without_namespace))
 
 
@@ -72,7 +72,7 @@ def def_debug_text(generated: GeneratedGroup, function: NativeFunction, file: st
 
 
 def annotated_types(function: NativeFunction) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
-    """The types of arguments and returns that the annotations of a wrapper say: those of the schema, without sizes."""
+    """The types of arguments and returns in the annotations of a wrapper: those of the schema, without sizes."""
     arguments = tuple(_without_sizes(one.type) for one in function.schema.arguments)
     return arguments, tuple(_without_sizes(one.type) for one in function.schema.returns)
 
@@ -376,13 +376,13 @@ def _structured_body(generated: GeneratedGroup, key: GeneratedKey, wrapper: Wrap
         yield from _bracketed("op.meta(", meta, ")", indent=1)
     count = len(out.parts.outs)
     # See Note [Where impl writes in place]
-    ask = "op.outputs[{}]" if kind is SchemaKind.FUNCTIONAL else "op.maybe_get_output({})"
-    places = [ask.format(at) for at in range(count)]
+    output = "op.outputs[{}]" if kind is SchemaKind.FUNCTIONAL else "op.maybe_get_output({})"
+    outputs = [output.format(at) for at in range(count)]
     if key.form is Form.STRUCTURED:
-        yield from _bracketed("op.impl(", [*_impl_inputs(generated), *places], ")", indent=1)
+        yield from _bracketed("op.impl(", [*_impl_inputs(generated), *outputs], ")", indent=1)
     elif key.form is Form.DEFAULT:
         by_name = [f"{python_name(one.name)}={python_name(one.name)}" for one in out.parts.keywords]
-        by_name += [f"{one.name}={place}" for one, place in zip(out.parts.outs, places, strict=True)]
+        by_name += [f"{one.name}={output}" for one, output in zip(out.parts.outs, outputs, strict=True)]
         called = text_literal(str(out.name))
         yield from _bracketed("kernels.call(", [called, *_python_names(out.parts.positional), *by_name], ")", indent=1)
     if kind is SchemaKind.FUNCTIONAL:
@@ -435,7 +435,7 @@ def _bracketed(
 
 
 def _indented(lines: Iterable[str], depth: int = 1) -> Iterator[str]:
-    """The lines, `depth` steps further in."""
+    """The lines, `depth` levels further in."""
     for line in lines:
         yield f"{_INDENT * depth}{line}" if line else ""
 

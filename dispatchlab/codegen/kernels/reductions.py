@@ -3,7 +3,7 @@
 Source: aten/src/ATen/native/ReduceOps.cpp, ReduceOpsUtils.h, TensorCompare.cpp, Sorting.cpp.
 """
 
-# ruff: noqa: FBT001 - meta and impl take what the schema says, in its order
+# ruff: noqa: FBT001 - meta and impl take the arguments of the schema, in its order
 
 from __future__ import annotations
 

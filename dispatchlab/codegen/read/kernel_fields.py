@@ -304,7 +304,7 @@ _FORM = "write `argument -> type name, type name`, and on the last line alone `t
 
 
 def read_precomputed(fields: Fields, parts: SchemaParts, *, structured: bool) -> Precompute | None:
-    """What `precomputed` says; None when it is not there."""
+    """The field `precomputed`; None when it is not there."""
     node = fields.nodes.get("precomputed")
     if node is None:
         return None

@@ -1,6 +1,6 @@
 """One entry of native_functions.yaml as a frozen value: the operator, its kernels, and how its variants are made.
 
-Everything that the file says is a field; `parts` and `kind` follow from the schema. Source: torchgen/model.py.
+The fields are those of the file; `parts` and `kind` follow from the schema. Source: torchgen/model.py.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class BackendKernel:
 
     @property
     def takes_symint(self) -> bool:
-        """Whether it takes symbolic integers, which its name says."""
+        """Whether it takes symbolic integers, as its name shows."""
         return "_symint" in self.name
 
 

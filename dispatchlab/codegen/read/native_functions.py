@@ -27,7 +27,7 @@ from dispatchlab.yaml_tree import Mapping as YamlMapping
 
 @dataclass(frozen=True)
 class NativeFunctions:
-    """What a file of native functions says.
+    """The content of a file of native functions.
 
     Args:
         functions: those of the file in its order, then those that are generated from them.

@@ -16,7 +16,7 @@ from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, Simpl
 
 # Note [Signatures]
 # ~~~~~~~~~~~~~~~~~
-# `add.Tensor`, `add_.Tensor` and `add.out` are one operator in three forms, and nothing in the file says so but their
+# `add.Tensor`, `add_.Tensor` and `add.out` are one operator in three forms, and nothing in the file shows it but their
 # schemas. What they have in common is the signature: the base name (without the overload, the trailing underscore, the
 # `i` of `__iadd__` and the suffix `_functional`), the arguments without out= arguments, alias annotations and tensor
 # options, and the types that come back, where an argument that is written and not returned counts as a return.

@@ -122,7 +122,7 @@ def reset(tensor: Tensor, sizes: Sequence[int], strides: Sequence[int] | None) -
     """Give the tensor another shape, with memory of its own; what shared its memory does so no longer."""
     tensor.shape = tuple(sizes)
     if not is_on_meta(tensor):
-        tensor._data = strided_array(sizes, strides, tensor.dtype)
+        tensor.elements = strided_array(sizes, strides, tensor.dtype)
 
 
 def overwrite(tensor: Tensor, source: Tensor) -> None:

@@ -282,7 +282,7 @@ class PythonSignature:
         """`add(Tensor input, Tensor other, *, Scalar alpha=1, Tensor out=None)`, perhaps with `|deprecated` behind.
 
         Raises:
-            ParseError: it cannot be read, with the place.
+            ParseError: it cannot be read, with the position.
         """
         head, *marks = text.split("|")
         for mark in marks:

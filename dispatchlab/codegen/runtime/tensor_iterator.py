@@ -28,7 +28,7 @@ from dispatchlab.errors import CallError, ErrorKind
 
 
 class MetaBase:
-    """A structured operator while it is called: the outputs, and what meta says of them.
+    """A structured operator while it is called: the outputs, as meta sets them.
 
     Generated classes implement the three methods, each in one of three forms.
     """
@@ -41,13 +41,13 @@ class MetaBase:
     def set_output_strided(
         self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
     ) -> None:
-        """Say what an output is like; impl relies on its strides, so that a proxy may stand in for it."""
+        """Set what an output is like; impl relies on its strides, so that a proxy may stand in for it."""
         raise NotImplementedError
 
     def set_output_raw_strided(
         self, index: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, options: Options
     ) -> None:
-        """Say what an output is like; impl takes any strides."""
+        """Set what an output is like; impl takes any strides."""
         raise NotImplementedError
 
     def maybe_get_output(self, index: int = 0) -> Any:
