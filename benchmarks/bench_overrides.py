@@ -120,7 +120,7 @@ class TorchFunction:
         self.broadcast(self.tensor)
 
     def time_mock_broadcast_tensors_duck(self) -> None:
-        """One that answers."""
+        """One argument with a handler."""
         self.broadcast(self.duck)
 
     def time_mock_concatenate_torch(self) -> None:
@@ -132,11 +132,11 @@ class TorchFunction:
         self.concatenate(self.many, dim=0)
 
     def time_mock_concatenate_duck(self) -> None:
-        """Two that answer."""
+        """Two arguments with handlers."""
         self.concatenate(self.ducks, dim=0)
 
     def time_mock_concatenate_mixed(self) -> None:
-        """A tensor and one that answers."""
+        """A tensor and an argument with a handler."""
         self.concatenate(self.mixed, dim=0)
 
 

@@ -156,8 +156,8 @@ class Tensor:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """What a subclass does with an overridable function unless it says otherwise: the function knows."""
-        return func._of_subclass(cls, types, args, kwargs or {})
+        """Handle an overridable function as a subclass does by default; the function has this handler."""
+        return func.default_torch_function(cls, types, args, kwargs or {})
 
     def __repr__(self) -> str:
         values = "..." if self.elements is None else np.array2string(self.elements, separator=", ", threshold=20)

@@ -149,7 +149,7 @@ def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
 def _tensor_class(functions: Mapping[str, Function]) -> type[Tensor]:
     members: dict[str, Any] = {"__slots__": (), "__doc__": "A tensor with the functions as methods and operators."}
     for name, function in functions.items():
-        arguments = (function._implementation.__doc__ or "").partition("(")[2]  # type: ignore[attr-defined]
+        arguments = (function.__doc__ or "").partition("(")[2]
         if arguments.startswith("Tensor") and not hasattr(Tensor, name):
             members[name] = function
     for name, target in _BINARY.items():

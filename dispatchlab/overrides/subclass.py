@@ -41,7 +41,7 @@ def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = 
     return made
 
 
-def of_subclass(
+def default_torch_function(
     implementation: Callable[..., Any],
     kind: type[Tensor],
     types: Sequence[type],

@@ -40,7 +40,7 @@ from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.torch_overrides import disabled
 from dispatchlab.overrides.errors import NoImplementationError, SignatureMismatchError, name_of, name_of_function
 from dispatchlab.overrides.handlers import call_handlers, disabled_blocks, leaving_handler
-from dispatchlab.overrides.subclass import of_subclass
+from dispatchlab.overrides.subclass import default_torch_function
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,8 +63,8 @@ def torch_function_dispatch(
 ) -> Callable[[F], F]:
     """Make a function overridable.
 
-    What comes out is called as the function is. It has its name, docstring, signature and module, and the function
-    itself as `_implementation`. Tensors go straight to the implementation; everything else with a
+    The result is called as the function is. It has its name, docstring, signature and module, and the function itself
+    as `_implementation`. Plain tensors go straight to the implementation; of all other arguments the
     `__torch_function__` is called first, in the order of `overloaded_args`.
 
     Args:
@@ -87,7 +87,7 @@ def torch_function_dispatch(
         if module is not None:
             public.__module__ = module
         public.__dict__["_implementation"] = implementation
-        public.__dict__["_of_subclass"] = functools.partial(of_subclass, implementation)
+        public.__dict__["default_torch_function"] = functools.partial(default_torch_function, implementation)
         return cast("F", public)
 
     return decorate
