@@ -6,7 +6,8 @@ A device is a label: a `cuda` tensor keeps an ordinary array. A `meta` tensor ha
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from weakref import ref
 
 import numpy as np
 
@@ -18,12 +19,6 @@ from dispatchlab.call.torch_overrides import python_bits
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-
-if TYPE_CHECKING:
-    from weakref import ref
-
-    from dispatchlab.layers.autograd_graph import AccumulateGrad, Node
-    from dispatchlab.layers.view_history import ViewHistory
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -50,6 +45,8 @@ class Tensor:
 
     Attributes:
         elements: the array; None for a tensor without elements of its own, as on `meta`. `data` raises for that one.
+        grad_fn: the node of the autograd graph that made it; None for a leaf. Autograd keeps it here, as it keeps
+            `grad_accumulator` and `view_history`, and calls know nothing of what they are.
 
     Raises:
         CallError: of kind `wrong_type`, when the elements are of no known type.
@@ -88,15 +85,15 @@ class Tensor:
     def start_history(self, version_counter: VersionCounter, *, requires_grad: bool) -> None:
         """Make this a leaf: no gradient yet, no view of anything, nothing that stands for something else."""
         self.grad: Tensor | None = None
-        self.grad_accumulator: ref[AccumulateGrad] | None = None
-        self.grad_fn: Node | None = None
+        self.grad_accumulator: ref[Any] | None = None
+        self.grad_fn: object | None = None
         self.output_nr = 0
         self.base: Tensor | None = None
         self.version_counter = version_counter
         self.requires_grad = requires_grad
         self.wrapped_strides: tuple[int, ...] | None = None
         self.is_wrapped_number = False
-        self.view_history: ViewHistory | None = None
+        self.view_history: object | None = None
         self.live_views: MutableMapping[int, Tensor] | None = None
 
     @property

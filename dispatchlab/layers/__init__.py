@@ -1,11 +1,13 @@
 """What a user builds on calls: autograd, batching, tracing, factories, Meta. Each uses the public API and nothing else.
 
-- `Lab`: a dispatcher with all of it, and its operators by name (`lab`);
-- `no_grad`, `set_grad_enabled`, `is_grad_enabled`, `AutogradError` (`tape`), `recording` (`tracing`),
-  `manual_seed` (`kernels`).
-
-Which operators there are is in `schemas`, the formulas of gradients are in `derivatives`. The tape is recorded in
-`autograd`, rewritten in `in_place` where something is written, and walked in `backward`.
+- `lab`: `Lab`, a dispatcher with all of it, and its operators by name;
+- `schemas`: the operators that there are;
+- `kernels`: the backend kernels of CPU, CUDA and Meta, and `manual_seed`; `backend_select`: those of factories;
+- `views`: ADInplaceOrView, versions, and the history of views;
+- `autograd`: the autograd kernels, and what a write in place does to the graph; `autograd_graph`: its nodes;
+  `grad_mode`: `no_grad` and its kind; `derivatives`: the formulas; `backward`: the walk from a result to the leaves;
+  `tensor_geometry`: how a gradient lies in memory;
+- `batching`: `vmap`; `tracing`: `recording`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,8 @@ from __future__ import annotations
 from dispatchlab.layers.autograd_graph import (
     AutogradError,
     AutogradErrorKind,
-    is_grad_enabled,
-    no_grad,
-    set_grad_enabled,
 )
+from dispatchlab.layers.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
 from dispatchlab.layers.kernels import manual_seed
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.tracing import Recording, recording

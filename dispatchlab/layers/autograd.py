@@ -2,10 +2,8 @@
 
 A write to a view changes its base, and with that every other view of it. The base gets a node that takes the part that
 was written out of the gradient and puts the gradient of what was there before in its place; every view gets a node
-that leads to the base. Source: torch/csrc/autograd/functions/tensor.cpp (`CopySlices`) and
-torch/csrc/autograd/variable.cpp (`rebase_history`).
-
-Source: tools/autograd/templates/VariableType.cpp.
+that leads to the base. Source: tools/autograd/templates/VariableType.cpp; torch/csrc/autograd/functions/tensor.cpp
+(`CopySlices`) and torch/csrc/autograd/variable.cpp (`rebase_history`).
 """
 
 from __future__ import annotations
@@ -21,13 +19,12 @@ from dispatchlab.layers.autograd_graph import (
     Backward,
     Gradients,
     Node,
-    is_grad_enabled,
-    no_grad,
-    set_grad_enabled,
+    node_of,
 )
 from dispatchlab.layers.derivatives import Calls, Derivative, sum_to_size
+from dispatchlab.layers.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
 from dispatchlab.layers.tensor_geometry import Geometry, copied_like, empty_like
-from dispatchlab.layers.view_history import ViewHistory, replayed
+from dispatchlab.layers.views import ViewHistory, history_of, replayed
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
@@ -40,7 +37,7 @@ def check_written(written: object) -> None:
             `not_differentiable` for a view that was made under `no_grad`.
     """
     assert isinstance(written, Tensor)
-    history = written.view_history
+    history = history_of(written)
     if history is not None and history.without_grad:
         message = (
             "this view was made under no_grad(), and a write to it would be recorded: make it outside of no_grad(), "
@@ -58,7 +55,7 @@ def check_written(written: object) -> None:
 def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
     """Make a node the history of what it wrote, of the base of that, and of all other views."""
     assert isinstance(written, Tensor)
-    history = written.view_history
+    history = history_of(written)
     if history is None:
         base = written
         _set(written, node)
@@ -70,11 +67,13 @@ def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
         _set(base, copy)
         _lead_to_base(calls, written, history)
     for view in [] if base.live_views is None else [*base.live_views.values()]:
-        if view is not written and view.view_history is not None:
-            if view.view_history.without_grad:
-                view.requires_grad = base.requires_grad
-            else:
-                _lead_to_base(calls, view, view.view_history)
+        history = history_of(view)
+        if view is written or history is None:
+            continue
+        if history.without_grad:
+            view.requires_grad = base.requires_grad
+        else:
+            _lead_to_base(calls, view, history)
 
 
 def _set(tensor: Tensor, node: Node) -> None:
@@ -83,7 +82,7 @@ def _set(tensor: Tensor, node: Node) -> None:
 
 
 def _lead_to_base(calls: Calls, view: Tensor, history: ViewHistory) -> None:
-    geometry, steps = Geometry.of(history.base), history.steps
+    geometry, view_calls = Geometry.of(history.base), history.calls
 
     def backward(node: Node, gradients: Gradients) -> Gradients:
         (gradient,) = gradients
@@ -91,24 +90,24 @@ def _lead_to_base(calls: Calls, view: Tensor, history: ViewHistory) -> None:
         leaf = empty_like(calls, gradient, geometry)
         leaf.requires_grad = True
         with set_grad_enabled(enabled=True):
-            step = replayed(leaf, steps).grad_fn
-        while step is not None and step.next_edges:
-            (gradient,) = step.backward(step, [gradient])
-            edge = step.next_edges[0]
-            step = None if edge is None else edge[0]
+            following = node_of(replayed(leaf, view_calls))
+        while following is not None and following.next_edges:
+            (gradient,) = following.backward(following, [gradient])
+            edge = following.next_edges[0]
+            following = None if edge is None else edge[0]
         return (gradient,)
 
     _set(view, Node("AsStridedBackward0", backward, [history.base]))
 
 
 def _copy_slices(calls: Calls, history: ViewHistory, geometry: Geometry, written_by: Node) -> Backward:
-    steps = history.steps
+    view_calls = history.calls
 
     def backward(node: Node, gradients: Gradients) -> Gradients:
         (gradient,) = gradients
         assert gradient is not None
         whole = copied_like(calls, gradient, geometry)
-        part = replayed(whole, steps)
+        part = replayed(whole, view_calls)
         before, *others = written_by.backward(written_by, [calls("clone")(part)])
         if not node.needs(0):
             return [None, *others]

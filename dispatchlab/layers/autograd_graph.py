@@ -7,11 +7,9 @@ gradient goes on to. Source: torch/csrc/autograd/function.h, saved_variable.cpp,
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from itertools import count
-from types import TracebackType
 from typing import TypeAlias
 from weakref import ref
 
@@ -19,6 +17,7 @@ from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
 from dispatchlab.call.tensor import Tensor, shallow_copy
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.layers.views import history_of
 
 Gradients: TypeAlias = Sequence[Tensor | None]
 
@@ -51,43 +50,7 @@ class AutogradError(DispatchLabError):
         return f"{self.kind}: {self.message}"
 
 
-class _Thread(threading.local):
-    grad_enabled: bool = True
-
-
-_thread = _Thread()
-
-
-def is_grad_enabled() -> bool:
-    """Whether calls of this thread are recorded."""
-    return _thread.grad_enabled
-
-
 _PYTHON = PYTHON_KEYS.bits
-
-
-class set_grad_enabled:
-    """Record calls of this thread, or do not, for the length of a `with` block."""
-
-    def __init__(self, enabled: bool) -> None:  # noqa: FBT001 - torch's signature
-        self.enabled = enabled
-        self._found: list[bool] = []
-
-    def __enter__(self) -> None:
-        self._found.append(_thread.grad_enabled)
-        _thread.grad_enabled = self.enabled
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _thread.grad_enabled = self._found.pop()
-
-
-class no_grad(set_grad_enabled):
-    """Do not record calls of this thread."""
-
-    def __init__(self) -> None:
-        super().__init__(enabled=False)
 
 
 class SavedTensor:
@@ -162,7 +125,7 @@ _sequence = count()
 
 
 class Node:
-    """One call on the tape.
+    """One call on the autograd graph.
 
     Args:
         name: what it is called, such as `MulBackward`.
@@ -231,6 +194,12 @@ class AccumulateGrad(Node):
 Edge: TypeAlias = tuple[Node, int]
 
 
+def node_of(tensor: Tensor) -> Node | None:
+    """The node that made a tensor; None for a leaf."""
+    assert tensor.grad_fn is None or isinstance(tensor.grad_fn, Node)
+    return tensor.grad_fn
+
+
 def edge_of(tensor: Tensor) -> Edge | None:
     """Where the gradient of a tensor goes: to the node that made it, or to the leaf itself.
 
@@ -239,7 +208,7 @@ def edge_of(tensor: Tensor) -> Edge | None:
     Raises:
         AutogradError: it is such a view, and its memory was written since.
     """
-    history = tensor.view_history
+    history = history_of(tensor)
     if history is not None and history.without_grad and history.base.requires_grad:
         if tensor.version == history.version:
             return None
@@ -248,11 +217,12 @@ def edge_of(tensor: Tensor) -> Edge | None:
             "make the view outside of no_grad(), or after the write"
         )
         raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
-    if tensor.grad_fn is not None:
-        return tensor.grad_fn, tensor.output_nr
-    # One node for each leaf, as long as a tape leads there: two uses are added up before they arrive.
+    made_by = node_of(tensor)
+    if made_by is not None:
+        return made_by, tensor.output_nr
+    # One node for each leaf, as long as the graph leads there: two uses are added up before they arrive.
     node = None if tensor.grad_accumulator is None else tensor.grad_accumulator()
-    if node is None:
+    if not isinstance(node, AccumulateGrad):
         node = AccumulateGrad(tensor)
         tensor.grad_accumulator = ref(node)
     return node, 0

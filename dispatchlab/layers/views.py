@@ -1,12 +1,19 @@
-"""What ADInplaceOrView does: a view shares the version of its base, and a write in place raises it."""
+"""Views: what ADInplaceOrView does, and the history of each view, by which the same view is made of another tensor.
+
+A view shares the version of its base, and a write in place raises it.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
+from dispatchlab.layers.grad_mode import is_grad_enabled
 from dispatchlab.layers.schemas import NOT_DIFFERENTIABLE
-from dispatchlab.layers.view_history import record_view
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
@@ -34,3 +41,55 @@ def in_place_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object
         operator.redispatch_boxed(keys & _BELOW, stack)
     assert isinstance(written, Tensor)
     written.version_counter.value += 1
+
+
+ViewCall: TypeAlias = tuple[Operator, tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewHistory:
+    """How a tensor came to be a view of another one.
+
+    Args:
+        base: the tensor that all of it is a view of, and that is none itself.
+        calls: the operators from there to here, each with its arguments after the first.
+        without_grad: one of the views was made while nothing was recorded. It requires gradients as its base does, and
+            has no history.
+        version: that of the memory when the view was made.
+    """
+
+    base: Tensor
+    calls: tuple[ViewCall, ...]
+    without_grad: bool
+    version: int
+
+
+def history_of(tensor: Tensor) -> ViewHistory | None:
+    """How a tensor came to be a view; None when it is none."""
+    assert tensor.view_history is None or isinstance(tensor.view_history, ViewHistory)
+    return tensor.view_history
+
+
+def record_view(viewed: Tensor, view: Tensor, operator: Operator, others: tuple[object, ...]) -> None:
+    """Keep that `view` is what the operator made of `viewed`; the base knows its views while they are alive."""
+    earlier = history_of(viewed)
+    base = viewed if earlier is None else earlier.base
+    calls = () if earlier is None else earlier.calls
+    without_grad = not is_grad_enabled() or (earlier is not None and earlier.without_grad)
+    view.view_history = ViewHistory(base, (*calls, (operator, others)), without_grad, base.version)
+    if without_grad:
+        view.requires_grad = base.requires_grad
+    if base.live_views is None:
+        base.live_views = WeakValueDictionary()
+    base.live_views[id(view)] = view
+
+
+def replayed(base: Tensor, calls: tuple[ViewCall, ...]) -> Tensor:
+    """The same view of another tensor."""
+    stack: list[object] = [base]
+    for operator, others in calls:
+        stack += others
+        operator.call_boxed(stack)
+    (view,) = stack
+    assert isinstance(view, Tensor)
+    return view

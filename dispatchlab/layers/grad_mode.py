@@ -1,0 +1,42 @@
+"""Grad mode: whether calls of this thread are recorded on the autograd graph, and the guards that switch it."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+
+def is_grad_enabled() -> bool:
+    """Whether calls of this thread are recorded."""
+    return _thread.grad_enabled
+
+
+class set_grad_enabled:
+    """Record calls of this thread, or do not, for the length of a `with` block."""
+
+    def __init__(self, enabled: bool) -> None:  # noqa: FBT001 - torch's signature
+        self.enabled = enabled
+        self._found: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._found.append(_thread.grad_enabled)
+        _thread.grad_enabled = self.enabled
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _thread.grad_enabled = self._found.pop()
+
+
+class no_grad(set_grad_enabled):
+    """Do not record calls of this thread."""
+
+    def __init__(self) -> None:
+        super().__init__(enabled=False)
+
+
+class _Thread(threading.local):
+    grad_enabled: bool = True
+
+
+_thread = _Thread()
