@@ -1,4 +1,4 @@
-"""How many examples a property is tried on: all of them with `--all-tiers`, a share of them otherwise."""
+"""How many examples a property is tried on: all of them with `--all-tiers`, a share otherwise."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ percent = 25
 """The share; `conftest.py` raises it to the whole when every tier runs."""
 
 
+def share(count: int) -> int:
+    """What this run tries of `count` examples."""
+    return max(1, count * percent // 100)
+
+
 def examples(count: int) -> settings:
-    """Try a property on `count` examples, always the same ones, or on the share of them that this run asks for."""
+    """Try a property on as many generated examples, always the same ones."""
     from hypothesis import settings
 
-    return settings(derandomize=True, deadline=None, database=None, max_examples=max(1, count * percent // 100))
+    return settings(derandomize=True, deadline=None, database=None, max_examples=share(count))

@@ -9,6 +9,7 @@ from typing import Any
 
 from dispatchlab import tensor
 from dispatchlab.overrides import torch_function_dispatch
+from tests.effort import share
 
 _Kind = inspect.Parameter
 _NAMES = ("tensors", "dim", "out", "len", "type", "map", "_found", "_M", "public", "args", "x", "_0", "self", "named")
@@ -107,7 +108,8 @@ def _outcome(call: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) 
 
 def test_every_way_of_calling_is_that_of_a_plain_wrapper() -> None:
     handled = implemented = refused = 0
-    for seed in range(1_500):
+    rounds = share(1_500)
+    for seed in range(rounds):
         choose = random.Random(seed)
         signature = _signature(choose)
         implementation, relevant = _functions(signature)
@@ -127,4 +129,4 @@ def test_every_way_of_calling_is_that_of_a_plain_wrapper() -> None:
             handled += wanted[0] == "handler"
             implemented += wanted[0] == "implementation"
             refused += isinstance(wanted, str)
-    assert min(handled, implemented, refused) > 1_500
+    assert min(handled, implemented, refused) > rounds
