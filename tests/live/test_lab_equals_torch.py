@@ -16,6 +16,7 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.protocol import Handle, Sandbox
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.model.registration import Registration
+from tests.effort import examples
 from tests.live.generated import OPERATORS, registrations
 
 
@@ -42,7 +43,7 @@ class Side:
 SEEN: Counter[str] = Counter()
 
 
-@settings(max_examples=2000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(examples(2000), suppress_health_check=list(HealthCheck))
 @given(st.lists(registrations, min_size=1, max_size=6), st.data())
 @pytest.mark.filterwarnings("ignore")
 def test_dump_table_slots_and_outcomes_are_equal_after_every_step(

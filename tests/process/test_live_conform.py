@@ -19,6 +19,7 @@ from dispatchlab.explore.lockstep import lockstep
 from dispatchlab.explore.result import Verdict
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.model.registration import Registration
+from tests.effort import examples
 from tests.live.generated import OPERATORS, registrations
 from tests.live.packages import ROOT, dispatchlab
 from tests.scenario_texts import COMPOSITES, FIVE
@@ -26,7 +27,7 @@ from tests.scenario_texts import COMPOSITES, FIVE
 SEEN: Counter[str] = Counter()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(examples(300), suppress_health_check=list(HealthCheck))
 @given(st.lists(registrations, min_size=2, max_size=4))
 @pytest.mark.filterwarnings("ignore")
 def test_generated_scenarios_conform_at_every_step(scenario: list[Registration]) -> None:
