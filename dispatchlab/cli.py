@@ -1,44 +1,73 @@
-"""The command line: every command in one group, and errors as exit codes. What commands do is in `commands`.
-
-Their options are in `cli_operators`, `cli_programs` and `cli_registry`; here are those about the command line itself.
-"""
+"""The command line: the group of all commands, which imports a command when it is asked for; errors as exit codes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import click
 
 from dispatchlab import __version__
-from dispatchlab.cli_operators import OPERATOR_COMMANDS
-from dispatchlab.cli_programs import PROGRAM_COMMANDS
-from dispatchlab.cli_registry import REGISTRY_COMMANDS
+
+COMMANDS: Mapping[str, str] = {
+    "certify": "Prove for every operator of a registry that order is irrelevant.",
+    "codegen": "Generate structured operators from a native_functions.yaml.",
+    "completion": "Print the script that makes a shell complete.",
+    "coverage": "Show which operators a backend can run, and how.",
+    "diff": "Show what came, went and changed between two registries.",
+    "dump": "Show what the dispatcher knows of an operator.",
+    "explain": "Show which kernel a call of OP runs and why, without running it.",
+    "imports": "Import packages in every order and show what depends on it.",
+    "lint": "Find kernels that work today and will hurt somebody.",
+    "permute": "Find out whether the order of registrations matters.",
+    "record": "Write what importing packages registers to a scenario.",
+    "schema": "Print the JSON Schema of scenario files.",
+    "trace": "Run FILE.py and show every call of the lab's operators.",
+}
+"""Each command with its line in the help. Its module and its function are named like it."""
 
 
-class _Errors(click.Group):
-    """Tells what went wrong without a traceback, with an exit code that says what kind of thing it was."""
+class _Group(click.Group):
+    """Imports a command when it is asked for; reports errors without a traceback, each kind with its exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"dispatchlab.commands.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with their lines, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(130)
         except Exception as error:
-            from dispatchlab.commands.output import OutputClosed, OutputFailed, note
+            from dispatchlab.commands.output import OutputClosed, note
             from dispatchlab.errors import DispatchLabError
 
             if isinstance(error, OutputClosed):
                 ctx.exit(141)
             if not isinstance(error, DispatchLabError):
                 raise
-            from dispatchlab.explore.protocol import EngineCrashed
-
             note(str(error))
-            ctx.exit(74 if isinstance(error, OutputFailed) else 5 if isinstance(error, EngineCrashed) else 2)
+            ctx.exit(error.exit_code)
 
 
 @click.group(
-    cls=_Errors,
+    cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed.",
 )
@@ -57,39 +86,6 @@ def main(ctx: click.Context, *, no_color: bool) -> None:
 
     tolerate_encodings()
     ctx.obj = not no_color
-
-
-@main.command()
-def schema() -> None:
-    """Print the JSON Schema of scenario files, with which editors complete and check them.
-
-    \b
-    Examples:
-      dispatchlab schema > scenario.schema.json
-    """
-    from dispatchlab.commands.schema import print_schema
-
-    print_schema()
-
-
-@main.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the script that makes a shell complete commands, options, operators, keys and scenario files.
-
-    \b
-    Examples:
-      eval "$(dispatchlab completion bash)"
-      dispatchlab completion fish > ~/.config/fish/completions/dispatchlab.fish
-    """
-    from dispatchlab.commands.completion import script
-    from dispatchlab.commands.output import out
-
-    out(script(main, shell))
-
-
-for _command in (*OPERATOR_COMMANDS, *PROGRAM_COMMANDS, *REGISTRY_COMMANDS):
-    main.add_command(_command)
 
 
 if __name__ == "__main__":

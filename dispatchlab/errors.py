@@ -10,10 +10,14 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
+from typing import ClassVar
 
 
 class DispatchLabError(Exception):
-    """Something that a user did or met, told without a traceback."""
+    """Base class of errors that are shown to the user without a traceback."""
+
+    exit_code: ClassVar[int] = 2
+    """What a command ends with that meets such an error."""
 
 
 class ErrorKind(StrEnum):

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from dispatchlab.analysis.certificate import Cause, Certificate, Certification, Certified, Pattern, pattern_of
+from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.neighbourhoods import Explored, Neighbourhood, explore_neighbourhood, plan_of
-from dispatchlab.commands.certify import CertifyRequest, certification_of, certify
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.precedence import PR35061
@@ -36,6 +36,7 @@ from dispatchlab.registry.model import (
 )
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 from dispatchlab.render.certify import certification_json, certification_text
+from tests.command_line import run, run_raising
 
 K = DispatchKey
 CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd
@@ -258,18 +259,18 @@ def test_the_json_has_every_certificate() -> None:
     assert (reason["cause"], reason["in_force"], len(reason["keys"])) == ("stale slots", True, 34)
 
 
-def test_the_command_prints_and_ends_with_the_code_of_the_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
-    code = certify(CertifyRequest(operators=("aten::floor*",), format="text", jobs=1))
-    printed = capsys.readouterr().out
-    assert code == 1
-    assert "torch-2.13 under strict: 9 operators" in printed
-    assert certify(CertifyRequest(operators=("aten::relu",), format="rich", jobs=1, color=False)) == 0
-    assert "proved: 1" in capsys.readouterr().out
+def test_the_command_prints_and_ends_with_the_code_of_the_verdicts() -> None:
+    result = run("certify", "--operator", "aten::floor*", "--jobs", "1", "--format", "text")
+    assert result.exit_code == 1
+    assert "torch-2.13 under strict: 9 operators" in result.stdout
+    result = run("certify", "--operator", "aten::relu", "--jobs", "1", "--format", "rich")
+    assert result.exit_code == 0
+    assert "proved: 1" in result.stdout
 
 
-def test_an_unknown_operator_is_told_with_the_nearest() -> None:
+def test_the_error_about_an_unknown_operator_names_the_nearest() -> None:
     with pytest.raises(UnknownOperatorError, match=r"did you mean .*aten::add\.Tensor"):
-        certify(CertifyRequest(operators=("aten::ad.Tensor",), jobs=1))
+        run_raising("certify", "--operator", "aten::ad.Tensor", "--jobs", "1")
 
 
 def test_certify_tells_its_progress_all_the_way() -> None:

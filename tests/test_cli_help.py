@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab import __version__
-from dispatchlab.cli import main
+from dispatchlab.cli import COMMANDS, main
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
@@ -20,7 +20,14 @@ HEAD = "# The command line\n\nMade from `--help`; `EXPECTTEST_ACCEPT=1 pytest te
 
 def commands() -> list[str]:
     """Every command."""
-    return sorted(main.commands)
+    return sorted(COMMANDS)
+
+
+def command(name: str) -> click.Command:
+    """A command by its name."""
+    found = main.get_command(click.Context(main), name)
+    assert found is not None
+    return found
 
 
 def help_of(*arguments: str) -> str:
@@ -58,9 +65,16 @@ def test_every_command_has_examples_and_every_option_is_explained() -> None:
     ]
     for name in commands():
         assert f"Examples:\n    dispatchlab {name}" in help_of(name) or 'Examples:\n    eval "' in help_of(name)
-        for parameter in main.commands[name].params:
+        for parameter in command(name).params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{name} {parameter.name}"
+
+
+def test_every_line_of_the_list_of_commands_fits_and_no_command_is_named_otherwise() -> None:
+    for name, line in COMMANDS.items():
+        assert command(name).name == name
+        assert f"  {name:<10}  {line}\n" in help_of()
+    assert "No such command 'nothing'" in CliRunner().invoke(main, ["nothing"]).stderr
 
 
 def test_the_version_is_that_of_the_package() -> None:

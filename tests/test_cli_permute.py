@@ -391,7 +391,7 @@ def test_a_counterexample_that_cannot_be_written_is_told_after_the_report(monkey
     def unwritable(scenario: Scenario) -> str:
         raise UnwritableError(scenario, "a kernel has no reference")
 
-    monkeypatch.setattr("dispatchlab.analysis.reproduce.scenario_text", unwritable)
+    monkeypatch.setattr("dispatchlab.analysis.counterexamples.scenario_text", unwritable)
     result = permute("twice.yaml", "--save", "x.py")
     assert (result.exit_code, "as expected: yes" in result.stdout) == (2, True)
     assert result.stderr.startswith("x.py was not written: the scenario ")

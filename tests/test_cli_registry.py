@@ -5,35 +5,28 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import click
 import pytest
-from click.testing import CliRunner, Result
 
-from dispatchlab.cli_registry import REGISTRY_COMMANDS
+from tests.command_line import run
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios" / "lint"
 
 
-def invoke(*arguments: str) -> Result:
-    group = click.Group("dispatchlab", {str(command.name): command for command in REGISTRY_COMMANDS})
-    return CliRunner().invoke(group, arguments, obj=False, prog_name="dispatchlab")
-
-
 def test_coverage_knows_pytorch_without_a_source() -> None:
-    result = invoke("coverage", "--key", "PrivateUse1", "--list", "ambiguous", "--format", "text")
+    result = run("coverage", "--key", "PrivateUse1", "--list", "ambiguous", "--format", "text")
     assert result.exit_code == 0
     assert result.stdout.startswith("PrivateUse1 in torch-2.13: 3,598 operators\n  direct: 19\n  composite: 2,447 (")
 
 
 def test_coverage_supposes() -> None:
-    result = invoke("coverage", "--key", "PrivateUse1", "--what-if", "impl aten::mul.Tensor PrivateUse1")
+    result = run("coverage", "--key", "PrivateUse1", "--what-if", "impl aten::mul.Tensor PrivateUse1")
     assert result.exit_code == 0
     assert "it silently disables the decomposition for PrivateUse1" in result.stdout
     assert result.stdout.endswith("  composite -> direct: 1 operator, such as aten::mul.Tensor\n")
 
 
 def test_coverage_of_a_scenario() -> None:
-    result = invoke("coverage", str(SCENARIOS / "dl008_found.yaml"), "--key", "MTIA", "--format", "json")
+    result = run("coverage", str(SCENARIOS / "dl008_found.yaml"), "--key", "MTIA", "--format", "json")
     assert json.loads(result.stdout)["counts"] == {
         "direct": 1,
         "composite": 0,
@@ -45,34 +38,26 @@ def test_coverage_of_a_scenario() -> None:
 
 @pytest.mark.parametrize(("name", "code"), [("dl009_found", 1), ("dl009_not_found", 0)])
 def test_certify_ends_with_the_code_of_its_verdict(name: str, code: int) -> None:
-    result = invoke("certify", str(SCENARIOS / f"{name}.yaml"), "--semantics", "torch-2.13", "--jobs", "1")
+    result = run("certify", str(SCENARIOS / f"{name}.yaml"), "--semantics", "torch-2.13", "--jobs", "1")
     assert result.exit_code == code
     assert f"proved: {1 - code}\n" in result.stdout
 
 
 def test_certify_tells_progress_a_line_at_a_time_when_asked() -> None:
-    result = invoke("certify", "--operator", "aten::relu", "--jobs", "1", "--progress")
+    result = run("certify", "--operator", "aten::relu", "--jobs", "1", "--progress")
     assert result.exit_code == 0
     assert "torch-2.13: " in result.stderr
     assert "torch-2.13 under strict: 1 operator\n  proved: 1\n" in result.stdout
 
 
 def test_lint_prints_sarif_and_ends_with_1() -> None:
-    result = invoke("lint", str(SCENARIOS / "dl001_found.yaml"), "--select", "dl001", "--format", "sarif")
+    result = run("lint", str(SCENARIOS / "dl001_found.yaml"), "--select", "dl001", "--format", "sarif")
     assert result.exit_code == 1
-    (run,) = json.loads(result.stdout)["runs"]
-    assert [one["ruleId"] for one in run["results"]] == ["DL001"]
+    (findings,) = json.loads(result.stdout)["runs"]
+    assert [one["ruleId"] for one in findings["results"]] == ["DL001"]
 
 
 def test_lint_explains_a_rule_without_a_source() -> None:
-    result = invoke("lint", "--explain", "order-matters")
+    result = run("lint", "--explain", "order-matters")
     assert result.exit_code == 0
     assert result.stdout.startswith("# DL009: order-matters\n")
-
-
-@pytest.mark.parametrize("command", REGISTRY_COMMANDS, ids=lambda command: str(command.name))
-def test_each_command_has_examples_and_explains_its_options(command: click.Command) -> None:
-    shown = invoke(str(command.name), "--help").stdout
-    assert f"Examples:\n    dispatchlab {command.name}" in shown
-    for parameter in command.params:
-        assert isinstance(parameter, click.Argument) or (isinstance(parameter, click.Option) and parameter.help)

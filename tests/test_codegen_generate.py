@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import Result
 
 from dispatchlab import Dispatcher, LabEngine, Library, fallthrough, load_scenario
 from dispatchlab.atomic_write import WriteError
@@ -17,10 +18,10 @@ from dispatchlab.call import AutoDispatchBelowAutograd, operator, tensor
 from dispatchlab.codegen import FunctionGroup, NativeFunctions, NativeYamlError, load_native_functions
 from dispatchlab.codegen.emit.generate import NoSuchGroupError, differing, generated_files, write_files
 from dispatchlab.codegen.emit.generated_group import Form, generated_group
-from dispatchlab.commands.codegen import CodegenRequest, codegen
 from dispatchlab.errors import CallError, ErrorKind, RegistrationError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict
+from tests.command_line import run, run_raising
 
 DATA = Path(__file__).parent / "data" / "codegen"
 FILE = DATA / "operators.yaml"
@@ -199,49 +200,51 @@ def test_nothing_is_written_when_a_file_cannot_be(tmp_path: Path, files: dict[st
 
 def test_nothing_is_written_when_the_source_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(NativeYamlError):
-        codegen(CodegenRequest(file=str(DATA / "bad" / "out_count.yaml"), folder=str(tmp_path / "out")))
+        run_raising("codegen", str(DATA / "bad" / "out_count.yaml"), "-o", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
-def test_check_lists_what_differs_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def generated(folder: Path, *options: str) -> Result:
+    """Run `codegen` with a folder for its files."""
+    return run("codegen", str(FILE), "-o", str(folder), *options)
+
+
+def test_check_lists_what_differs_and_writes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    request = CodegenRequest(file=str(FILE), folder=str(folder), only=("add",), check=True)
-    assert codegen(request) == 1
-    assert not folder.exists()
-    assert "add_Tensor.py is not there" in capsys.readouterr().err
-    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",))) == 0
-    assert "1 structured group of" in capsys.readouterr().out
-    assert codegen(request) == 0
-    assert "all 3 files are up to date" in capsys.readouterr().out
+    result = generated(folder, "--only", "add", "--check")
+    assert (result.exit_code, folder.exists()) == (1, False)
+    assert "add_Tensor.py is not there" in result.stderr
+    result = generated(folder, "--only", "add")
+    assert (result.exit_code, "1 structured group of" in result.stdout) == (0, True)
+    result = generated(folder, "--only", "add", "--check")
+    assert (result.exit_code, "all 3 files are up to date" in result.stdout) == (0, True)
     (folder / "add_Tensor.yaml").write_text("claim: other\n", encoding="utf-8")
-    assert codegen(request) == 1
-    printed = capsys.readouterr()
-    assert printed.err == f"{folder / 'add_Tensor.yaml'} differs\n"
-    assert printed.out.startswith("1 of 3 files differ; ")
+    result = generated(folder, "--only", "add", "--check")
+    assert (result.exit_code, result.stderr) == (1, f"{folder / 'add_Tensor.yaml'} differs\n")
+    assert result.stdout.startswith("1 of 3 files differ; ")
     assert (folder / "add_Tensor.yaml").read_text(encoding="utf-8") == "claim: other\n"
 
 
 def test_only_some_go_beside_what_was_generated_before(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder))) == 0
+    assert generated(folder).exit_code == 0
     index = (folder / "__init__.py").read_text(encoding="utf-8")
-    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",))) == 0
+    assert generated(folder, "--only", "add").exit_code == 0
     assert (folder / "__init__.py").read_text(encoding="utf-8") == index
-    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), only=("add",), check=True)) == 0
+    assert generated(folder, "--only", "add", "--check").exit_code == 0
 
 
-def test_files_that_are_generated_no_more_are_listed_and_left(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_are_generated_no_more_are_listed_and_left(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    assert codegen(CodegenRequest(file=str(FILE), folder=str(folder))) == 0
+    assert generated(folder).exit_code == 0
     first = (folder / "add_Tensor.py").read_text(encoding="utf-8")
     (folder / "gone.py").write_text(first, encoding="utf-8")
     (folder / "mine.py").write_text("# by hand\n", encoding="utf-8")
-    for check, code in ((True, 1), (False, 0)):
-        capsys.readouterr()
-        assert codegen(CodegenRequest(file=str(FILE), folder=str(folder), check=check)) == code
-        printed = capsys.readouterr()
-        assert printed.err == f"{folder / 'gone.py'} is generated no more: remove it\n"
-        assert (", 1 file left from before; " in printed.out) == check
+    for options, code in ((["--check"], 1), ([], 0)):
+        result = generated(folder, *options)
+        assert (result.exit_code, result.stderr) == (
+            code,
+            f"{folder / 'gone.py'} is generated no more: remove it\n",
+        )
+        assert (", 1 file left from before; " in result.stdout) == bool(options)
     assert (folder / "gone.py").exists()

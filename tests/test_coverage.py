@@ -8,13 +8,15 @@ from functools import cache
 
 import pytest
 
+from dispatchlab.analysis.coverage import coverage_report
 from dispatchlab.analysis.replay_on_lab import bench
-from dispatchlab.commands.coverage import CoverageRequest, coverage_report, show_coverage
+from dispatchlab.analysis.sources import chosen
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey, UnknownKeyError
 from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.coverage import NoSlotError, Way
 from dispatchlab.registry.what_if import CoverageReport, WhatIfError, parse_what_if
 from dispatchlab.render.coverage import coverage_json, coverage_text
+from tests.command_line import run, run_raising
 
 K = DispatchKey
 RECORDED = open_bundled()
@@ -27,8 +29,14 @@ def report(
     listed: tuple[str, ...] = (),
     what_if: tuple[str, ...] = (),
 ) -> CoverageReport:
-    request = CoverageRequest(key=key, source="torch-2.13", operators=operators, listed=listed, what_if=what_if)
-    return coverage_report(RECORDED, DispatchKey[key], request)
+    return coverage_report(
+        RECORDED,
+        DispatchKey[key],
+        name="torch-2.13",
+        operators=tuple(chosen(RECORDED, operators)),
+        listed=tuple(map(Way, listed)),
+        what_if=what_if,
+    )
 
 
 def test_every_operator_is_covered_in_one_way() -> None:
@@ -143,7 +151,7 @@ def test_an_unknown_key_is_told() -> None:
     with pytest.raises(UnknownKeyError, match="did you mean PrivateUse"):
         parse_what_if("impl aten::relu PrivateUse", RECORDED.names)
     with pytest.raises(NoSlotError, match="stands for a set of keys"):
-        show_coverage(CoverageRequest(key="Autograd"))
+        run_raising("coverage", "--key", "Autograd")
 
 
 def test_the_text_counts_lists_and_supposes() -> None:
@@ -167,9 +175,10 @@ def test_the_text_counts_lists_and_supposes() -> None:
     )
 
 
-def test_the_json_and_the_command_hold_the_same_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_and_the_command_hold_the_same_counts() -> None:
     value = json.loads(coverage_json(report(what_if=("fallback PrivateUse1",))))
     assert (value["version"], value["counts"]["missing"], len(value["operators"])) == (2, 1_132, 3_598)
     assert value["moved"][0]["operators"] == 1_132
-    assert show_coverage(CoverageRequest(key="PrivateUse1", format="rich", color=False)) == 0
-    assert "2,447" in capsys.readouterr().out
+    result = run("coverage", "--key", "PrivateUse1", "--format", "rich")
+    assert result.exit_code == 0
+    assert "2,447" in result.stdout

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.commands.lint import LintRequest, lint_source, run_lint
 from dispatchlab.lint.baseline import BaselineError, load_baseline
+from dispatchlab.lint.lint_source import lint_source
 from dispatchlab.lint.rule import LintReport, Rule
 from dispatchlab.lint.rules import RULES, UnknownRuleError, selected
 from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.render.lint import lint_text, sarif
+from tests.command_line import run
 
 ROOT = Path(__file__).parent.parent
 SCENARIOS = ROOT / "scenarios" / "lint"
@@ -29,8 +30,13 @@ def lint(
     operators: tuple[str, ...] = (),
     accepted: frozenset[tuple[str, str, str]] = frozenset(),
 ) -> LintReport:
-    request = LintRequest(select=select, operators=operators, against=None if against is None else str(against))
-    return lint_source(str(source), request, accepted)
+    return lint_source(
+        str(source),
+        selected(select, ()),
+        operators=operators,
+        against=None if against is None else str(against),
+        accepted=accepted,
+    )
 
 
 def scenario(code: str, name: str) -> Path:
@@ -142,26 +148,24 @@ def test_only_the_operators_that_are_asked_for_are_looked_at() -> None:
     assert {finding.operator for finding in report.findings} == {"aten::floor"}
 
 
-def test_a_baseline_accepts_what_it_names_and_tells_what_is_gone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_baseline_accepts_what_it_names_and_lists_what_is_gone(tmp_path: Path) -> None:
     path, source = tmp_path / "accepted.json", str(scenario("DL002", "found"))
-    assert run_lint(LintRequest(sources=(source,), write_baseline=str(path), format="text")) == 0
-    assert "accepts 2 findings" in capsys.readouterr().err
+    result = run("lint", source, "--write-baseline", str(path))
+    assert (result.exit_code, "accepts 2 findings" in result.stderr) == (0, True)
     accepted = load_baseline(str(path))
     assert accepted == {("DL002", "test::scale", "CPU"), ("DL006", "test::scale", "CPU")}
-    assert run_lint(LintRequest(sources=(source,), baseline=str(path), format="text")) == 0
-    assert "2 more are accepted by the baseline" in capsys.readouterr().out
-    assert run_lint(LintRequest(sources=(str(scenario("DL001", "found")),), baseline=str(path), format="text")) == 1
-    assert "2 of the baseline are not found any more: DL002 test::scale CPU, DL006" in capsys.readouterr().out
+    result = run("lint", source, "--baseline", str(path))
+    assert (result.exit_code, "2 more are accepted by the baseline" in result.stdout) == (0, True)
+    result = run("lint", str(scenario("DL001", "found")), "--baseline", str(path))
+    assert result.exit_code == 1
+    assert "2 of the baseline are not found any more: DL002 test::scale CPU, DL006" in result.stdout
 
 
-def test_writing_a_baseline_again_drops_what_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writing_a_baseline_again_drops_what_is_gone(tmp_path: Path) -> None:
     path = str(tmp_path / "accepted.json")
     for source in (scenario("DL002", "found"), scenario("DL001", "found")):
-        baseline = path if Path(path).exists() else None
-        run_lint(LintRequest(sources=(str(source),), baseline=baseline, write_baseline=path, format="text"))
-    capsys.readouterr()
+        older = ["--baseline", path] if Path(path).exists() else []
+        assert run("lint", str(source), *older, "--write-baseline", path).exit_code == 0
     assert load_baseline(path) == {("DL001", "test::scales", "")}
 
 
@@ -208,19 +212,25 @@ def test_the_text_ends_with_the_counts() -> None:
     assert re.search(r"\n\n\S+dl008_found.yaml: 1 finding in 1 operator\n  DL008 composite-not-suppressed: 1\n\Z", text)
 
 
-def test_the_command_ends_with_1_when_it_finds_something(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_baseline_that_cannot_be_written_ends_the_command_with_2(tmp_path: Path) -> None:
+    source = str(scenario("DL002", "found"))
+    result = run("lint", source, "--write-baseline", str(tmp_path / "no" / "folder"))
+    assert (result.exit_code, "folder could not be written: No such file" in result.stderr) == (2, True)
+
+
+def test_the_command_ends_with_1_when_it_finds_something() -> None:
     bad, good = str(scenario("DL004", "found")), str(scenario("DL001", "not_found"))
-    assert run_lint(LintRequest(sources=(bad, good), select=("DL004",), format="json")) == 1
-    value = json.loads(capsys.readouterr().out)
+    result = run("lint", bad, good, "--select", "DL004", "--format", "json")
+    assert result.exit_code == 1
+    value = json.loads(result.stdout)
     assert [len(one["findings"]) for one in value["sources"]] == [1, 0]
     assert value["sources"][0]["findings"][0]["rule"] == "disabled-composite"
-    assert run_lint(LintRequest(sources=(good,), select=("DL001",), format="rich", color=False)) == 0
-    assert "0 findings" in capsys.readouterr().out
+    result = run("lint", good, "--select", "DL001", "--format", "rich")
+    assert (result.exit_code, "0 findings" in result.stdout) == (0, True)
 
 
-def test_a_rule_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_lint(LintRequest(explain="dl003")) == 0
-    assert capsys.readouterr().out == next(rule for rule in RULES if rule.code == "DL003").page()
+def test_a_rule_explains_itself() -> None:
+    assert run("lint", "--explain", "dl003").stdout == next(rule for rule in RULES if rule.code == "DL003").page()
 
 
 def test_messages_name_owners_that_are_in_the_registry() -> None:

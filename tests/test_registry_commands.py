@@ -16,13 +16,12 @@ from dispatchlab.analysis.sources import (
     is_registry_source,
     recorded_from,
 )
-from dispatchlab.commands.diff import RegistryDiffRequest, diff_registries
-from dispatchlab.commands.dump import RegistryDumpRequest, dump_registry
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import UnknownKeyError
 from dispatchlab.registry.bundled import UnknownRegistryError
 from dispatchlab.registry.file import save_registry
 from dispatchlab.registry.model import registry_of
+from tests.command_line import run, run_raising
 from tests.registry_cases import BAR, FOO, SMALL
 
 OPERATORS = (Path(__file__).parent / "data" / "torch-2.13-operators.txt").read_text()
@@ -47,60 +46,60 @@ def small(tmp_path: Path) -> str:
     return str(tmp_path / "small.dlreg")
 
 
-def dumped(capsys: pytest.CaptureFixture[str], operator: str | None = None, **options: object) -> str:
-    request = RegistryDumpRequest(operator=operator, **({"format": "text"} | options))  # type: ignore[arg-type]
-    assert dump_registry(request) == 0
-    return capsys.readouterr().out
+def dumped(*arguments: str) -> str:
+    """What `dump` prints, as text unless asked otherwise."""
+    result = run("dump", *arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
 
 
-def test_an_operator_is_shown_as_pytorch_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operator_is_shown_as_pytorch_prints_it() -> None:
     first = OPERATORS.partition("\nname: ")[0]
-    assert dumped(capsys, "aten::add.Tensor") == first
-    assert dumped(capsys, "add.Tensor", semantics="torch-2.13") == first
-    rows = dumped(capsys, "aten::add.Tensor", keys=("CPU", "Python")).partition("\n\n")[2]
+    assert dumped("aten::add.Tensor") == first
+    assert dumped("add.Tensor", "--semantics", "torch-2.13") == first
+    rows = dumped("aten::add.Tensor", "--key", "CPU", "--key", "Python").partition("\n\n")[2]
     assert [line.partition(":")[0] for line in rows.splitlines()] == ["CPU", "Python"]
 
 
-def test_a_glob_shows_all_that_match(capsys: pytest.CaptureFixture[str], small: str) -> None:
-    shown = dumped(capsys, "test::*", source=small)
+def test_a_glob_shows_all_that_match(small: str) -> None:
+    shown = dumped("test::*", "--from", small)
     assert [line for line in shown.splitlines() if line.startswith("name: ")] == [
         "name: test::bar.out",
         "name: test::foo",
     ]
 
 
-def test_json_and_rich_show_the_reasons(capsys: pytest.CaptureFixture[str], small: str) -> None:
-    told = json.loads(dumped(capsys, "test::foo", source=small, format="json"))
+def test_json_and_rich_show_the_reasons(small: str) -> None:
+    told = json.loads(dumped("test::foo", "--from", small, "--format", "json"))
     assert (told["version"], told["scenario"], told["engine"], told["semantics"]) == (2, small, "lab", "strict")
     (operator,) = told["operators"]
     assert operator["tags"] == ["core", "pointwise"]
     (meta,) = [row for row in operator["table"] if row["key"] == "Meta"]
     assert [each["why"] for each in meta["beaten"]] == ["a newer kernel of the key"]
-    rich = dumped(capsys, "test::foo", source=small, format="rich", keys=("CPU",))
+    rich = dumped("test::foo", "--from", small, "--format", "rich", "--key", "CPU")
     assert "registered at foo.cpp:12 [kernel]" in rich
 
 
-def test_operators_are_listed(capsys: pytest.CaptureFixture[str], small: str) -> None:
-    assert dumped(capsys, source=small) == "else::gone\ntest::bar.out\ntest::foo\n"
-    assert dumped(capsys, "test::*", source=small, listing=True) == "test::bar.out\ntest::foo\n"
-    assert dumped(capsys, source=small, dangling=True) == "else::gone\n"
-    assert dumped(capsys, source=small, overridden=True) == (
+def test_operators_are_listed(small: str) -> None:
+    assert dumped("--from", small, "--list") == "else::gone\ntest::bar.out\ntest::foo\n"
+    assert dumped("test::*", "--from", small, "--list") == "test::bar.out\ntest::foo\n"
+    assert dumped("--from", small, "--dangling") == "else::gone\n"
+    assert dumped("--from", small, "--overridden") == (
         "test::foo  Meta: registered at meta.py:7 over registered at foo.cpp:13\n"
     )
-    assert dumped(capsys, source=small, keys=("CPU", "Meta")) == (
+    assert dumped("--from", small, "--key", "CPU", "--key", "Meta", "--list") == (
         "test::foo  CPU: registered at foo.cpp:12; Meta: registered at meta.py:7\n"
     )
-    assert len(dumped(capsys, overridden=True).splitlines()) == 636
+    assert len(dumped("--overridden").splitlines()) == 636
 
 
-def test_that_nothing_is_like_that_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert dump_registry(RegistryDumpRequest(dangling=True, format="text")) == 0
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "no operator of torch-2.13 is like that\n")
+def test_that_nothing_is_like_that_is_told() -> None:
+    result = run("dump", "--dangling")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no operator of torch-2.13 is like that\n")
 
 
-def test_a_listing_is_json_too(capsys: pytest.CaptureFixture[str], small: str) -> None:
-    told = json.loads(dumped(capsys, source=small, dangling=True, format="json"))
+def test_a_listing_is_json_too(small: str) -> None:
+    told = json.loads(dumped("--from", small, "--dangling", "--format", "json"))
     assert told == {
         "version": 2,
         "source": small,
@@ -124,9 +123,9 @@ def test_a_listing_is_json_too(capsys: pytest.CaptureFixture[str], small: str) -
     }
 
 
-def test_kernels_are_counted(capsys: pytest.CaptureFixture[str], small: str) -> None:
+def test_kernels_are_counted(small: str) -> None:
     assert_expected_inline(
-        dumped(capsys, source=small, counts=True),
+        dumped("--from", small, "--counts"),
         """\
 CPU                            1 operator
 CUDA                           1 operator
@@ -136,25 +135,25 @@ Autograd                       1 operator
 CompositeImplicitAutograd      1 operator
 """,
     )
-    told = json.loads(dumped(capsys, "aten::*", counts=True, keys=("Meta",), format="json"))
+    told = json.loads(dumped("aten::*", "--counts", "--key", "Meta", "--format", "json"))
     assert told["counts"] == [{"key": "Meta", "operators": 1439, "inactive": 636, "fallthrough": 0, "fallback": True}]
 
 
 def test_what_is_not_there_is_told_with_the_nearest(small: str, tmp_path: Path) -> None:
     with pytest.raises(UnknownOperatorError) as unknown:
-        dump_registry(RegistryDumpRequest(operator="aten::adt.Tensor", format="text"))
+        run_raising("dump", "aten::adt.Tensor")
     assert "did you mean aten::add.Tensor" in str(unknown.value)
     with pytest.raises(UnknownOperatorError):
-        dump_registry(RegistryDumpRequest(operator="nope::*", overridden=True, format="text"))
+        run_raising("dump", "nope::*", "--overridden")
     with pytest.raises(AmbiguousOperatorError) as ambiguous:
-        dump_registry(RegistryDumpRequest(operator="aten::add", format="text"))
+        run_raising("dump", "aten::add")
     assert str(ambiguous.value).startswith("aten::add has 4 overloads: name one of aten::add.Scalar, ")
     with pytest.raises(TableRowError):
-        dump_registry(RegistryDumpRequest(operator="aten::relu", keys=("Autograd",), format="text"))
+        run_raising("dump", "aten::relu", "--key", "Autograd")
     with pytest.raises(UnknownKeyError):
-        dump_registry(RegistryDumpRequest(source=small, keys=("CPX",), format="text"))
+        run_raising("dump", "--from", small, "--key", "CPX", "--list")
     with pytest.raises(UnknownRegistryError):
-        dump_registry(RegistryDumpRequest(source=str(tmp_path / "none"), format="text"))
+        run_raising("coverage", str(tmp_path / "none"), "--key", "CPU")
 
 
 def test_sources_are_told_apart(small: str, tmp_path: Path) -> None:
@@ -182,19 +181,20 @@ def test_a_scenario_is_a_registry_of_what_it_leaves_in_force(tmp_path: Path) -> 
         recorded_from(path, imports=["torchvision"])
 
 
-def diffed(capsys: pytest.CaptureFixture[str], before: str, after: str, **options: object) -> tuple[int, str]:
-    request = RegistryDiffRequest(before=before, after=after, **({"format": "text"} | options))  # type: ignore[arg-type]
-    return diff_registries(request), capsys.readouterr().out
+def diffed(*arguments: str) -> tuple[int, str]:
+    """The exit code of `diff` and what it prints."""
+    result = run("diff", *arguments)
+    return result.exit_code, result.stdout
 
 
-def test_registries_are_compared(capsys: pytest.CaptureFixture[str], small: str, tmp_path: Path) -> None:
+def test_registries_are_compared(small: str, tmp_path: Path) -> None:
     other = str(tmp_path / "other.dlreg")
     save_registry(registry_of("2.14.0", (FOO, replace(BAR, debug="moved"))), other)
-    assert diffed(capsys, small, small, exit_code=True) == (
+    assert diffed(small, small, "--exit-code") == (
         0,
         f"{small} -> {small}: no difference (3 operators compared, 3 tables)\n",
     )
-    code, text = diffed(capsys, small, other)
+    code, text = diffed(small, other)
     assert (code, text.splitlines()[1:]) == (
         0,
         [
@@ -204,15 +204,15 @@ def test_registries_are_compared(capsys: pytest.CaptureFixture[str], small: str,
             "  def changed: a text: with 007 -> moved",
         ],
     )
-    code, text = diffed(capsys, small, other, exit_code=True, format="json", tables=False)
+    code, text = diffed(small, other, "--exit-code", "--format", "json", "--no-tables")
     told = json.loads(text)
     assert (code, told["tables"], told["compared"]) == (1, None, 3)
     assert told["after"] == {"source": other, "torch": "2.14.0", "operators": 2}
     assert [change["kind"] for change in told["changes"]] == ["went", "went", "changed"]
     with pytest.raises(ImportOfRecordError):
-        diffed(capsys, small, other, imports=("torchvision",))
+        run_raising("diff", small, other, "--import", "torchvision")
 
 
-def test_the_bundled_registry_does_not_differ_from_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bundled_registry_does_not_differ_from_itself() -> None:
     told = "torch-2.13 -> torch-2.13: no difference (3,598 operators compared)\n"
-    assert diffed(capsys, "torch-2.13", "torch-2.13", tables=False, exit_code=True) == (0, told)
+    assert diffed("torch-2.13", "torch-2.13", "--no-tables", "--exit-code") == (0, told)

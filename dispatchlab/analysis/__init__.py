@@ -1,1 +1,27 @@
-"""The room for the proof: what needs both an engine and a walk. Commands and the pytest plugin show what it finds."""
+"""The room for the proof: what needs both an engine and a walk. Commands and the pytest plugin show what it finds.
+
+Scenarios:
+
+- `run_scenario`: explore one scenario, replay a counterexample on it, compare it with its model.
+- `run_scenarios`: several scenarios, in several processes when asked.
+- `report`: what was found, beside what the scenario expects.
+- `counterexamples`: replay them, explain them, cut scenarios down to them, print programs that show them.
+- `conformance`: compare the live engine with its model step by step.
+- `state_graph`: the states of a scenario as a value to draw.
+
+Registries:
+
+- `certify`: certificates for all operators, in several processes; `certificate` has the values.
+- `neighbourhoods`: the registrations that reach the same slots, explored in all orders.
+- `stale_slots`: the slots that a kernel changes and its refresh does not reach.
+- `coverage`: what a backend can run, and what further registrations would change.
+- `replay_on_lab`: a dispatcher with the registrations of a registry.
+
+Both:
+
+- `inspect_operators`: operators of any source, with the reasons behind their tables.
+- `sources`: scenarios, registries and operators by the texts that name them; two registries compared.
+- `engines`: engines by name.
+- `import_orders`: packages imported in every order.
+- `run_program`: a Python file as a program.
+"""

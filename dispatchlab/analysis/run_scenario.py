@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -10,30 +9,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from dispatchlab.analysis.conformance import conform, sentence
+from dispatchlab.analysis.counterexamples import explained, kept_text, model_of, program_of, replayed
 from dispatchlab.analysis.engines import EngineName, engine_for
-from dispatchlab.analysis.replay import explained, model_of, replayed
 from dispatchlab.analysis.report import Report, report_of
-from dispatchlab.analysis.reproduce import PROGRAM_SUFFIX, SCENARIO_SUFFIX, cut_text, program_text
 from dispatchlab.analysis.state_graph import NotDrawnError, StateGraph, state_graph
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress
 from dispatchlab.explore.protocol import Engine, Forkable
-from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Verdict, judge
+from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.snapshot import TABLES
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.replay_file import load_replay, make_replay, replay_text, staleness
+from dispatchlab.scenario.replay_file import load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario
 
 WalkName: TypeAlias = Literal["graph", "orders", "sample"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is asked about a scenario; each field is an option of `permute`, None where it was not given."""
+class RunOptions:
+    """How to run a scenario; each field is an option of `permute`, None where it was not given."""
 
     engine: EngineName | None = None
     semantics: str | None = None
@@ -64,13 +61,6 @@ class Asked:
             "timeout_s": self.timeout_s,
         }
         return {name: value for name, value in options.items() if value is not None}
-
-
-class OneSequenceError(DispatchLabError):
-    """A program compares two sequences, and the counterexample has one."""
-
-    def __str__(self) -> str:
-        return "one sequence is at fault by itself, and the program would compare two; save it as a replay or scenario"
 
 
 class NoModelError(DispatchLabError):
@@ -121,9 +111,9 @@ class Explores(Protocol):
         """Find out whether the order of registrations matters."""
 
 
-def examine(
+def run_scenario(
     path: str,
-    asked: Asked,
+    options: RunOptions,
     *,
     progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -132,80 +122,80 @@ def examine(
 
     Args:
         path: the scenario file.
-        asked: what is asked.
-        progress: told about ten times a second how far it has come.
-        cancelled: asked about ten times a second whether to stop.
+        options: how to run it.
+        progress: is called about ten times a second with how far it has come.
+        cancelled: is asked about ten times a second whether to stop.
 
     Raises:
         DispatchLabError: the scenario or an option cannot be used.
     """
-    scenario = load_scenario(path, allow_import=asked.allow_import)
-    saved = None if asked.replay is None else load_replay(asked.replay)
-    name: EngineName = asked.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
+    scenario = load_scenario(path, allow_import=options.allow_import)
+    saved = None if options.replay is None else load_replay(options.replay)
+    name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
     in_file = scenario.semantics if saved is None else saved.semantics
     interrupted = False
     if name == "torch":
         progress = _stoppable(progress, cancelled)
-    with warnings.catch_warnings(), _engine(name, asked, in_file) as engine:
+    with warnings.catch_warnings(), _engine(name, options, in_file) as engine:
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
         if name == "torch" and scenario.semantics not in (None, engine.semantics):
             notes = (f"{path} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}",)
-        if asked.conform and model_of(engine) is None:
+        if options.conform and model_of(engine) is None:
             raise NoModelError(engine.name, engine.semantics)
         try:
             if saved is not None:
                 notes += tuple(
-                    f"{asked.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
+                    f"{options.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
                 )
                 found = explained(engine, scenario, replayed(engine, scenario, saved))
             else:
-                found = explained(engine, scenario, _explored(engine, scenario, asked, progress, cancelled))
+                found = explained(engine, scenario, _explored(engine, scenario, options, progress, cancelled))
         except Interrupted as error:
             found, interrupted = error.exploration, True
-        report = report_of(scenario, engine, found, require_proof=asked.require_proof)
-        if asked.conform and not interrupted:
+        report = report_of(scenario, engine, found, require_proof=options.require_proof)
+        if options.conform and not interrupted:
             try:
-                report = _conforming(report, engine, scenario, asked, progress)
+                report = _conforming(report, engine, scenario, options, progress)
             except Interrupted as error:
                 report, interrupted = _noted(report, sentence(error.exploration)), True
         kept, not_kept, program = None, None, None
-        if asked.save is not None:
+        if options.save is not None:
             try:
-                kept = _kept(scenario, report, asked.save)
+                kept = kept_text(scenario, report, options.save)
             except DispatchLabError as error:
-                not_kept = f"{asked.save} was not written: {error}"
+                not_kept = f"{options.save} was not written: {error}"
         elif name == "torch":
             with suppress(DispatchLabError):
-                program = _program(scenario, report)
+                program = program_of(scenario, report)
         outcome = Outcome(report, kept, not_kept, program, notes=notes, interrupted=interrupted)
-        return outcome if asked.graph is None or interrupted else _with_graph(outcome, scenario, engine)
+        return outcome if options.graph is None or interrupted else _with_graph(outcome, scenario, engine)
 
 
 def _explored(
     engine: Engine,
     scenario: Scenario,
-    asked: Asked,
+    options: RunOptions,
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> Exploration:
     about = scenario.registrations, scenario.operators
     if isinstance(engine, Explores):
-        return engine.explore(*about, order=scenario.order, progress=progress, **asked.bounds)
-    return explore(engine, *about, order=scenario.order, progress=progress, cancelled=cancelled, **asked.bounds)
+        return engine.explore(*about, order=scenario.order, progress=progress, **options.bounds)
+    return explore(engine, *about, order=scenario.order, progress=progress, cancelled=cancelled, **options.bounds)
 
 
 def _conforming(
-    report: Report, engine: Engine, scenario: Scenario, asked: Asked, progress: Callable[[Progress], None] | None
+    report: Report, engine: Engine, scenario: Scenario, options: RunOptions, progress: Callable[[Progress], None] | None
 ) -> Report:
-    """Hold an engine to its model, and say in the report what came of it; where they differ, nothing is as expected."""
+    """Compare an engine with its model and note the result in the report; where they differ, nothing is as expected."""
     together = conform(
         engine,
         engine.semantics,
         scenario,
-        seed=asked.seed,
-        passes=asked.passes,
-        timeout_s=asked.timeout_s,
+        seed=options.seed,
+        passes=options.passes,
+        timeout_s=options.timeout_s,
         progress=progress,
     )
     report = _noted(report, sentence(together))
@@ -219,9 +209,9 @@ def _noted(report: Report, note: str) -> Report:
     return replace(report, exploration=replace(report.exploration, notes=(*report.exploration.notes, note)))
 
 
-def _engine(name: EngineName, asked: Asked, in_file: str | None) -> AbstractContextManager[Engine]:
+def _engine(name: EngineName, options: RunOptions, in_file: str | None) -> AbstractContextManager[Engine]:
     return engine_for(
-        name, asked=asked.semantics, in_file=in_file, imports=asked.imports, every_table=asked.every_table
+        name, asked=options.semantics, in_file=in_file, imports=options.imports, every_table=options.every_table
     )
 
 
@@ -232,53 +222,13 @@ def _stoppable(
     if cancelled is None:
         return progress
 
-    def told(value: Progress) -> None:
+    def stop_or_report(value: Progress) -> None:
         if progress is not None:
             progress(value)
         if cancelled():
             raise KeyboardInterrupt
 
-    return told
-
-
-def _kept(scenario: Scenario, report: Report, path: str) -> str | None:
-    """The counterexample in the form that the name of its file asks for."""
-    told = report.exploration.counterexample
-    if told is None:
-        return None
-    if path.endswith(PROGRAM_SUFFIX):
-        return _program(scenario, report)
-    if path.endswith(SCENARIO_SUFFIX):
-        return cut_text(scenario, told, report.semantics)
-    saved = make_replay(
-        scenario,
-        told.expected_sequence,
-        told.actual_sequence,
-        engine=report.engine,
-        semantics=report.semantics,
-        seed=report.exploration.seed,
-    )
-    return replay_text(saved)
-
-
-def _program(scenario: Scenario, report: Report) -> str | None:
-    """A program for what runs the engine: torch alone for the live one, this package for the lab."""
-    told = report.exploration.counterexample
-    if told is None:
-        return None
-    if report.engine != "torch":
-        return program_text(scenario, told, report.semantics)
-    from dispatchlab.live.program import program_text as torch_program
-
-    if told.expected_sequence == told.actual_sequence:
-        raise OneSequenceError
-    return torch_program(scenario.registrations, told.expected_sequence, told.actual_sequence, keys=_slots_in(told))
-
-
-def _slots_in(told: Counterexample) -> tuple[str, ...]:
-    """The first keys whose slots differ, by the diff."""
-    slots = told.diff.partition(f", {TABLES[1]}\n")[2]
-    return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
+    return stop_or_report
 
 
 def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchlab.analysis.engines import kept_engines
-from dispatchlab.analysis.run_scenario import Asked, Outcome, examine
+from dispatchlab.analysis.run_scenario import Outcome, RunOptions, run_scenario
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.limits import Progress
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
     from multiprocessing.synchronize import Event
 
-Examined: TypeAlias = tuple[str, Outcome | DispatchLabError]
+Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]
 """A file, and its outcome or the reason why there is none."""
 
 ProgressOf: TypeAlias = Callable[[str, Progress], None]
@@ -38,6 +38,8 @@ _LOOK_EVERY_S = 0.1
 class WorkerDied(DispatchLabError):
     """The process of a scenario died, as one that needs too much memory does."""
 
+    exit_code = 5
+
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.path = path
@@ -48,17 +50,17 @@ class WorkerDied(DispatchLabError):
 
 def run_scenarios(
     files: Sequence[str],
-    asked: Asked,
+    options: RunOptions,
     *,
     jobs: int = 1,
     progress: ProgressOf,
     finished: Callable[[str], None],
-) -> Generator[Examined, None, None]:
-    """Examine scenarios, several at once when `jobs` is more than 1.
+) -> Generator[Finished, None, None]:
+    """Run scenarios, several at once when `jobs` is more than 1.
 
     Args:
         files: the scenarios.
-        asked: what is asked about each.
+        options: how to run each.
         jobs: how many at once.
         progress: see `ProgressOf`.
         finished: is called with a file as soon as its exploration has ended.
@@ -67,13 +69,13 @@ def run_scenarios(
         Each file with its outcome; after Ctrl-C only those that were done or under way.
     """
     if jobs > 1 and len(files) > 1:
-        yield from _in_processes(files, asked, jobs, progress, finished)
+        yield from _in_processes(files, options, jobs, progress, finished)
         return
     with kept_engines():
         for path in files:
             outcome: Outcome | DispatchLabError
             try:
-                outcome = examine(path, asked, progress=partial(progress, path))
+                outcome = run_scenario(path, options, progress=partial(progress, path))
             except DispatchLabError as error:
                 outcome = error
             finished(path)
@@ -83,15 +85,15 @@ def run_scenarios(
 
 
 def _in_processes(
-    files: Sequence[str], asked: Asked, jobs: int, progress: ProgressOf, finished: Callable[[str], None]
-) -> Generator[Examined, None, None]:
+    files: Sequence[str], options: RunOptions, jobs: int, progress: ProgressOf, finished: Callable[[str], None]
+) -> Generator[Finished, None, None]:
     from concurrent.futures import ProcessPoolExecutor, wait
     from multiprocessing import get_context
 
     context = get_context("spawn")
     stop, reports = context.Event(), context.SimpleQueue()
     with ProcessPoolExecutor(min(jobs, len(files)), context, _initialise, (stop, reports)) as pool:
-        futures = [pool.submit(_examine, path, asked) for path in files]
+        futures = [pool.submit(_run, path, options) for path in files]
         try:
             for path, future in zip(files, futures, strict=True):
                 while not future.done():
@@ -153,9 +155,9 @@ def _initialise(stop: Event, reports: SimpleQueue[tuple[str, Progress]]) -> None
     atexit.register(engines.close)
 
 
-def _examine(path: str, asked: Asked) -> Outcome:
+def _run(path: str, options: RunOptions) -> Outcome:
     """Run in a worker. See Note [Ctrl-C in several processes]."""
     assert _stop is not None
     assert _reports is not None
     reports = _reports
-    return examine(path, asked, progress=lambda progress: reports.put((path, progress)), cancelled=_stop.is_set)
+    return run_scenario(path, options, progress=lambda progress: reports.put((path, progress)), cancelled=_stop.is_set)

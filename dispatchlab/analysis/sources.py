@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
 from dispatchlab.registry.bundled import bundled_names, open_named
 from dispatchlab.registry.file import is_registry_file
-from dispatchlab.registry.find import find
+from dispatchlab.registry.find import find, find_names, is_glob
 from dispatchlab.registry.model import Recorded, RecordedOperator
 
 if TYPE_CHECKING:
     from dispatchlab.model.names import OperatorName
+    from dispatchlab.registry.compare import RegistryDiff
     from dispatchlab.scenario.scenario import Scenario
 
 
@@ -103,6 +104,58 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
     return registry
 
 
+@dataclass(frozen=True, slots=True)
+class SourceComparison:
+    """Two registries and what differs between them."""
+
+    before: Recorded
+    after: Recorded
+    diff: RegistryDiff
+
+
+def compare_sources(
+    before: str,
+    after: str,
+    *,
+    imports: tuple[str, ...] = (),
+    semantics: str | None = None,
+    tables: bool = True,
+    places: bool = True,
+    report: Callable[[str], None] | None = None,
+) -> SourceComparison:
+    """Compare two sources.
+
+    Args:
+        before: the first source: `live`, the name of a bundled registry, a file, or a scenario.
+        after: the second.
+        imports: modules to import into the one that is `live`; into the second when both are, so that `live` twice is
+            the registry without the imports and then with them.
+        semantics: those of scenarios, and of the lab engine that computes the tables; `strict` when left out.
+        tables: compare the rows of computed tables, too.
+        places: compare debug texts, too.
+        report: see `recorded_from`.
+
+    Raises:
+        ImportOfRecordError: there are modules to import, and no source is `live`.
+        DispatchLabError: a source cannot be used.
+    """
+    if imports and LIVE not in (before, after):
+        raise ImportOfRecordError(imports)
+    into_first = imports if before == LIVE and after != LIVE else ()
+    into_second = imports if after == LIVE else ()
+    first = recorded_from(before, imports=into_first, semantics=semantics, report=report)
+    second = recorded_from(after, imports=into_second, semantics=semantics, report=report)
+    dump_tables = None
+    if tables:
+        from dispatchlab.analysis.replay_on_lab import bench
+
+        replayed = [bench(each, semantics=semantics or "strict") for each in (first, second)]
+        dump_tables = replayed[0].dispatcher.dump_table, replayed[1].dispatcher.dump_table
+    from dispatchlab.registry.compare import compare
+
+    return SourceComparison(first, second, compare(first, second, tables=dump_tables, places=places))
+
+
 def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
     """The operators that names and globs mean, each once; all of them when nothing is asked for.
 
@@ -183,33 +236,41 @@ def operators_in(scenario: Scenario) -> tuple[OperatorName, ...]:
     return tuple(dict.fromkeys((*operators_named_by(scenario.registrations), *scenario.operators)))
 
 
-def find_operators(
-    asked: str, known: Sequence[OperatorName], *, namespace: str, source: str
-) -> tuple[OperatorName, ...]:
+def find_operators(asked: str, known: Sequence[str], *, source: str) -> tuple[str, ...]:
     """The operators that are meant by a name, a name without overload, or a glob.
 
     Args:
-        asked: `test::foo.out`, `test::foo`, `foo`, `test::*`.
+        asked: `test::foo.out`, `test::foo`, `test::*`; a text without a namespace is one of `aten`.
         known: the operators that there are.
-        namespace: that of names without one.
         source: where the operators come from, for the error.
 
     Raises:
-        UnknownOperatorError: none of them is meant; tells the nearest.
+        UnknownOperatorError: none of them is meant; the error names the nearest.
         AmbiguousOperatorError: a name without overload has several.
     """
-    wanted = asked if "::" in asked or not namespace else f"{namespace}::{asked}"
-    if any(character in wanted for character in "*?["):
-        matching = tuple(name for name in known if fnmatchcase(str(name), wanted))
-    else:
-        matching = tuple(name for name in known if str(name) == wanted)
-        if not matching:
-            matching = tuple(name for name in known if name.qualified == wanted)
-            if len(matching) > 1:
-                raise AmbiguousOperatorError(wanted, tuple(map(str, matching)))
-    if not matching:
-        raise UnknownOperatorError(wanted, map(str, known), source)
-    return matching
+    found = find_names(known, asked)
+    if not found:
+        raise UnknownOperatorError(asked, known, source)
+    if len(found) > 1 and not is_glob(asked):
+        raise AmbiguousOperatorError(asked, found)
+    return found
+
+
+def find_listed(recorded: Recorded, asked: str, *, source: str, **properties: Any) -> tuple[RecordedOperator, ...]:
+    """The operators of a listing: those that a text means and that have the properties; there may be none.
+
+    Args:
+        recorded: the registry.
+        asked: as `find_operators` reads it, but a name stands for all its overloads and `*` for all operators.
+        source: what to call the registry, for the error.
+        properties: as `registry.find.find` takes them.
+
+    Raises:
+        UnknownOperatorError: the registry has no operator that is meant.
+    """
+    if asked != "*" and not find_names(recorded.names, asked):
+        raise UnknownOperatorError(asked, recorded.names, source)
+    return tuple(find(recorded, asked, **properties))
 
 
 def table_rows(keys: Iterable[str]) -> tuple[str, ...]:

@@ -1,1 +1,20 @@
-"""What the commands do: load, explore, show. `cli` parses the command line and exits with what these return."""
+"""The commands, a module each with its options, its help and a few lines: parse, call, print, exit.
+
+`cli` imports a module when its command is asked for; each imports what it calls when it runs.
+
+- `certify`: certificates for every operator of a registry.
+- `codegen`: generated structured kernels, and the call stack of one call.
+- `completion`: the script that makes a shell complete.
+- `coverage`: what a backend can run.
+- `diff`: what differs between two registries.
+- `dump`: operators with their tables, listings and counts.
+- `explain`: which kernel a call would run.
+- `imports`: what depends on the order of imports.
+- `lint`: rules, with a baseline.
+- `permute`: explorations of scenarios.
+- `record`: what packages register, as a scenario or a registry file.
+- `schema`: the JSON Schema of scenario files.
+- `trace`: the calls of a program.
+- `options`: options that several commands share, and the values that a shell completes.
+- `output`: where results, notes and files go; formats, colour and progress.
+"""

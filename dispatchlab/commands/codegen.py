@@ -2,77 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from dispatchlab.codegen.emit.generate import INDEX, differing, generated_before, generated_files, write_files
-from dispatchlab.codegen.emit.python_source import mark
-from dispatchlab.codegen.read.native_functions import load_native_functions
-from dispatchlab.commands.output import note, out
+import click
+
+from dispatchlab.commands.output import exit_with, note, out
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodegenRequest:
-    """What was asked for.
+@click.command()
+@click.argument("file", metavar="[FILE.yaml]", required=False, type=click.Path())
+@click.option(
+    "-o", "--output", "folder", metavar="DIR", type=click.Path(), help="Where the files go. Default: print them."
+)
+@click.option("--only", metavar="OP", multiple=True, help="Only the group of this operator or glob; may be repeated.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when the files in DIR differ.")
+@click.option(
+    "--walk", "walked", metavar="OP", help="Call an operator that has kernels, and show the frames of the call."
+)
+def codegen(*, file: str | None, folder: str | None, only: tuple[str, ...], check: bool, walked: str | None) -> None:
+    """Generate structured operators from a native_functions.yaml: wrappers, classes, registrations, a scenario.
 
-    Args:
-        file: the file of native functions.
-        folder: where the generated files are, or will be; None to print them.
-        only: operators, groups or globs; empty for all structured groups.
-        check: compare instead of writing.
+    Nothing is written when anything in FILE.yaml is wrong.
+
+    \b
+    Examples:
+      dispatchlab codegen native_functions.yaml -o generated
+      dispatchlab codegen native_functions.yaml --only add
+      dispatchlab codegen native_functions.yaml -o generated --check
+      dispatchlab codegen --walk add.out
     """
+    if walked is not None and (file or folder or only or check):
+        raise click.UsageError("--walk calls an operator that has kernels and takes no file and no other option")
+    if walked is None and file is None:
+        raise click.UsageError("give a file of native functions, or an operator to --walk")
+    if check and folder is None:
+        raise click.UsageError("--check compares with the files in a folder: give it with -o DIR")
+    if walked is not None:
+        from dispatchlab.codegen.call_stack import call_stack
 
-    file: str
-    folder: str | None
-    only: tuple[str, ...] = ()
-    check: bool = False
-
-
-def walk_operator(asked: str) -> int:
-    """Call an operator and print the frames that the call went through, as `codegen --walk` does.
-
-    Raises:
-        NoSuchGroupError: there are no kernels for an operator of that name.
-    """
-    from dispatchlab.codegen.call_stack import call_stack
-
-    out(call_stack(asked).text())
-    return 0
+        out(call_stack(walked).text())
+    elif file is not None:
+        _generate(file, None if folder is None else Path(folder), only, check=check)
 
 
-def codegen(request: CodegenRequest) -> int:
-    """Generate.
+def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: bool) -> None:
+    from dispatchlab.codegen.emit.generate import INDEX, differing, generated_before, generated_files, write_files
+    from dispatchlab.codegen.emit.python_source import mark
+    from dispatchlab.codegen.read.native_functions import load_native_functions
 
-    Returns:
-        0, or 1 when files were to be compared and differ, or some are there that are generated no more.
-
-    Raises:
-        NativeYamlError: the file is wrong; nothing was written.
-        NoSuchGroupError: it has no such operator; nothing was written.
-        WriteError: the files could not be written; nothing was.
-    """
-    natives = load_native_functions(request.file)
-    name = Path(request.file).name
-    before = () if request.folder is None else generated_before(Path(request.folder), mark(name))
+    natives = load_native_functions(file)
+    name = Path(file).name
+    before = () if folder is None else generated_before(folder, mark(name))
     beside = [each.removesuffix(".py") for each in before if each.endswith(".py") and each != INDEX]
-    files = generated_files(natives, file=name, only=request.only, beside=beside if request.only else ())
-    modules = len(files) // 2
-    if request.folder is None:
+    files = generated_files(natives, file=name, only=only, beside=beside if only else ())
+    if folder is None:
         out("".join(f"# ---- {name}\n{text}" for name, text in files.items()))
-        return 0
-    folder = Path(request.folder)
-    left = () if request.only else tuple(each for each in before if each not in files)
+        return
+    left = () if only else tuple(each for each in before if each not in files)
     for each in left:
         note(f"{folder / each} is generated no more: remove it")
-    if request.check:
-        changed = differing(folder, files)
-        for each in changed:
-            note(f"{folder / each} {'differs' if (folder / each).exists() else 'is not there'}")
-        told = f"{len(changed)} of {len(files)} files differ" if changed else f"all {len(files)} files are up to date"
-        many = f"{len(left)} file{'' if len(left) == 1 else 's'}"
-        out(f"{told}{f', {many} left from before' if left else ''}; generated from {request.file}\n")
-        return 1 if changed or left else 0
-    written = write_files(folder, files)
-    groups = f"{modules} structured group{'' if modules == 1 else 's'}"
-    out(f"{groups} of {request.file}: {len(written)} of {len(files)} files written to {folder}\n")
-    return 0
+    if not check:
+        written = write_files(folder, files)
+        modules = len(files) // 2
+        groups = f"{modules} structured group{'' if modules == 1 else 's'}"
+        out(f"{groups} of {file}: {len(written)} of {len(files)} files written to {folder}\n")
+        return
+    changed = differing(folder, files)
+    for each in changed:
+        note(f"{folder / each} {'differs' if (folder / each).exists() else 'is not there'}")
+    state = f"{len(changed)} of {len(files)} files differ" if changed else f"all {len(files)} files are up to date"
+    many = f"{len(left)} file{'' if len(left) == 1 else 's'}"
+    out(f"{state}{f', {many} left from before' if left else ''}; generated from {file}\n")
+    exit_with(1 if changed or left else 0)

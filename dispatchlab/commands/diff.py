@@ -1,115 +1,48 @@
-"""`dispatchlab diff`: what came, went and changed between two registries, scenarios or the running PyTorch.
-
-As JSON, one object on one line; a field is never renamed or dropped within a version:
-
-    version           1
-    before, after     {source, torch, operators}
-    compared, tables  how many operators and how many of their tables were compared
-    changes           [{subject, kind, operator, key, before, after}]; subject: operator | schema | def | alias kind |
-                      tags | kernel | row | fallback; kind: came | went | changed; null where there is nothing to say
-"""
+"""`dispatchlab diff`: what came, went and changed between two registries, scenarios or the running PyTorch."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import click
 
-from dispatchlab.analysis.sources import LIVE, ImportOfRecordError, recorded_from
-from dispatchlab.commands.output import Format, chosen_format, note, out
-from dispatchlab.render.formatting import JSON_VERSION
-
-if TYPE_CHECKING:
-    from dispatchlab.registry.compare import RegistryDiff
-    from dispatchlab.registry.model import Recorded
+from dispatchlab.commands.options import SOURCE, format_option, import_option, semantics_option
+from dispatchlab.commands.output import Format, exit_with, note, show
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryDiffRequest:
-    """What was asked for; each field is an option of the command.
+@click.command()
+@click.argument("before", metavar="A", type=SOURCE)
+@click.argument("after", metavar="B", type=SOURCE)
+@import_option()
+@semantics_option
+@click.option("--tables/--no-tables", default=True, help="Compare the rows of computed tables, too. Default: yes.")
+@click.option("--places/--no-places", default=True, help="Compare where kernels come from, too. Default: yes.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
+@format_option
+def diff(
+    *,
+    before: str,
+    after: str,
+    imports: tuple[str, ...],
+    semantics: str | None,
+    tables: bool,
+    places: bool,
+    exit_code: bool,
+    format: Format | None,
+) -> None:
+    """Show what came, went and changed from A to B: operators, schemas, kernels, rows of tables, fallbacks.
 
-    Args:
-        before: the first source: `live`, the name of a bundled registry, a file, or a scenario.
-        after: the second.
-        imports: modules to import into a `live` side; into the second when both are `live`.
-        tables: compare the rows of computed tables too.
-        places: debug texts count.
-        exit_code: end with 1 when anything differs.
+    A and B are recorded registries, names of bundled ones, scenarios, or `live`, the PyTorch that is installed.
+
+    \b
+    Examples:
+      dispatchlab diff torch-2.13 live --import my_package
+      dispatchlab diff before.dlreg after.dlreg --no-places --exit-code
     """
+    from dispatchlab.analysis.sources import compare_sources
+    from dispatchlab.registry.compare import diff_text
+    from dispatchlab.render.registry_diff import diff_json
 
-    before: str
-    after: str
-    imports: tuple[str, ...] = ()
-    semantics: str | None = None
-    tables: bool = True
-    places: bool = True
-    exit_code: bool = False
-    format: Format | None = None
-
-
-def diff_registries(request: RegistryDiffRequest) -> int:
-    """Compare two sources and tell what differs.
-
-    Returns:
-        0; with `exit_code`, 1 when anything differs.
-
-    Raises:
-        DispatchLabError: a source cannot be used.
-    """
-    from dispatchlab.registry.compare import compare
-
-    before, after = _sides(request)
-    tables = None
-    if request.tables:
-        from dispatchlab.analysis.replay_on_lab import bench
-
-        semantics = request.semantics or "strict"
-        benches = (bench(before, semantics=semantics), bench(after, semantics=semantics))
-        tables = (benches[0].dispatcher.dump_table, benches[1].dispatcher.dump_table)
-    found = compare(before, after, tables=tables, places=request.places)
-    if chosen_format(request.format) == "json":
-        out(_json(request, before, after, found))
-    else:
-        from dispatchlab.registry.compare import diff_text
-
-        out(diff_text(found, request.before, request.after))
-    return found.exit_code if request.exit_code else 0
-
-
-def _sides(request: RegistryDiffRequest) -> tuple[Recorded, Recorded]:
-    """Both sources; `live` on both sides is recorded once without the imports and then with them."""
-    if request.imports and LIVE not in (request.before, request.after):
-        raise ImportOfRecordError(request.imports)
-    into_first = request.imports if request.after != LIVE else ()
-    before = recorded_from(
-        request.before, imports=into_first if request.before == LIVE else (), semantics=request.semantics, report=note
+    found = compare_sources(
+        before, after, imports=imports, semantics=semantics, tables=tables, places=places, report=note
     )
-    after = recorded_from(
-        request.after,
-        imports=request.imports if request.after == LIVE else (),
-        semantics=request.semantics,
-        report=note,
-    )
-    return before, after
-
-
-def _json(request: RegistryDiffRequest, before: Recorded, after: Recorded, found: RegistryDiff) -> str:
-    value = {
-        "version": JSON_VERSION,
-        "before": {"source": request.before, "torch": before.torch, "operators": len(before.names)},
-        "after": {"source": request.after, "torch": after.torch, "operators": len(after.names)},
-        "compared": found.compared,
-        "tables": found.tables,
-        "changes": [
-            {
-                "subject": str(change.subject),
-                "kind": str(change.kind),
-                "operator": change.operator,
-                "key": None if change.key is None else str(change.key),
-                "before": change.before,
-                "after": change.after,
-            }
-            for change in found.changes
-        ],
-    }
-    return json.dumps(value, ensure_ascii=False) + "\n"
+    show(format, text=lambda: diff_text(found.diff, before, after), json=lambda: diff_json(found, before, after))
+    exit_with(found.diff.exit_code if exit_code else 0)

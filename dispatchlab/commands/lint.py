@@ -2,151 +2,87 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from dispatchlab._gc_pause import collector_paused
-from dispatchlab.analysis.certificate import OrderReason, pattern_of
-from dispatchlab.analysis.replay_on_lab import for_registry
-from dispatchlab.analysis.sources import LIVE, chosen, recorded_from
-from dispatchlab.analysis.stale_slots import may_leave_behind
-from dispatchlab.atomic_write import write_file
-from dispatchlab.commands.certify import certification_of
-from dispatchlab.commands.coverage import Fill
-from dispatchlab.commands.output import note, out
-from dispatchlab.lint.baseline import baseline_text, load_baseline
-from dispatchlab.lint.rule import LintReport, Subject
-from dispatchlab.lint.rules import rule_named, selected
-from dispatchlab.lint.run import lint
-from dispatchlab.registry.model import Recorded, RecordedOperator
+import click
 
-LintFormat: TypeAlias = Literal["rich", "text", "json", "sarif"]
-
-_ORDERED = "torch-2.13"  # what calls use can depend on order there, and nowhere else
+from dispatchlab.commands.options import FORMAT_HELP, LIVE_IMPORT_HELP, SOURCE, import_option, operators_option
+from dispatchlab.commands.output import exit_with, note, out, show
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintRequest:
-    """What was asked for; each field is an option of the command."""
+@click.command()
+@click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=SOURCE)
+@click.option("--select", metavar="RULE", multiple=True, help="Only these rules, by code or name, with commas between.")
+@click.option("--ignore", metavar="RULE", multiple=True, help="Not these rules.")
+@operators_option
+@import_option(f"{LIVE_IMPORT_HELP} Only what it adds is reported.")
+@click.option(
+    "--against",
+    metavar="SOURCE",
+    type=SOURCE,
+    help="Leave out findings that are in SOURCE, too, and report what was defined there and is not any more.",
+)
+@click.option("--baseline", metavar="FILE", type=click.Path(), help="Leave out the findings that FILE accepts.")
+@click.option(
+    "--write-baseline", metavar="FILE", type=click.Path(), help="Accept what is found, in a file for --baseline."
+)
+@click.option("--explain", metavar="RULE", help="Print the page of a rule: what it finds, why, and how to mend it.")
+@click.option("--format", type=click.Choice(["rich", "text", "json", "sarif"]), help=FORMAT_HELP)
+def lint(
+    *,
+    sources: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    operators: tuple[str, ...],
+    imports: tuple[str, ...],
+    against: str | None,
+    baseline: str | None,
+    write_baseline: str | None,
+    explain: str | None,
+    format: Literal["rich", "text", "json", "sarif"] | None,
+) -> None:
+    """Find what works today and will hurt somebody: kernels that dangle, shadow others, or disable a decomposition.
 
-    sources: tuple[str, ...] = ()
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
-    against: str | None = None
-    baseline: str | None = None
-    write_baseline: str | None = None
-    explain: str | None = None
-    format: LintFormat | None = None
-    color: bool = True
+    SOURCE is a recorded registry, the name of a bundled one, a scenario, or live, the PyTorch that is installed, which
+    is also the default. Exit codes: 0 when nothing is found, 1 when something is.
 
-
-def run_lint(request: LintRequest) -> int:
-    """Run the rules and print what they find.
-
-    Returns:
-        The exit code: 1 when something was found that no baseline accepts, else 0.
-
-    Raises:
-        DispatchLabError: a source, a rule, an operator or the baseline cannot be used.
+    \b
+    Examples:
+      dispatchlab lint live --import my_package
+      dispatchlab lint my_package.yaml --select DL001,shadowed-kernel
+      dispatchlab lint live --import my_package --baseline accepted.json --format sarif
+      dispatchlab lint --explain DL004
     """
-    if request.explain is not None:
-        out(rule_named(request.explain).page())
-        return 0
-    accepted = frozenset[tuple[str, str, str]]() if request.baseline is None else load_baseline(request.baseline)
-    reports = [lint_source(source, request, accepted) for source in request.sources or (LIVE,)]
-    _show(reports, request)
-    if request.write_baseline is not None:
-        findings = [finding for report in reports for finding in report.findings]
-        outdated = set.intersection(*({*report.outdated} for report in reports))
-        still = [one for one in accepted if " ".join(one).strip() not in outdated]
-        write_file(request.write_baseline, baseline_text(findings, still))
-        note(f"{request.write_baseline} accepts {len({*still, *(one.identity for one in findings)}):,} findings")
-        return 0
-    return max(report.exit_code for report in reports)
+    from dispatchlab.analysis.sources import LIVE
+    from dispatchlab.atomic_write import write_file
+    from dispatchlab.lint.baseline import load_baseline, renewed_baseline
+    from dispatchlab.lint.lint_source import lint_source
+    from dispatchlab.lint.rules import rule_named, selected
+    from dispatchlab.render.lint import lint_json, lint_text, print_lint, sarif
 
-
-def lint_source(source: str, request: LintRequest, accepted: frozenset[tuple[str, str, str]]) -> LintReport:
-    """What the rules find in one source.
-
-    Raises:
-        DispatchLabError: the source, a rule or an operator cannot be used.
-    """
-    rules = selected(request.select, request.ignore)
-    base, recorded, earlier = _moments(source, request)
-    operators = tuple(chosen(recorded, request.operators)) if request.operators else None
-    subject = _subject(recorded, earlier)
-    return lint(
-        subject,
-        rules,
-        source=source,
-        base=None if base is None else _subject(base, None),
-        operators=operators,
-        accepted=accepted,
-    )
-
-
-def _moments(source: str, request: LintRequest) -> tuple[Recorded | None, Recorded, Recorded | None]:
-    """What was there before, what is there, and what should be there.
-
-    Of a live process these are before the imports, after garbage was collected, and after the imports.
-    """
-    if source != LIVE:
-        against = None if request.against is None else recorded_from(request.against, report=note)
-        return against, recorded_from(source, imports=request.imports, report=note), against
-    against = None if request.against is None else recorded_from(request.against, report=note)
-    with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
-        if against is None and request.imports:
-            against = recorded_from(LIVE)
-        after = recorded_from(LIVE, imports=request.imports)
-        gc.collect()
-        return against, recorded_from(LIVE, imports=request.imports), after
-
-
-def _subject(recorded: Recorded, earlier: Recorded | None) -> Subject:
-    fill = Fill(for_registry("strict"), recorded.fallbacks)
-    return Subject(recorded, fill, _Order(recorded), earlier)
-
-
-class _Order:
-    """Certifies the operators of which it can matter under PyTorch's refreshes; the others need no look."""
-
-    def __init__(self, recorded: Recorded) -> None:
-        self._recorded = recorded
-
-    def __call__(self, operators: Sequence[RecordedOperator]) -> Mapping[str, tuple[OrderReason, ...]]:
-        patterns = may_leave_behind(for_registry(_ORDERED), {pattern_of(operator) for operator in operators})
-        concerned = [operator for operator in operators if pattern_of(operator) in patterns]
-        if not concerned:
-            return {}
-        found = certification_of(self._recorded, name="", semantics=_ORDERED, operators=concerned)
-        return {each.operator: each.reasons for each in found.certificates}
-
-
-def _show(reports: Sequence[LintReport], request: LintRequest) -> None:
-    match request.format or ("rich" if sys.stdout.isatty() else "text"):
-        case "json":
-            from dispatchlab.render.lint import lint_json
-
-            out(lint_json(reports))
-        case "sarif":
-            from dispatchlab.render.lint import sarif
-
-            out(sarif(reports))
-        case "text":
-            from dispatchlab.render.lint import lint_text
-
-            out("\n".join(lint_text(report) for report in reports))
-        case "rich":
-            from dispatchlab.render.lint import print_lint
-            from dispatchlab.render.rich_view import console
-
-            terminal = console(sys.stdout, color=request.color)
-            with terminal.capture() as captured:
-                for report in reports:
-                    print_lint(terminal, report)
-            out(captured.get())
+    if explain is not None:
+        out(rule_named(explain).page())
+        return
+    accepted = frozenset[tuple[str, str, str]]() if baseline is None else load_baseline(baseline)
+    rules = selected(select, ignore)
+    reports = [
+        lint_source(
+            source, rules, operators=operators, imports=imports, against=against, accepted=accepted, report=note
+        )
+        for source in sources or (LIVE,)
+    ]
+    if format == "sarif":
+        out(sarif(reports))
+    else:
+        show(
+            format,
+            text=lambda: "\n".join(map(lint_text, reports)),
+            json=lambda: lint_json(reports),
+            rich=lambda console: print_lint(console, reports),
+        )
+    if write_baseline is not None:
+        text, count = renewed_baseline(reports, accepted)
+        write_file(write_baseline, text)
+        note(f"{write_baseline} accepts {count:,} findings")
+        return
+    exit_with(max(report.exit_code for report in reports))

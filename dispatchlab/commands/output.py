@@ -1,13 +1,21 @@
-"""Where a command writes: results to standard output, everything else to standard error."""
+"""Where commands write: results to standard output, everything else to standard error; formats, colour, progress."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+
+import click
 
 from dispatchlab.errors import DispatchLabError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dispatchlab.render.progress import Display
 
 Format: TypeAlias = Literal["rich", "text", "json"]
 
@@ -19,17 +27,78 @@ class OutputClosed(Exception):
 class OutputFailed(DispatchLabError):
     """Standard output cannot be written, as on a full disk."""
 
-    def __init__(self, told: str) -> None:
-        super().__init__(told)
-        self.told = told
+    exit_code = 74
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
     def __str__(self) -> str:
-        return f"the output could not be written: {self.told}"
+        return f"the output could not be written: {self.reason}"
+
+
+def show(
+    asked: Format | None,
+    *,
+    text: Callable[[], str],
+    json: Callable[[], str],
+    rich: Callable[[Console], None] | None = None,
+) -> None:
+    """Print a result in the format that was asked for.
+
+    Args:
+        asked: the value of `--format`.
+        text: the result as plain text.
+        json: the result as JSON.
+        rich: prints the result on a terminal; as plain text when left out.
+    """
+    match chosen_format(asked):
+        case "json":
+            out(json())
+        case "rich" if rich is not None:
+            out(rich_text(rich))
+        case _:
+            out(text())
 
 
 def chosen_format(asked: Format | None) -> Format:
     """The format that was asked for; else `rich` on a terminal and `text` anywhere else."""
     return asked or ("rich" if sys.stdout.isatty() else "text")
+
+
+def rich_text(draw: Callable[[Console], None]) -> str:
+    """What `draw` prints on the console of standard output, with its colours."""
+    from dispatchlab.render.rich_view import console
+
+    terminal = console(sys.stdout, color=use_color())
+    with terminal.capture() as captured:
+        draw(terminal)
+    return captured.get()
+
+
+def use_color() -> bool:
+    """Whether colours may be used: `--no-color` was not given."""
+    return click.get_current_context().obj is not False
+
+
+def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value of an option
+    """Bars on a terminal; elsewhere nothing, or lines when they are asked for.
+
+    Args:
+        asked: the value of `--progress/--no-progress`.
+    """
+    from dispatchlab.render.progress import BarDisplay, LineDisplay, NoDisplay
+
+    if asked is False:
+        return NoDisplay()
+    if sys.stderr.isatty():
+        return BarDisplay(sys.stderr, color=use_color())
+    return LineDisplay(sys.stderr) if asked else NoDisplay()
+
+
+def exit_with(code: int) -> NoReturn:
+    """End the command with an exit code."""
+    click.get_current_context().exit(code)
 
 
 def out(text: str) -> None:

@@ -1,27 +1,42 @@
-"""`dispatchlab permute`: one report for each scenario, a summary, and the worst exit code of them all."""
+"""`dispatchlab permute`: explore scenarios and compare with what they expect."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from dispatchlab.analysis.report import Report
-from dispatchlab.analysis.run_scenario import Asked, Outcome
-from dispatchlab.analysis.run_scenarios import WorkerDied, run_scenarios
-from dispatchlab.analysis.sources import scenario_files
-from dispatchlab.analysis.state_graph import StateGraph
-from dispatchlab.atomic_write import WriteError, write_file
-from dispatchlab.commands.output import Format, OutputClosed, chosen_format, note, out
+import click
+
+from dispatchlab.commands.options import (
+    SCENARIO,
+    allow_import_option,
+    engine_option,
+    format_option,
+    import_option,
+    progress_option,
+    semantics_option,
+)
+from dispatchlab.commands.output import (
+    Format,
+    OutputClosed,
+    chosen_format,
+    exit_with,
+    note,
+    out,
+    progress_display,
+    rich_text,
+)
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.explore.protocol import EngineCrashed
-from dispatchlab.render.progress import BarDisplay, Display, LineDisplay, NoDisplay
 
-BAD_INPUT = 2
-CRASHED = 5
-INTERRUPTED = 130
-CLOSED_PIPE = 141
+if TYPE_CHECKING:
+    from dispatchlab.analysis.report import Report
+    from dispatchlab.analysis.run_scenario import Outcome, RunOptions
+    from dispatchlab.analysis.state_graph import StateGraph
+
+_BAD_INPUT = 2
+_INTERRUPTED = 130
+_CLOSED_PIPE = 141
 
 
 class OneScenarioError(DispatchLabError):
@@ -46,149 +61,155 @@ class PictureFormatError(DispatchLabError):
         return f"--graph {self.path}: expected a file that ends in .dot or .svg"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermuteRequest:
-    """What was asked for; each field is an option of the command."""
+@click.command()
+@click.argument("scenarios", metavar="SCENARIO...", nargs=-1, required=True, type=SCENARIO)
+@engine_option("The engine that is explored. Default: lab.", default=None)
+@semantics_option
+@click.option(
+    "--walk",
+    type=click.Choice(["graph", "orders", "sample"]),
+    default="graph",
+    show_default=True,
+    help="graph: visit every state once, a proof. orders: run all n! times n! orders of registration and release. "
+    "sample: take random walks, where the state graph is too large.",
+)
+@click.option("--samples", metavar="N", type=click.IntRange(min=1), help="How many random walks --walk sample takes.")
+@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed.")
+@click.option(
+    "--passes",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many times to take every edge on an engine whose state cannot be read. Default: 8.",
+)
+@click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Stop at this many states.")
+@click.option(
+    "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0), help="Stop after so many seconds."
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many scenarios to explore at once.",
+)
+@click.option("--require-proof", is_flag=True, help="Exit with 3 when nothing was found but nothing was proved.")
+@click.option("--conform", is_flag=True, help="Compare the live engine with its model besides, step by step.")
+@click.option(
+    "--every-table",
+    is_flag=True,
+    help="With --engine torch: read the table after every step, which takes twice as long.",
+)
+@import_option()
+@click.option(
+    "--replay", metavar="FILE", type=click.Path(), help="Run a saved counterexample again instead of exploring."
+)
+@click.option(
+    "--save",
+    metavar="FILE",
+    type=click.Path(),
+    help="Save the counterexample: FILE.py is a program, FILE.scenario.yaml a small scenario, else it is for --replay.",
+)
+@click.option(
+    "--graph", metavar="FILE.dot|.svg", type=click.Path(), help="Draw the states with the counterexample marked."
+)
+@format_option
+@progress_option
+@allow_import_option
+def permute(
+    *, scenarios: tuple[str, ...], jobs: int, format: Format | None, progress: bool | None, **options: Any
+) -> None:
+    """Find out whether the order of registrations matters.
 
-    scenarios: tuple[str, ...]
-    asked: Asked = field(default_factory=Asked)
-    jobs: int = 1
-    format: Format | None = None
-    color: bool = True
-    progress: bool | None = None
+    A folder stands for all scenarios below it. Each scenario has a report of its own, and the exit code is the highest
+    of theirs: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a bound was hit (or there is no proof and
+    --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C, with what was covered until then.
 
-
-def permute(request: PermuteRequest) -> int:
-    """Explore each scenario and print its report as soon as it is there.
-
-    Returns:
-        The highest exit code of the scenarios: 0 as expected, 1 not, 2 bad input, 3 incomplete or not proved where
-        that is required, 4 nondeterministic, 5 the engine died; 130 after Ctrl-C, 141 when nobody reads the output.
-
-    Raises:
-        DispatchLabError: the options make no sense together.
+    \b
+    Examples:
+      dispatchlab permute scenario.yaml
+      dispatchlab permute scenarios/ --jobs 2 --format json
+      dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.replay
+      dispatchlab permute scenario.yaml --replay found.replay
+      dispatchlab permute scenario.yaml --graph states.svg
     """
-    files = scenario_files(request.scenarios)
-    _check(request, files)
-    return _Run(request, files).run()
+    from dispatchlab.analysis.run_scenario import RunOptions
+    from dispatchlab.analysis.run_scenarios import run_scenarios
+    from dispatchlab.analysis.sources import scenario_files
+
+    asked = RunOptions(**options)
+    files = scenario_files(scenarios)
+    _check(asked, files)
+    printer = _Printer(files, asked, chosen_format(format))
+    interrupted = closed = False
+    try:
+        with (
+            progress_display(progress) as display,
+            closing(
+                run_scenarios(files, asked, jobs=jobs, progress=display.update, finished=display.finish)
+            ) as outcomes,
+        ):
+            for _, outcome in outcomes:
+                interrupted |= printer.print(outcome)
+    except OutputClosed:
+        closed = True
+    except KeyboardInterrupt:
+        note("interrupted")
+        interrupted = True
+    if len(files) > 1 and not closed:
+        closed = printer.print_summary()
+    exit_with(_INTERRUPTED if interrupted else _CLOSED_PIPE if closed else printer.code)
 
 
-def _check(request: PermuteRequest, files: Sequence[str]) -> None:
-    single = {"--save": request.asked.save, "--replay": request.asked.replay, "--graph": request.asked.graph}
+def _check(asked: RunOptions, files: Sequence[str]) -> None:
+    single = {"--save": asked.save, "--replay": asked.replay, "--graph": asked.graph}
     for option, value in single.items():
         if value is not None and len(files) > 1:
             raise OneScenarioError(option, len(files))
-    graph = request.asked.graph
-    if graph is not None and not graph.endswith((".dot", ".svg")):
-        raise PictureFormatError(graph)
+    if asked.graph is not None and not asked.graph.endswith((".dot", ".svg")):
+        raise PictureFormatError(asked.graph)
 
 
-class _Run:
-    def __init__(self, request: PermuteRequest, files: Sequence[str]) -> None:
-        self.request = request
-        self.files = files
-        self.format = chosen_format(request.format)
+class _Printer:
+    """Prints each outcome as soon as it is there, writes the files that were asked for, and keeps the exit code."""
+
+    def __init__(self, files: Sequence[str], asked: RunOptions, format: Format) -> None:
         self.code = 0
-        self.reports = self.as_expected = self.unreadable = 0
+        self._files, self._asked, self._format = files, asked, format
+        self._reports = self._as_expected = self._unreadable = 0
 
-    def run(self) -> int:
-        interrupted = closed = False
-        try:
-            with (
-                _display(self.request) as display,
-                closing(
-                    run_scenarios(
-                        self.files,
-                        self.request.asked,
-                        jobs=self.request.jobs,
-                        progress=display.update,
-                        finished=display.finish,
-                    )
-                ) as outcomes,
-            ):
-                for _, outcome in outcomes:
-                    interrupted |= self._take(outcome)
-        except OutputClosed:
-            closed = True
-        except KeyboardInterrupt:
-            note("interrupted")
-            interrupted = True
-        if len(self.files) > 1 and not closed:
-            closed = self._summary()
-        if interrupted:
-            return INTERRUPTED
-        return CLOSED_PIPE if closed else self.code
-
-    def _take(self, outcome: Outcome | DispatchLabError) -> bool:
-        """Show what became of a scenario; whether it was interrupted."""
+    def print(self, outcome: Outcome | DispatchLabError) -> bool:
+        """Print the outcome of one scenario; whether it was interrupted."""
         if isinstance(outcome, DispatchLabError):
             note(str(outcome))
-            self.unreadable += 1
-            self.code = max(self.code, CRASHED if isinstance(outcome, WorkerDied | EngineCrashed) else BAD_INPUT)
+            self._unreadable += 1
+            self.code = max(self.code, outcome.exit_code)
             return False
         for text in outcome.notes:
             note(f"note: {text}")
         report = outcome.report
         self.code = max(self.code, report.exit_code)
         try:
-            out(self._shown(report, first=self.reports == 0))
-            if outcome.program is not None and len(self.files) == 1 and self.format != "json":
+            out(self._shown(report))
+            if outcome.program is not None and len(self._files) == 1 and self._format != "json":
                 out(f"\n# A program that shows it to whoever has PyTorch; --save FILE.py keeps it.\n{outcome.program}")
         finally:
             self._save(outcome)
-        self.reports += 1
-        self.as_expected += report.as_expected
+        self._reports += 1
+        self._as_expected += report.as_expected
         return outcome.interrupted
 
-    def _shown(self, report: Report, *, first: bool) -> str:
-        match self.format:
-            case "json":
-                from dispatchlab.render.json_view import report_json
-
-                return report_json(report)
-            case "text":
-                from dispatchlab.render.text import report_text
-
-                return report_text(report) if first else f"\n{report_text(report)}"
-            case "rich":
-                from dispatchlab.render.rich_view import console, print_report
-
-                terminal = console(sys.stdout, color=self.request.color)
-                with terminal.capture() as captured:
-                    print_report(terminal, report)
-                return captured.get()
-
-    def _save(self, outcome: Outcome) -> None:
-        """Write the files that were asked for; one that cannot be written makes a success a failure."""
-        if self.request.asked.save is not None:
-            if outcome.not_saved is not None:
-                note(outcome.not_saved)
-                self.code = self.code or BAD_INPUT
-            elif outcome.saved is None:
-                note(f"note: there is no counterexample, so {self.request.asked.save} was not written")
-            else:
-                self._write(self.request.asked.save, outcome.saved)
-        if self.request.asked.graph is not None:
-            if outcome.graph is not None:
-                self._write(self.request.asked.graph, _picture(outcome.graph, self.request.asked.graph))
-            else:
-                note(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
-                self.code = self.code or BAD_INPUT
-
-    def _write(self, path: str, text: str) -> None:
-        try:
-            write_file(path, text)
-        except WriteError as error:
-            note(str(error))
-            self.code = self.code or BAD_INPUT
-
-    def _summary(self) -> bool:
+    def print_summary(self) -> bool:
         """Print the line that ends several reports; whether nobody reads it."""
-        left = len(self.files) - self.reports - self.unreadable
         from dispatchlab.render.text import summary
 
-        text = summary(self.reports, as_expected=self.as_expected, unreadable=self.unreadable, not_explored=left)
-        if self.format == "json":
+        text = summary(
+            self._reports,
+            as_expected=self._as_expected,
+            unreadable=self._unreadable,
+            not_explored=len(self._files) - self._reports - self._unreadable,
+        )
+        if self._format == "json":
             note(text)
             return False
         try:
@@ -197,17 +218,50 @@ class _Run:
             return True
         return False
 
+    def _shown(self, report: Report) -> str:
+        match self._format:
+            case "json":
+                from dispatchlab.render.json_view import report_json
+
+                return report_json(report)
+            case "text":
+                from dispatchlab.render.text import report_text
+
+                return f"\n{report_text(report)}" if self._reports else report_text(report)
+            case "rich":
+                from dispatchlab.render.rich_view import print_report
+
+                return rich_text(lambda console: print_report(console, report))
+
+    def _save(self, outcome: Outcome) -> None:
+        """Write the files that were asked for; one that cannot be written makes a success a failure."""
+        if self._asked.save is not None:
+            if outcome.not_saved is not None:
+                self._fail(outcome.not_saved)
+            elif outcome.saved is None:
+                note(f"note: there is no counterexample, so {self._asked.save} was not written")
+            else:
+                self._write(self._asked.save, outcome.saved)
+        if self._asked.graph is not None:
+            if outcome.graph is None:
+                self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
+            else:
+                self._write(self._asked.graph, _picture(outcome.graph, self._asked.graph))
+
+    def _write(self, path: str, text: str) -> None:
+        from dispatchlab.atomic_write import WriteError, write_file
+
+        try:
+            write_file(path, text)
+        except WriteError as error:
+            self._fail(str(error))
+
+    def _fail(self, trouble: str) -> None:
+        note(trouble)
+        self.code = self.code or _BAD_INPUT
+
 
 def _picture(graph: StateGraph, path: str) -> str:
     from dispatchlab.render.state_graph import dot, svg
 
     return svg(graph) if path.endswith(".svg") else dot(graph)
-
-
-def _display(request: PermuteRequest) -> Display:
-    """Bars on a terminal; elsewhere nothing, or lines when they are asked for."""
-    if request.progress is False:
-        return NoDisplay()
-    if sys.stderr.isatty():
-        return BarDisplay(sys.stderr, color=request.color)
-    return LineDisplay(sys.stderr) if request.progress else NoDisplay()

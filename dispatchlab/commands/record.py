@@ -2,94 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dispatchlab.atomic_write import write_file
-from dispatchlab.commands.output import note
-from dispatchlab.errors import DispatchLabError
+import click
+
+from dispatchlab.commands.output import exit_with, note
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.record_package import PackageRecord
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryRecordRequest:
-    """What was asked for; each field is an option of the command."""
-
-    file: str
-    imports: tuple[str, ...] = ()
-
-
-def record_all(request: RegistryRecordRequest) -> int:
-    """Record, write, and tell what was written.
-
-    Returns:
-        The exit code, 0.
-
-    Raises:
-        DispatchLabError: PyTorch or a module cannot be imported, or the file cannot be written.
-    """
-    from dispatchlab.live.introspection.registry_reader import record_registry
-    from dispatchlab.registry.file import save_registry
-
-    registry = record_registry(request.imports)
-    size = save_registry(registry, request.file)
-    note(
-        f"{request.file}: {len(registry):,} operators, {registry.kernel_count:,} kernels and {len(registry.fallbacks)} "
-        f"fallbacks of PyTorch {registry.torch} in {size:,} bytes"
-    )
-    return 0
-
-
 _FEW = 3
 
 
-class NothingToRecordError(DispatchLabError):
-    """Neither packages nor everything was asked for."""
+@click.command()
+@click.argument("packages", metavar="PACKAGE...", nargs=-1)
+@click.option("-o", "--output", "file", metavar="FILE", required=True, type=click.Path(), help="The file to write.")
+@click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
+def record(*, packages: tuple[str, ...], file: str, everything: bool) -> None:
+    """Write what importing packages registers to a scenario, each registration with its true call site.
 
-    def __str__(self) -> str:
-        return "there is nothing to record: name packages to import, or use --all for everything that is registered"
+    The packages are imported in this order, in a process of its own. Registrations that PyTorch makes for itself on the
+    way are left out. With --all, it is the whole registry of the running PyTorch that is written, after the packages
+    were imported.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRequest:
-    """What was asked for; each field is an option of the command."""
-
-    packages: tuple[str, ...]
-    file: str
-    everything: bool = False
-
-
-def record(request: RecordRequest) -> int:
-    """Record, write, and tell what was written.
-
-    Returns:
-        The exit code, 0.
-
-    Raises:
-        DispatchLabError: PyTorch or a package cannot be imported, or what was registered cannot be written
-            as a scenario, or not to the file.
+    \b
+    Examples:
+      dispatchlab record my_package -o my_package.yaml
+      dispatchlab permute my_package.yaml --engine torch
+      dispatchlab record --all -o today.dlreg
     """
-    if request.everything:
-        return record_all(RegistryRecordRequest(file=request.file, imports=request.packages))
-    if not request.packages:
-        raise NothingToRecordError
+    if everything:
+        _record_registry(packages, file)
+        return
+    if not packages:
+        note("there is nothing to record: name packages to import, or use --all for everything that is registered")
+        exit_with(2)
+    from dispatchlab.atomic_write import write_file
     from dispatchlab.live.worker.engine import LiveEngine
 
     with LiveEngine() as engine:
-        found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", request.packages)
-    write_file(request.file, found.text)
-    for line in _told(found):
-        note(f"{request.file}: {line}")
-    return 0
+        found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", packages)
+    write_file(file, found.text)
+    for line in _summary(found):
+        note(f"{file}: {line}")
 
 
-def _told(found: PackageRecord) -> list[str]:
+def _record_registry(packages: tuple[str, ...], file: str) -> None:
+    from dispatchlab.live.introspection.registry_reader import record_registry
+    from dispatchlab.registry.file import save_registry
+
+    registry = record_registry(packages)
+    size = save_registry(registry, file)
+    note(
+        f"{file}: {len(registry):,} operators, {registry.kernel_count:,} kernels and {len(registry.fallbacks)} "
+        f"fallbacks of PyTorch {registry.torch} in {size:,} bytes"
+    )
+
+
+def _summary(found: PackageRecord) -> list[str]:
     native = f", {found.native} of these in C++" if found.native else ""
     lines = [
         f"{found.registrations} registrations at {len(found.sites)} sites, {found.operators} operators and "
-        f"{found.kernels} kernels{native}; the dumps of PyTorch name {found.shown} places for them"
+        f"{found.kernels} kernels{native}; the dumps of PyTorch name {found.shown} source locations for them"
     ]
     if found.dangling:
         more = f" and {len(found.dangling) - _FEW} more" if len(found.dangling) > _FEW else ""

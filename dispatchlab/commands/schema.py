@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import click
 
 from dispatchlab.commands.output import out
-from dispatchlab.scenario.load import json_schema
 
 
-def print_schema() -> None:
-    """Print it."""
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files, with which editors complete and check them.
+
+    \b
+    Examples:
+      dispatchlab schema > scenario.schema.json
+    """
+    import json
+
+    from dispatchlab.scenario.load import json_schema
+
     out(json.dumps(json_schema(), indent=2) + "\n")

@@ -3,48 +3,67 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from dispatchlab.analysis.run_program import program_at, run_program
-from dispatchlab.call.trace import Trace, trace
-from dispatchlab.commands.output import Format, OutputClosed, abandon_stdout, chosen_format, note, out
+import click
+
+from dispatchlab.commands.options import format_option
+from dispatchlab.commands.output import (
+    Format,
+    OutputClosed,
+    abandon_stdout,
+    chosen_format,
+    exit_with,
+    note,
+    show,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dispatchlab.call.trace import TracedThread
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRequest:
-    """What was asked for; each field is an option of the command."""
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("file", metavar="FILE.py")
+@click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
+@click.option("--sets", is_flag=True, help="Show the key sets of each call, the guards and the kernels, too.")
+@format_option
+def trace(*, file: str, arguments: tuple[str, ...], sets: bool, format: Format | None) -> None:
+    """Run FILE.py and show every call of the lab's operators: redispatches, keys, kernels, boxings and guards.
 
-    file: str
-    arguments: tuple[str, ...] = ()
-    sets: bool = False
-    format: Format | None = None
-    color: bool = True
+    This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. What the program
+    prints goes to standard error. The exit code is the program's: 1 when it raises something.
 
+    --format text prints a line for each call as it begins, in the format of PyTorch's own trace, unless --sets.
 
-def trace_file(request: TraceRequest) -> int:
-    """Run a file as a program, and show the calls that it made; what it prints goes to standard error.
-
-    Returns:
-        The exit code: 0 when the program ended well, 1 when it raised something, 130 when it was interrupted, else the
-        code that it exits with. The calls up to then are shown in any case.
-
-    Raises:
-        UnreadableProgramError: the file cannot be read.
-        OutputClosed: nobody reads standard output any more.
+    \b
+    Examples:
+      dispatchlab trace program.py
+      dispatchlab trace --sets program.py
+      dispatchlab trace --format json program.py --epochs 3
     """
-    chosen = chosen_format(request.format)
-    program = program_at(request.file)
-    live = _Lines(sys.stdout) if chosen == "text" and not request.sets else None
-    with redirect_stdout(sys.stderr), trace(live) as seen:
-        code = run_program(program, request.arguments, report=note)
+    from dispatchlab.analysis.run_program import program_at, run_program
+    from dispatchlab.call.trace import trace as traced
+    from dispatchlab.render.trace import trace_json, trace_text
+
+    program = program_at(file)
+    live = _Lines(sys.stdout) if chosen_format(format) == "text" and not sets else None
+    with redirect_stdout(sys.stderr), traced(live) as calls:
+        code = run_program(program, arguments, report=note)
     if live is None:
-        _show(request, seen)
+        show(
+            format,
+            text=lambda: trace_text(calls.threads, sets=True),
+            json=lambda: trace_json(calls.threads),
+            rich=lambda console: _print_trace(console, calls.threads, sets=sets),
+        )
     elif live.closed:
         abandon_stdout()
         raise OutputClosed
-    return code
+    exit_with(code)
 
 
 class _Lines:
@@ -64,21 +83,7 @@ class _Lines:
             self.closed = True
 
 
-def _show(request: TraceRequest, seen: Trace) -> None:
-    match chosen_format(request.format):
-        case "text":
-            from dispatchlab.render.trace import trace_text
+def _print_trace(console: Console, threads: Sequence[TracedThread], *, sets: bool) -> None:
+    from dispatchlab.render.rich_trees import print_trace
 
-            out(trace_text(seen.threads, sets=True))
-        case "json":
-            from dispatchlab.render.trace import trace_json
-
-            out(trace_json(seen.threads))
-        case "rich":
-            from dispatchlab.render.rich_trees import print_trace
-            from dispatchlab.render.rich_view import console
-
-            terminal = console(sys.stdout, color=request.color)
-            with terminal.capture() as captured:
-                print_trace(terminal, seen.threads, sets=request.sets)
-            out(captured.get())
+    print_trace(console, threads, sets=sets)

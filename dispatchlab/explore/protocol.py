@@ -24,6 +24,8 @@ class EngineCrashed(DispatchLabError):
         text: what is known of its end, a sentence.
     """
 
+    exit_code = 5
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text

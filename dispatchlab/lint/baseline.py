@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.lint.rule import Finding
+from dispatchlab.lint.rule import Finding, LintReport
 
 VERSION = 1
 
@@ -53,6 +53,19 @@ def load_baseline(path: str) -> frozenset[tuple[str, str, str]]:
             raise BaselineError(path, f"expected a code, an operator and a key but found {one!r}")
         accepted.add((str(texts[0]), str(texts[1]), str(texts[2])))
     return frozenset(accepted)
+
+
+def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[tuple[str, str, str]]) -> tuple[str, int]:
+    """The file that accepts what was found now and what is still found of an older baseline, and how many that is.
+
+    Args:
+        reports: what was found, by source.
+        accepted: the identities that the older baseline accepts.
+    """
+    findings = [finding for report in reports for finding in report.findings]
+    outdated = set.intersection(*({*report.outdated} for report in reports))
+    kept = [one for one in accepted if " ".join(one).strip() not in outdated]
+    return baseline_text(findings, kept), len({*kept, *(one.identity for one in findings)})
 
 
 def baseline_text(findings: Iterable[Finding], kept: Collection[tuple[str, str, str]] = ()) -> str:

@@ -19,12 +19,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from dispatchlab.analysis.inspect_operators import Inspection
 from dispatchlab.call.explanation import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
-from dispatchlab.model.keys import FUNCTIONALITY_KEYS
+from dispatchlab.model.keys import BACKENDS, FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.render.formatting import JSON_VERSION, printable
 
+_META = BACKENDS.index("Meta")
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
 
 
@@ -180,3 +182,12 @@ def _hop(hop: Hop) -> dict[str, object]:
         },
         "refusal": None if hop.refusal is None else str(hop.refusal),
     }
+
+
+def explanation_notes(found: CallExplanation, inspection: Inspection) -> Iterator[str]:
+    """What a reader should know about the source of an explanation, a line each."""
+    build, source = inspection.build, inspection.source
+    if build.endswith("+cpu") and any(hop.key.backend not in (None, 0, _META) for hop in found.hops):
+        yield f"{source} is of a build for the CPU alone ({build}): it has no kernels for other devices"
+    if inspection.bare and found.hops[-1].refusal is not None:
+        yield f"{inspection.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them"

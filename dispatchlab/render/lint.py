@@ -76,8 +76,13 @@ def _finding(finding: Finding) -> dict[str, object]:
     }
 
 
-def print_lint(console: Console, report: LintReport) -> None:
-    """Print the findings of each rule under its name, then the summary."""
+def print_lint(console: Console, reports: Sequence[LintReport]) -> None:
+    """Print the findings of each rule under its name, then the summary, for each source."""
+    for report in reports:
+        _print_report(console, report)
+
+
+def _print_report(console: Console, report: LintReport) -> None:
     from rich.panel import Panel
     from rich.text import Text
 

@@ -13,7 +13,7 @@ from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Fl
 from dispatchlab.model.dump_format import parse_table, row_text
 from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
-from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
+from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
 from dispatchlab.render.formatting import readable, seconds
 
 FLAWS = {
@@ -220,3 +220,15 @@ def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored
     if not_explored:
         parts.append(f"{not_explored:,} not explored")
     return f"{total:,} scenario{'' if total == 1 else 's'}: {', '.join(parts)}"
+
+
+def refused_step_text(step: Step, registration: str, refusal: Refusal) -> str:
+    """A line about a step that the dispatcher refused.
+
+    Args:
+        step: the step.
+        registration: what it registers or releases, in words.
+        refusal: why it was refused.
+    """
+    verb = "could not be released" if step < 0 else "was refused"
+    return f"{format_sequence((step,))} {registration} {verb}: {refusal.kind}: {refusal.message}"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dispatchlab.analysis.certificate import Cause, Certified
+from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.replay_on_lab import for_registry
-from dispatchlab.commands.certify import certification_of
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict

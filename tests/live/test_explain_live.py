@@ -14,12 +14,12 @@ import pytest
 
 from dispatchlab import Dispatcher, Library
 from dispatchlab.analysis.engines import EngineName
+from dispatchlab.analysis.inspect_operators import inspect_operator
 from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.analysis.sources import recorded_from
 from dispatchlab.call.argument_spec import describe_arguments
 from dispatchlab.call.explain import explain, schema_of, thread_keys
 from dispatchlab.call.explanation import CallExplanation, Hop
-from dispatchlab.commands.explain import Asked, found_for
 from dispatchlab.live.introspection.package_paths import package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import record_operators
 from dispatchlab.model.keys import RUNTIME_KEYS
@@ -167,9 +167,9 @@ def test_the_hop_after_an_autograd_kernel_is_handed_the_set_that_pytorch_hands_o
 
 
 def test_the_live_pytorch_explains_itself_with_what_lost() -> None:
-    found = found_for(Asked("aten::add.Tensor", engine="torch"))
+    found = inspect_operator("aten::add.Tensor", engine="torch")
     assert found.source == f"PyTorch {torch.__version__}"
-    told_of = explain(found.view, describe_arguments(schema_of(found.view), ["cpu", "cpu"]), thread_keys())
+    told_of = explain(found.only_view, describe_arguments(schema_of(found.only_view), ["cpu", "cpu"]), thread_keys())
     assert [str(hop.key) for hop in told_of.hops] == ["AutogradCPU", "CPU"]
     for hop in told_of.hops:
         assert told(hop) == live_kernel("aten::add.Tensor", str(hop.key))
@@ -221,9 +221,9 @@ def test_the_last_hop_is_handed_the_set_that_pytorchs_own_kernels_redispatch_wit
             finally:
                 library._destroy()
                 library = torch.library.Library("aten", "IMPL")
-            found = found_for(Asked(f"aten::{name}"))
+            found = inspect_operator(f"aten::{name}")
             words = [kind] * count if kind else []
-            hops = explain(found.view, describe_arguments(schema_of(found.view), words), thread_keys()).hops
+            hops = explain(found.only_view, describe_arguments(schema_of(found.only_view), words), thread_keys()).hops
             assert [hops[-1].keys.bits] == heard, (name, kind)
             assert str(hops[-1].key) == "CPU"
             calls += 1
@@ -235,9 +235,9 @@ def test_a_scenario_is_explained_on_the_running_pytorch_as_on_its_model(tmp_path
     path = tmp_path / "stale.yaml"
     path.write_text(STAYS)
     told = [
-        explain(found.view, describe_arguments(schema_of(found.view), ["cpu requires_grad"]), thread_keys())
+        explain(found.only_view, describe_arguments(schema_of(found.only_view), ["cpu requires_grad"]), thread_keys())
         for engine, semantics in (("torch", None), ("lab", "torch-2.13"))
-        for found in [found_for(Asked("foo", str(path), cast(EngineName, engine), semantics))]
+        for found in [inspect_operator("foo", source=str(path), engine=cast(EngineName, engine), semantics=semantics)]
     ]
     live, model = told
     assert live == model

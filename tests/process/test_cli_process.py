@@ -63,21 +63,13 @@ def test_help_imports_click_and_nothing_heavy(folder: Path, arguments: list[str]
     assert found & HEAVY == set()
 
 
-def test_help_imports_no_engine(folder: Path) -> None:
+def test_help_imports_no_command(folder: Path) -> None:
     script = "import sys\nfrom dispatchlab.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
     script += "print('IMPORTED', *sorted(name for name in sys.modules if name.startswith('dispatchlab')))\n"
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
-    assert result.stdout.splitlines()[-1].split()[1:] == [
-        "dispatchlab",
-        "dispatchlab._lazy",
-        "dispatchlab.cli",
-        "dispatchlab.cli_operators",
-        "dispatchlab.cli_options",
-        "dispatchlab.cli_programs",
-        "dispatchlab.cli_registry",
-    ]
+    assert result.stdout.splitlines()[-1].split()[1:] == ["dispatchlab", "dispatchlab._lazy", "dispatchlab.cli"]
 
 
 def test_text_imports_neither_rich_nor_numpy(folder: Path) -> None:

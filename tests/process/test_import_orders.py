@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.commands.imports import orders_of
+from dispatchlab.analysis.import_orders import orders_of
 from tests.live.packages import dispatchlab, package
 
 _DEFINES = """\

@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 
 PROGRAM = """
 import sys
-from dispatchlab.commands.lint import LintRequest, run_lint
-sys.exit(run_lint(LintRequest(sources=("live",), imports=(sys.argv[1],), select=tuple(sys.argv[2:]), format="json")))
+from dispatchlab.cli import main
+main(["lint", "live", "--import", sys.argv[1], "--select", ",".join(sys.argv[2:]), "--format", "json"])
 """
 
 PACKAGE = """

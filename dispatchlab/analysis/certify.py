@@ -1,0 +1,422 @@
+"""Certify a registry: hold every operator to what was proved of its pattern, in several processes.
+
+The neighbourhoods of all patterns are explored first, each once; then every operator runs sequences of its own. See
+Note [What a certificate stands on].
+"""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from dispatchlab.analysis.certificate import (
+    Cause,
+    Certificate,
+    Certification,
+    Certified,
+    OrderReason,
+    Owner,
+    Pattern,
+    overrides_of,
+    owner_of,
+    pattern_of,
+)
+from dispatchlab.analysis.neighbourhoods import (
+    Explored,
+    KeySequence,
+    Neighbourhood,
+    Plan,
+    explore_neighbourhood,
+    plan_of,
+)
+from dispatchlab.analysis.replay_on_lab import for_registry
+from dispatchlab.analysis.stale_slots import order_that_leaves_behind
+from dispatchlab.engine.lab_engine import LabEngine, LabSpace
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.limits import Progress
+from dispatchlab.explore.prng import SplitMix64
+from dispatchlab.explore.run_sequence import on_sandboxes
+from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.registration import Def, Impl, Registration
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator
+from dispatchlab.registry.replay import fallback_registration, operator_registrations
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ProcessPoolExecutor
+
+_OPERATORS_A_TASK = 32
+_SMALL = 4_000  # edges that are worth a task of their own
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class ProverDiedError(DispatchLabError):
+    """A process that worked on the proof died, as one that needs too much memory does."""
+
+    def __str__(self) -> str:
+        return "a process that worked on the proof died: use --jobs 1, or ask for fewer operators with --operator"
+
+
+def certification_of(
+    recorded: Recorded,
+    *,
+    name: str,
+    semantics: str = "strict",
+    operators: Sequence[RecordedOperator] | None = None,
+    jobs: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Certification:
+    """The certificates of a registry.
+
+    Args:
+        recorded: the registry.
+        name: what to call it.
+        semantics: `strict` or `torch-2.13`, whose footprints the proof can use.
+        operators: which operators; all when left out.
+        jobs: how many processes work at once.
+        progress: is called with how far it has come.
+        report: is called with a sentence when the work is stopped and the processes come to their end.
+
+    Raises:
+        DispatchLabError: a record cannot be read.
+    """
+    started = perf_counter()
+    chosen = tuple(recorded) if operators is None else tuple(operators)
+    fallbacks = recorded.fallbacks
+    dispatcher = _with_fallbacks(semantics, fallbacks)
+    patterns = sorted({pattern_of(operator) for operator in chosen})
+    plans = {pattern: plan_of(dispatcher, pattern) for pattern in patterns}
+    with _workers(semantics, fallbacks, jobs, report) as run:
+        meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
+        known = _explore(list(plans.values()), run, meter)
+        tasks = _operator_tasks(plans, known, chosen)
+        certificates: dict[str, Certificate] = {}
+        steps = 0
+        for task, done in run(_certify, tasks):
+            for certificate, count in done:
+                certificates[certificate.operator] = certificate
+                steps += count
+            meter.add(sum(_cost_of_operator(operator) for operator, *_ in task))
+    return Certification(
+        registry=name,
+        semantics=semantics,
+        certificates=tuple(certificates[str(operator.name)] for operator in chosen),
+        patterns=len(patterns),
+        neighbourhoods=len(known),
+        largest=max((each.size for each in known), default=0),
+        sets=sum(each.sets for each in known.values()),
+        edges=sum(each.edges for each in known.values()),
+        registrations=len(fallbacks) + sum(len(each.kernels) + (not each.is_dangling) for each in chosen),
+        steps=steps,
+        elapsed_s=perf_counter() - started,
+    )
+
+
+class _Meter:
+    """Counts work in steps of an engine, as far as they are known beforehand."""
+
+    def __init__(self, progress: Callable[[Progress], None] | None, started: float, later: int) -> None:
+        self._progress, self._started = progress, started
+        self._done, self._total, self._sets = 0, later, 0
+
+    def expect(self, steps: int) -> None:
+        self._total += steps
+
+    def add(self, steps: int, sets: int = 0) -> None:
+        self._done += steps
+        self._sets += sets
+        if self._progress is not None:
+            elapsed = perf_counter() - self._started
+            self._progress(Progress(self._sets, self._sets, self._done, self._total, elapsed))
+
+
+def _cost(neighbourhood: Neighbourhood) -> int:
+    return neighbourhood.size << neighbourhood.size
+
+
+def _cost_of_operator(operator: RecordedOperator) -> int:
+    return 8 * (len(operator.kernels) + 1)
+
+
+def _explore(plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
+    """Explore until no footprint leaves its neighbourhood; what is not needed in the end is left out."""
+    known: dict[Neighbourhood, Explored] = {}
+    open_plans = list(plans)
+    while open_plans:
+        wanted = frozenset().union(*(plan.to_explore() for plan in open_plans)) - known.keys()
+        meter.expect(sum(map(_cost, wanted)))
+        for task, done in run(_explore_some, _batches(wanted)):
+            known.update(zip(task, done, strict=True))
+            meter.add(sum(map(_cost, task)), sum(each.sets for each in done))
+        open_plans = [plan for plan in open_plans if plan.grow(known)]
+    needed = frozenset().union(*(plan.to_explore() for plan in plans))
+    return {each: known[each] for each in sorted(needed, key=lambda one: one.rank)}
+
+
+def _batches(wanted: Iterable[Neighbourhood]) -> Iterator[tuple[Neighbourhood, ...]]:
+    """The largest first, each alone; small ones together."""
+    batch: list[Neighbourhood] = []
+    cost = 0
+    for each in sorted(wanted, key=lambda one: one.rank, reverse=True):
+        batch.append(each)
+        cost += _cost(each)
+        if cost >= _SMALL:
+            yield tuple(batch)
+            batch, cost = [], 0
+    if batch:
+        yield tuple(batch)
+
+
+_OperatorTask: TypeAlias = tuple[RecordedOperator, int, str, tuple[Explored, ...]]
+
+
+def _operator_tasks(
+    plans: dict[Pattern, Plan],
+    known: dict[Neighbourhood, Explored],
+    operators: Sequence[RecordedOperator],
+) -> list[tuple[_OperatorTask, ...]]:
+    decided: dict[Pattern, tuple[int, str, tuple[Explored, ...]]] = {}
+    for number, (pattern, plan) in enumerate(plans.items()):
+        trouble = plan.trouble_with(known)
+        decided[pattern] = number, trouble, () if trouble else plan.stale_of(known)
+    tasks = [(operator, *decided[pattern_of(operator)]) for operator in operators]
+    return [tuple(tasks[at : at + _OPERATORS_A_TASK]) for at in range(0, len(tasks), _OPERATORS_A_TASK)]
+
+
+# -- one operator
+
+_STALE = "stale slot"
+
+
+def certify_operator(
+    semantics: Semantics, operator: RecordedOperator, number: int, trouble: str, stale: Sequence[Explored]
+) -> tuple[Certificate, int]:
+    """The certificate of an operator, and how many steps were run for it.
+
+    Args:
+        semantics: the dispatcher, with the fallbacks of the registry.
+        operator: the operator.
+        number: of its pattern.
+        trouble: why its pattern is not decided.
+        stale: what leaves slots behind in its pattern.
+    """
+    name = str(operator.name)
+    if trouble:
+        return Certificate(name, Certified.NOT_DECIDED, number, (), trouble), 0
+    bench = _Bench(semantics, operator)
+    slots = frozenset().union(*(each.stale for each in stale))
+    wrong = bench.both_ways() or bench.random_sequence(slots)
+    if wrong:
+        return Certificate(name, Certified.NOT_DECIDED, number, (), wrong), bench.steps
+    reasons = [*bench.overrides()]
+    for each in stale:
+        reason = bench.stale(each)
+        if reason is None:
+            text = "a counterexample of its pattern does not show on the operator itself"
+            return Certificate(name, Certified.NOT_DECIDED, number, (), text), bench.steps
+        reasons.append(reason)
+    verdict = Certified.ORDER_MATTERS if reasons else Certified.PROVED
+    return Certificate(name, verdict, number, tuple(reasons)), bench.steps
+
+
+class _Bench:
+    """Runs sequences on one operator with the fallbacks of the registry in force."""
+
+    def __init__(self, semantics: Semantics, operator: RecordedOperator) -> None:
+        self.operator = operator
+        self.semantics = semantics
+        self.steps = 0
+        self.registrations: tuple[Def | Impl, ...] = operator_registrations(operator)
+        self.space = LabSpace(self.registrations, [operator.name], self.semantics)
+        self.engine = LabEngine(self.semantics)
+
+    def both_ways(self) -> str:
+        """Whether everything is accepted with the def first and with the def last; a sentence when not."""
+        forward = range(len(self.registrations))
+        for sequence in (forward, [*forward[1:], *forward[:1]]):
+            state = self.space.empty()
+            for index in sequence:
+                state, refusal = self.space.register(state, index)
+                self.steps += 1
+                if refusal is not None:
+                    return f"a registration was refused: {refusal.message}"
+        return ""
+
+    def random_sequence(self, may_be_stale: frozenset[int]) -> str:
+        """Whether a random sequence keeps to what was proved of the pattern; a sentence when not."""
+        count = len(self.registrations)
+        newer = _newer_of(self.registrations)
+        random, state, mask = SplitMix64(count), self.space.empty(), 0
+        allowed = {str(RUNTIME_KEYS[slot]) for slot in may_be_stale}
+        for _ in range(3 * count):
+            index = random.below(count)
+            if mask >> index & 1:
+                state = self.space.release(state, index)
+            elif mask & newer[index]:
+                continue
+            else:
+                state, refusal = self.space.register(state, index)
+                if refusal is not None:
+                    return f"a registration was refused: {refusal.message}"
+            mask ^= 1 << index
+            self.steps += 1
+            for violation in self.space.violations(state):
+                if violation.rule != _STALE or not allowed.issuperset(violation.keys):
+                    return f"a sequence over the whole operator breaks what its pattern keeps: {violation}"
+        return ""
+
+    def overrides(self) -> Iterable[OrderReason]:
+        """Each place with several kernels, with two sequences that end differently."""
+        for key, kernels in overrides_of(self.operator):
+            numbers = [at for at, one in enumerate(self.registrations) if isinstance(one, Impl) and one.key is key]
+            pair = numbers[-2:]
+            if not self._tell((pair[0], pair[1]), (pair[1], pair[0])):
+                continue
+            owners = tuple(Owner(key, self.registrations[at].debug) for at in pair)
+            winner, *losers = map(owner_of, kernels)
+            yield OrderReason(Cause.OVERRIDE, (key,), owners, (0, 1), (1, 0), winner, tuple(losers))
+
+    def stale(self, explored: Explored) -> OrderReason | None:
+        """Slots that are left behind, with two sequences of this operator that show it; None when they do not."""
+        sequences = [self._sequence(sequence) for sequence in explored.sequences]
+        if not self._tell(sequences[0], sequences[1]):
+            return None
+        pattern, in_force = pattern_of(self.operator), False
+        for slot in sorted(explored.stale):
+            order = order_that_leaves_behind(self.semantics, pattern, slot)
+            in_force = order is not None and self._ends_stale(order, slot)
+            if in_force:
+                break
+        keys = tuple(RUNTIME_KEYS[slot] for slot in sorted(explored.stale))
+        return self._reason(keys, sequences[0], sequences[1], in_force=in_force)
+
+    def _ends_stale(self, order: Sequence[DispatchKey], slot: int) -> bool:
+        state = self.space.empty()
+        kernels = tuple((key, False) for key in order)
+        for index in self._sequence(kernels if self.operator.is_dangling else ((None, False), *kernels)):
+            state, _ = self.space.register(state, index)
+            self.steps += 1
+        return any(str(RUNTIME_KEYS[slot]) in violation.keys for violation in self.space.violations(state))
+
+    def _sequence(self, keys: KeySequence) -> StepSequence:
+        """A sequence in keys as one of this operator: the kernels of a key in their order, its def for None."""
+        at: dict[DispatchKey | None, list[int]] = {}
+        for number, one in enumerate(self.registrations):
+            at.setdefault(one.key if isinstance(one, Impl) else None, []).append(number)
+        sequence: list[int] = []
+        for key, released in keys:
+            sequence += [~number for number in at[key]] if released else at[key]
+        return tuple(sequence)
+
+    def _tell(self, expected: Sequence[int], actual: Sequence[int]) -> bool:
+        self.steps += len(expected) + len(actual)
+        sessions = on_sandboxes(self.engine, self.registrations, [self.operator.name])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of kernels that are overridden: that is what is shown
+            return tell(sessions, tuple(expected), tuple(actual)) is not None
+
+    def _reason(
+        self, keys: tuple[DispatchKey, ...], expected: Sequence[int], actual: Sequence[int], *, in_force: bool
+    ) -> OrderReason:
+        numbers = sorted({~step if step < 0 else step for step in (*expected, *actual)})
+        place = {number: at for at, number in enumerate(numbers)}
+        owners = tuple(
+            Owner(one.key if isinstance(one, Impl) else None, one.debug)
+            for one in (self.registrations[number] for number in numbers)
+        )
+        sequences = [
+            tuple(~place[~step] if step < 0 else place[step] for step in sequence) for sequence in (expected, actual)
+        ]
+        return OrderReason(Cause.STALE, keys, owners, sequences[0], sequences[1], in_force=in_force)
+
+
+def _newer_of(registrations: Sequence[Registration]) -> list[int]:
+    """For each registration the kernels that came after it at its place, as a mask."""
+    masks = []
+    for at, one in enumerate(registrations):
+        newer = 0
+        for other in range(at + 1, len(registrations)):
+            later = registrations[other]
+            if isinstance(one, Impl) and isinstance(later, Impl) and one.key is later.key:
+                newer |= 1 << other
+        masks.append(newer)
+    return masks
+
+
+# -- processes
+
+_dispatcher: Semantics | None = None
+
+
+def _initialise(semantics: str, fallbacks: tuple[RecordedFallback, ...], *, alone: bool = False) -> None:
+    global _dispatcher  # a worker makes it once
+    if not alone:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides when to stop
+    _dispatcher = _with_fallbacks(semantics, fallbacks)
+
+
+def _with_fallbacks(semantics: str, fallbacks: Iterable[RecordedFallback]) -> Semantics:
+    return replace(for_registry(semantics), fallbacks=tuple(map(fallback_registration, fallbacks)))
+
+
+def _explore_some(task: tuple[Neighbourhood, ...]) -> list[Explored]:
+    assert _dispatcher is not None
+    return [explore_neighbourhood(_dispatcher, each) for each in task]
+
+
+def _certify(task: tuple[_OperatorTask, ...]) -> list[tuple[Certificate, int]]:
+    assert _dispatcher is not None
+    return [certify_operator(_dispatcher, *each) for each in task]
+
+
+class _Run:
+    """Runs tasks, here or in processes; gives each with its result, in no promised order."""
+
+    def __init__(self, pool: ProcessPoolExecutor | None) -> None:
+        self._pool = pool
+
+    def __call__(self, work: Callable[[A], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
+        if self._pool is None:
+            for task in tasks:
+                yield task, work(task)
+            return
+        from concurrent.futures import BrokenExecutor, as_completed
+
+        futures: dict[Future[R], A] = {self._pool.submit(work, task): task for task in tasks}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenExecutor:
+            raise ProverDiedError from None
+
+
+@contextmanager
+def _workers(
+    semantics: str, fallbacks: tuple[RecordedFallback, ...], jobs: int, report: Callable[[str], None] | None
+) -> Iterator[_Run]:
+    if jobs < 2:
+        _initialise(semantics, fallbacks, alone=True)
+        yield _Run(None)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, _initialise, (semantics, fallbacks)) as pool:
+        try:
+            yield _Run(pool)
+        except BaseException:
+            if report is not None:
+                report("stopping")
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -1,0 +1,237 @@
+"""Counterexamples after they were found: run again, explained by a model, cut down to a scenario, kept in a file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from dispatchlab.analysis.report import Report
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.semantics import SEMANTICS as MODELLED
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
+from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Flaw, Verdict
+from dispatchlab.explore.run_sequence import StateSession, on_sandboxes, run
+from dispatchlab.model.sequence import StepSequence, format_sequence
+from dispatchlab.model.snapshot import TABLES
+from dispatchlab.scenario.replay_file import Replay, make_replay, replay_text, resolve
+from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
+from dispatchlab.scenario.write import scenario_text
+
+PROGRAM_SUFFIX = ".py"
+SCENARIO_SUFFIX = ".scenario.yaml"
+
+_PROGRAM = '''\
+"""Two sequences that should lead to the same and do not; found by dispatchlab."""
+
+from difflib import unified_diff
+
+from dispatchlab import Dispatcher, RegistrationError
+from dispatchlab.scenario import parse_scenario
+
+SCENARIO = parse_scenario({scenario})
+
+
+def after(*steps: int) -> list[str]:
+    """What is seen after registering i for each i, and releasing i for each ~i."""
+    dispatcher, held, seen = Dispatcher("{semantics}"), {{}}, []
+    for step in steps:
+        if step < 0:
+            held.pop(~step).release()
+            continue
+        try:
+            held[step] = dispatcher.register(SCENARIO.registrations[step])
+        except RegistrationError as error:
+            seen.append(f"{{step}} is refused: {{error}}")
+    for operator in SCENARIO.operators:
+        seen += dispatcher.dump(operator).splitlines() + dispatcher.dump_slots(operator).splitlines()
+        seen += map(str, dispatcher.violations(operator))
+    return seen
+
+
+expected = after({expected})
+actual = after({actual})
+print(*unified_diff(expected, actual, "expected", "actual", lineterm=""), sep="\\n")
+'''
+
+
+class OneSequenceError(DispatchLabError):
+    """A program compares two sequences, and the counterexample has one."""
+
+    def __str__(self) -> str:
+        return "one sequence is at fault by itself, and the program would compare two; save it as a replay or scenario"
+
+
+def model_of(engine: Engine) -> LabEngine | None:
+    """The lab engine that behaves as this one should; None for an engine that nobody has a model of, or is one."""
+    if isinstance(engine, LabEngine) or engine.semantics not in MODELLED:
+        return None
+    return LabEngine(engine.semantics)
+
+
+def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
+    """Ask the model for the reasons that an engine does not know, if the sequences disagree there too."""
+    told, model = found.counterexample, model_of(engine)
+    if told is None or told.why or model is None or found.verdict is not Verdict.VIOLATED:
+        return found
+    sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
+    same = tell(sessions, told.expected_sequence, told.actual_sequence)
+    if same is None or same.flaw is not told.flaw:
+        return found
+    reasons = _why(model.space(scenario.registrations, scenario.operators), told)
+    return replace(found, counterexample=replace(told, why=reasons))
+
+
+def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
+    """Run the two sequences of a saved counterexample again."""
+    started = perf_counter()
+    expected, actual = resolve(saved, scenario)
+    sessions = on_sandboxes(engine, scenario.registrations, scenario.operators)
+    told = tell(sessions, expected, actual)
+    if told is not None and isinstance(engine, Forkable) and told.flaw is not Flaw.CRASH:
+        space = engine.space(scenario.registrations, scenario.operators)
+        told = replace(told, why=_why(space, told))
+    sequences = {expected, actual}
+    if told is None:
+        verdict = Verdict.NO_VIOLATION_FOUND
+        notes = [f"{format_sequence(expected)} and {format_sequence(actual)} lead to the same"]
+    else:
+        verdict = Verdict.CRASHED if told.flaw is Flaw.CRASH else Verdict.VIOLATED
+        notes = []
+    sets = len({active for sequence in sequences for active in _sets(sequence)})
+    return Exploration(
+        verdict=verdict,
+        walk="replay",
+        registrations=len(scenario.registrations),
+        sets=sets,
+        states=sets,
+        edges=sum(map(len, sequences)),
+        orders=len(sequences),
+        counterexample=told,
+        notes=tuple(notes),
+        elapsed_s=perf_counter() - started,
+        seed=saved.seed,
+    )
+
+
+def _why(space: StateSpace[Any], told: Counterexample) -> tuple[str, ...]:
+    if told.flaw in (Flaw.ASYMMETRY, Flaw.RELEASE):
+        return ()
+    last = 1 if told.flaw is Flaw.OUTCOME else 0
+    states = []
+    for sequence in (told.expected_sequence, told.actual_sequence):
+        session = StateSession(space)
+        for _ in run(session, sequence[: len(sequence) - last]):
+            pass
+        states.append(session.state)
+    return space.why(*states)
+
+
+def _sets(sequence: StepSequence) -> set[frozenset[int]]:
+    active: frozenset[int] = frozenset()
+    reached = {active}
+    for step in sequence:
+        active = active - {~step} if step < 0 else active | {step}
+        reached.add(active)
+    return reached
+
+
+# -- kept in a file
+
+
+def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
+    """The counterexample in the form that the name of its file asks for."""
+    told = report.exploration.counterexample
+    if told is None:
+        return None
+    if path.endswith(PROGRAM_SUFFIX):
+        return program_of(scenario, report)
+    if path.endswith(SCENARIO_SUFFIX):
+        return cut_text(scenario, told, report.semantics)
+    saved = make_replay(
+        scenario,
+        told.expected_sequence,
+        told.actual_sequence,
+        engine=report.engine,
+        semantics=report.semantics,
+        seed=report.exploration.seed,
+    )
+    return replay_text(saved)
+
+
+def program_of(scenario: Scenario, report: Report) -> str | None:
+    """A program for what runs the engine: torch alone for the live one, this package for the lab."""
+    told = report.exploration.counterexample
+    if told is None:
+        return None
+    if report.engine != "torch":
+        return program_text(scenario, told, report.semantics)
+    from dispatchlab.live.program import program_text as torch_program
+
+    if told.expected_sequence == told.actual_sequence:
+        raise OneSequenceError
+    return torch_program(scenario.registrations, told.expected_sequence, told.actual_sequence, keys=_slots_in(told))
+
+
+def _slots_in(told: Counterexample) -> tuple[str, ...]:
+    """The first keys whose slots differ, by the diff."""
+    slots = told.diff.partition(f", {TABLES[1]}\n")[2]
+    return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
+
+
+def cut(scenario: Scenario, told: Counterexample, semantics: str) -> tuple[Scenario, StepSequence, StepSequence]:
+    """The scenario with the registrations of a counterexample alone, and its two sequences in the new numbers.
+
+    Args:
+        scenario: the scenario.
+        told: the counterexample.
+        semantics: those of the engine; named in the scenario where a file can name them.
+    """
+    members = sorted({max(step, ~step) for step in (*told.expected_sequence, *told.actual_sequence)})
+    number = {member: place for place, member in enumerate(members)}
+    registrations = tuple(scenario.registrations[member] for member in members)
+    named = operators_named_by(registrations)
+    small = replace(
+        scenario,
+        claim=f"{scenario.claim.rstrip('.')}: the order of these matters.",
+        registrations=registrations,
+        operators=tuple(name for name in scenario.operators if name in named) or scenario.operators,
+        semantics=semantics if semantics in SEMANTICS else scenario.semantics,
+        order=tuple(number[index] for index in scenario.order if index in number),
+        expect=Expectation.ORDER_MATTERS,
+    )
+
+    def renumbered(sequence: StepSequence) -> StepSequence:
+        return tuple(number[step] if step >= 0 else ~number[~step] for step in sequence)
+
+    return small, renumbered(told.expected_sequence), renumbered(told.actual_sequence)
+
+
+def cut_text(scenario: Scenario, told: Counterexample, semantics: str) -> str:
+    """The cut scenario as the text of a file.
+
+    Raises:
+        UnwritableError: a registration cannot be written.
+    """
+    return scenario_text(cut(scenario, told, semantics)[0])
+
+
+def program_text(scenario: Scenario, told: Counterexample, semantics: str) -> str:
+    """A Python program that runs both sequences on the lab engine and prints how they differ.
+
+    Raises:
+        UnwritableError: a registration cannot be written.
+    """
+    small, expected, actual = cut(scenario, told, semantics)
+    text = scenario_text(small)
+    quoted = f'"""\\\n{text}"""' if "\\" not in text and '"""' not in text else repr(text)
+    return _PROGRAM.format(
+        scenario=quoted, semantics=small.semantics or "strict", expected=_steps(expected), actual=_steps(actual)
+    )
+
+
+def _steps(sequence: StepSequence) -> str:
+    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in sequence)

@@ -1,0 +1,365 @@
+"""Inspect operators of a scenario, a registry or the installed PyTorch, with the reasons behind their tables."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from dispatchlab.analysis.engines import EngineName, SemanticsOfTorchError, engine_for
+from dispatchlab.analysis.replay_on_lab import bench
+from dispatchlab.analysis.sources import (
+    LIVE,
+    find_operators,
+    is_registry_source,
+    operators_in,
+    recorded_from,
+)
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import OperatorView, TableRow
+from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
+from dispatchlab.model.snapshot import Refusal, Snapshot
+from dispatchlab.registry.bundled import DEFAULT
+from dispatchlab.registry.find import is_glob
+from dispatchlab.registry.model import Recorded, name_of
+
+if TYPE_CHECKING:
+    from dispatchlab.explore.protocol import Engine, Sandbox
+    from dispatchlab.scenario.scenario import Scenario
+
+_QUERIES = "dispatchlab.live.introspection.queries"
+_REGISTRY_READER = "dispatchlab.live.introspection.registry_reader"
+_MODEL_OF_TORCH = "torch-2.13"
+
+
+class OneOperatorError(DispatchLabError):
+    """A pattern was given where one operator is explained."""
+
+    def __init__(self, asked: str) -> None:
+        super().__init__(asked)
+        self.asked = asked
+
+    def __str__(self) -> str:
+        return f"{self.asked!r} is a pattern, and one call is explained at a time: name an operator"
+
+
+class RecordOnTorchError(DispatchLabError):
+    """The installed PyTorch was to show what is recorded in a file."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.source = source
+
+    def __str__(self) -> str:
+        return f"--engine torch does not run what {self.source} has recorded: leave one of the two out"
+
+
+class SequenceWithoutScenarioError(DispatchLabError):
+    """A sequence was given and no scenario whose registrations it could number."""
+
+    def __init__(self, sequence: str) -> None:
+        super().__init__(sequence)
+        self.sequence = sequence
+
+    def __str__(self) -> str:
+        return f"--after {self.sequence} numbers the registrations of a scenario: name it with --from"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Operators at one moment, and the engine that showed them.
+
+    Args:
+        snapshots: the operators, in the order of their names; one that does not exist is here too.
+        view: an operator of these with the reasons behind its table.
+        source: where they come from, in words.
+        semantics: how the engine behaves.
+        sequence: what was registered and released before.
+        refused: the steps of the sequence that were refused, with the registration in words and the reason.
+        warnings: what the engine warned of meanwhile.
+        build: the version of the PyTorch that was recorded, if one was.
+        bare: the dispatcher has none of PyTorch's backend fallbacks.
+    """
+
+    snapshots: tuple[Snapshot, ...]
+    view: Callable[[OperatorName], OperatorView]
+    source: str
+    semantics: str
+    sequence: StepSequence = ()
+    refused: tuple[tuple[Step, str, Refusal], ...] = ()
+    warnings: tuple[str, ...] = ()
+    build: str = ""
+    bare: bool = False
+
+    @property
+    def only_view(self) -> OperatorView:
+        """The view of the one operator."""
+        (snapshot,) = self.snapshots
+        return self.view(snapshot.operator)
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A sandbox that knows the reasons behind what it shows."""
+
+    def explain(self, name: OperatorName, /) -> OperatorView | None:
+        """An operator with its reasons; None when nothing is registered for it."""
+
+
+def inspect_operator(
+    operator: str,
+    *,
+    source: str | None = None,
+    engine: EngineName = "lab",
+    semantics: str | None = None,
+    imports: tuple[str, ...] = (),
+    report: Callable[[str], None] | None = None,
+) -> Inspection:
+    """Inspect one operator of any source, with the lab's reasons where the source itself has none.
+
+    Args:
+        operator: a name, or a name without overload when that is unique.
+        source: a scenario, a registry or `live`; the default registry when left out.
+        engine: see `inspect_operators`.
+        semantics: see `inspect_operators`.
+        imports: modules that the live PyTorch imports first.
+        report: see `recorded_from`.
+
+    Raises:
+        DispatchLabError: there is no such operator, or the source or engine cannot be used.
+    """
+    if is_glob(operator):
+        raise OneOperatorError(operator)
+    if source == LIVE:
+        source, engine = None, "torch"
+    return inspect_operators(
+        operator, source=source, engine=engine, semantics=semantics, imports=imports, reasons=True, report=report
+    )
+
+
+def inspect_operators(
+    operator: str,
+    *,
+    source: str | None = None,
+    after: str | None = None,
+    engine: EngineName = "lab",
+    semantics: str | None = None,
+    imports: tuple[str, ...] = (),
+    allow_import: bool = False,
+    reasons: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> Inspection:
+    """Inspect operators of any source.
+
+    Args:
+        operator: as `find_operators` reads it.
+        source: a scenario or a registry; when left out the default registry, or the installed PyTorch on `torch`.
+        after: the steps of a scenario to run first, `+0 +2 -0`.
+        engine: `lab`, or `torch` for a scenario and the installed PyTorch.
+        semantics: those of the lab engine; those that the source names when left out.
+        imports: modules that the live PyTorch imports first.
+        allow_import: import the functions that a scenario names.
+        reasons: see Note [Reasons for a live table].
+        report: see `recorded_from`.
+
+    Raises:
+        DispatchLabError: there is no such operator, or the source, the engine or the sequence cannot be used.
+    """
+    if source is not None and not is_registry_source(source):
+        return inspect_scenario(
+            source,
+            operator,
+            after=after,
+            engine=engine,
+            semantics=semantics,
+            imports=imports,
+            allow_import=allow_import,
+            reasons=reasons,
+        )
+    if engine == "torch" and source is not None:
+        raise RecordOnTorchError(source)
+    if after is not None:
+        raise SequenceWithoutScenarioError(after)
+    if engine == "torch":
+        return inspect_installed(operator, semantics=semantics, imports=imports, reasons=reasons)
+    name = source or DEFAULT
+    recorded = recorded_from(name, imports=imports, report=report)
+    return inspect_registry(recorded, operator, source=name, semantics=semantics)
+
+
+def inspect_registry(recorded: Recorded, operator: str, *, source: str, semantics: str | None = None) -> Inspection:
+    """Inspect operators of a registry, replayed on the lab engine.
+
+    Args:
+        recorded: the registry.
+        operator: as `find_operators` reads it.
+        source: what to call the registry.
+        semantics: those of the lab engine; `strict` when left out.
+
+    Raises:
+        UnknownOperatorError: there is no such operator.
+        AmbiguousOperatorError: a name without overload has several.
+        DispatchLabError: the registry cannot be replayed.
+    """
+    names = find_operators(operator, recorded.names, source=source)
+    semantics = semantics or "strict"
+    replayed = bench(recorded, semantics=semantics, operators=names)
+
+    def view(name: OperatorName) -> OperatorView:
+        found = replayed.dispatcher.explain(name)
+        assert found is not None
+        return found
+
+    snapshots = tuple(replayed.dispatcher.snapshot(name_of(name)) for name in names)
+    return Inspection(snapshots, view, source, semantics, build=recorded.torch)
+
+
+def inspect_scenario(
+    path: str,
+    operator: str,
+    *,
+    after: str | None = None,
+    engine: EngineName = "lab",
+    semantics: str | None = None,
+    imports: tuple[str, ...] = (),
+    allow_import: bool = False,
+    reasons: bool = False,
+) -> Inspection:
+    """Run steps of a scenario and inspect operators then.
+
+    Args:
+        path: the scenario file.
+        operator: as `find_operators` reads it.
+        after: the steps, `+0 +2 -0`; all registrations in the order of the file when left out.
+        engine: the engine that runs it.
+        semantics: those of the lab engine; those that the scenario names when left out.
+        imports: modules that the live PyTorch imports first.
+        allow_import: import the functions that the scenario names.
+        reasons: see Note [Reasons for a live table].
+
+    Raises:
+        DispatchLabError: the scenario, the sequence, the operator or the engine cannot be used.
+    """
+    from dispatchlab.scenario.load import load_scenario
+
+    scenario = load_scenario(path, allow_import=allow_import)
+    sequence = _sequence(after, scenario)
+    asked = operator if "::" in operator or not scenario.namespace else f"{scenario.namespace}::{operator}"
+    known = {str(name): name for name in operators_in(scenario)}
+    names = tuple(known[name] for name in find_operators(asked, tuple(known), source=path))
+    with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
+        found = _after(scenario, made, names, sequence, path)
+    if engine == "torch" and reasons:
+        with engine_for("lab", asked=_MODEL_OF_TORCH, in_file=None) as model:
+            found = _with_reasons(found, _after(scenario, model, names, sequence, path).view)
+    return found
+
+
+def inspect_installed(
+    operator: str, *, semantics: str | None = None, imports: tuple[str, ...] = (), reasons: bool = False
+) -> Inspection:
+    """Inspect operators of the installed PyTorch.
+
+    Args:
+        operator: as `find_operators` reads it.
+        semantics: what `--semantics` asks for; it is refused, since the installed PyTorch has its own.
+        imports: modules that it imports first.
+        reasons: see Note [Reasons for a live table].
+
+    Raises:
+        UnknownOperatorError: there is no such operator.
+        AmbiguousOperatorError: a name without overload has several.
+        SemanticsOfTorchError: semantics were asked for.
+        DispatchLabError: PyTorch or a module cannot be imported.
+    """
+    if semantics is not None:
+        raise SemanticsOfTorchError(semantics)
+    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.model.operator_view import view_of
+
+    with LiveEngine(imports=imports) as engine:
+        known = {str(name): name for name in engine.ask(f"{_QUERIES}:operator_names")}
+        source = f"PyTorch {engine.worker.version}{''.join(f' + {name}' for name in imports)}"
+        chosen = find_operators(operator, tuple(known), source=source)
+        seen = engine.ask(f"{_QUERIES}:look_at", tuple(known[name] for name in chosen))
+        recorded = engine.ask(f"{_REGISTRY_READER}:record_operators", chosen) if reasons else None
+        semantics = engine.semantics
+    views = {snapshot.operator: view_of(snapshot, violations) for snapshot, violations in seen}
+    found = Inspection(tuple(snapshot for snapshot, _ in seen), views.__getitem__, source, semantics)
+    if recorded is None:
+        return found
+    replayed = bench(recorded, semantics=_MODEL_OF_TORCH)
+    model = {name: replayed.dispatcher.explain(name) for name in views}
+    return _with_reasons(found, model.__getitem__)
+
+
+def _sequence(after: str | None, scenario: Scenario) -> StepSequence:
+    """All registrations in the order of the file, unless a sequence is given."""
+    count = len(scenario.registrations)
+    if after is None:
+        return tuple(range(count))
+    return () if after == format_sequence(()) else parse_sequence(after, count=count)
+
+
+def _after(
+    scenario: Scenario, engine: Engine, names: tuple[OperatorName, ...], sequence: StepSequence, source: str
+) -> Inspection:
+    """Run a sequence on an engine and look at operators then."""
+    from dispatchlab.explore.run_sequence import SandboxSession, run
+    from dispatchlab.model.registration import describe
+
+    refused: list[tuple[Step, str, Refusal]] = []
+    with engine.sandbox() as sandbox, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        session = SandboxSession(sandbox, scenario.registrations, scenario.operators)  # holds what is in force
+        for step, refusal in run(session, sequence):
+            if refusal is not None:
+                refused.append((step, describe(scenario.registrations[max(step, ~step)]), refusal))
+        snapshots = tuple(map(sandbox.snapshot, names))
+        views = {snapshot.operator: _view(sandbox, snapshot) for snapshot in snapshots}
+    return Inspection(
+        snapshots,
+        views.__getitem__,
+        source,
+        engine.semantics,
+        sequence,
+        tuple(refused),
+        tuple(str(warning.message) for warning in caught),
+        bare=not engine.semantics.startswith("torch"),
+    )
+
+
+def _view(sandbox: Sandbox, snapshot: Snapshot) -> OperatorView:
+    view = sandbox.explain(snapshot.operator) if isinstance(sandbox, Explains) else None
+    if view is not None:
+        return view
+    from dispatchlab.model.operator_view import view_of
+
+    return view_of(snapshot, sandbox.violations(snapshot.operator))
+
+
+# Note [Reasons for a live table]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch prints its table and not what lost to each row. So the registrations that it prints are replayed on the lab
+# engine, under the semantics of PyTorch, and the reasons are taken from there, for each row that is the same in both.
+# The kernel that is shown is always the one that PyTorch printed.
+
+
+def _with_reasons(found: Inspection, model: Callable[[OperatorName], OperatorView | None]) -> Inspection:
+    """What PyTorch printed, with the reasons of the lab engine. See Note [Reasons for a live table]."""
+
+    def view(name: OperatorName) -> OperatorView:
+        seen, modelled = found.view(name), model(name)
+        rows = {} if modelled is None else {row.key: row for row in modelled.table}
+        return replace(seen, table=tuple(_reasoned(row, rows) for row in seen.table))
+
+    return replace(found, view=view)
+
+
+def _reasoned(row: TableRow, reasons: Mapping[str, TableRow]) -> TableRow:
+    same = reasons.get(row.key)
+    if same is None or same.text != row.text:
+        return row
+    return replace(row, source=same.source, beaten=same.beaten)

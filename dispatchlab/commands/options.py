@@ -1,0 +1,173 @@
+"""Options that several commands share, and the values that a shell completes them with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    _TextType = click.ParamType[str]
+else:  # generic from click 8.2 on
+    _TextType = click.ParamType
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_SCENARIO_SUFFIXES = (".yaml", ".yml")
+
+
+class OneOf(_TextType):
+    """A text whose values the shell offers; whether it is valid is for the command to find out.
+
+    Args:
+        name: what click calls it.
+        kind: `operator`, `row`, `scenario`, `source` or `semantics`.
+    """
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name = name
+        self._kind = kind
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The values that begin as `incomplete` does."""
+        from click.shell_completion import CompletionItem
+
+        values = sorted(each for each in _values(self._kind, incomplete, ctx.params) if each.startswith(incomplete))
+        if self._kind in ("scenario", "source") and not values:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(value) for value in values]
+
+
+OPERATOR = OneOf("operator", "operator")
+SOURCE = OneOf("source", "source")
+SCENARIO = OneOf("scenario", "scenario")
+ROW = OneOf("key", "row")
+
+FORMATS = click.Choice(["rich", "text", "json"])
+FORMAT_HELP = "How to print: rich on a terminal when left out, text anywhere else."
+IMPORT_HELP = "On the live PyTorch: import this module first, for what it registers; may be repeated."
+LIVE_IMPORT_HELP = "Import MODULE first, for what it registers; with live alone. May be repeated."
+
+
+def format_option(command: _Command) -> _Command:
+    """`--format`."""
+    return click.option("--format", type=FORMATS, help=FORMAT_HELP)(command)
+
+
+def semantics_option(command: _Command) -> _Command:
+    """`--semantics`, of the lab engine."""
+    return click.option(
+        "--semantics",
+        metavar="NAME",
+        type=OneOf("name", "semantics"),
+        help="Which dispatcher the lab engine is: strict, torch-2.13, pr35061. Default: what the scenario says.",
+    )(command)
+
+
+def engine_option(help: str, *, default: str | None = "lab") -> Callable[[_Command], _Command]:
+    """`--engine`.
+
+    Args:
+        help: what the engine is for.
+        default: the engine when the option is left out; None to leave that to the command.
+    """
+    return click.option(
+        "--engine",
+        type=click.Choice(["lab", "torch"]),
+        default=default,
+        show_default=default is not None,
+        help=help,
+    )
+
+
+def import_option(help: str = IMPORT_HELP) -> Callable[[_Command], _Command]:
+    """`--import`, may be repeated."""
+    return click.option("--import", "imports", metavar="MODULE", multiple=True, help=help)
+
+
+def operators_option(command: _Command) -> _Command:
+    """`--operator`, may be repeated."""
+    return click.option(
+        "--operator",
+        "operators",
+        metavar="OP",
+        multiple=True,
+        type=OPERATOR,
+        help="Only this name or glob; may be repeated.",
+    )(command)
+
+
+def allow_import_option(command: _Command) -> _Command:
+    """`--allow-import`."""
+    return click.option(
+        "--allow-import",
+        is_flag=True,
+        help="Import the functions that a scenario names. That runs their code: only for files you trust.",
+    )(command)
+
+
+def progress_option(command: _Command) -> _Command:
+    """`--progress` and `--no-progress`."""
+    return click.option(
+        "--progress/--no-progress",
+        default=None,
+        help="Show progress on standard error. Default: on a terminal.",
+    )(command)
+
+
+def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterable[str]:
+    """The values of a kind; operators are those of the source among `params`, or of the default registry."""
+    match kind:
+        case "operator":
+            return _operators(params.get("source") or params.get("registry"))
+        case "row":
+            from dispatchlab.model.keys import RUNTIME_KEYS
+
+            return [key.name for key in RUNTIME_KEYS]
+        case "semantics":
+            from dispatchlab.scenario.scenario import SEMANTICS
+
+            return SEMANTICS
+        case "source":
+            from dispatchlab.registry.bundled import bundled_names
+            from dispatchlab.registry.file_format import SUFFIX
+
+            return [*bundled_names(), "live", *_files(incomplete, (*_SCENARIO_SUFFIXES, SUFFIX))]
+        case _:
+            return _files(incomplete, _SCENARIO_SUFFIXES)
+
+
+def _operators(source: object) -> list[str]:
+    """The operators of a scenario or a registry; none if it cannot be read: a completion cannot show an error."""
+    from dispatchlab.analysis.sources import operators_in
+    from dispatchlab.errors import DispatchLabError
+    from dispatchlab.registry.bundled import DEFAULT, open_named
+    from dispatchlab.scenario.load import load_scenario
+
+    text = source if isinstance(source, str) else DEFAULT
+    try:
+        if text.endswith(_SCENARIO_SUFFIXES):
+            return [str(name) for name in operators_in(load_scenario(text))]
+        return [str(name) for name in open_named(text).names]
+    except DispatchLabError:
+        return []
+
+
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
+    """The folders and files that begin as `incomplete` does; a folder ends in a slash."""
+    from pathlib import Path
+
+    folder = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
+    try:
+        entries = sorted(Path(folder or ".").iterdir())
+    except OSError:
+        return []
+    return [
+        f"{folder}{entry.name}{'/' if entry.is_dir() else ''}"
+        for entry in entries
+        if (entry.is_dir() or entry.suffix in suffixes)
+        and (not entry.name.startswith(".") or incomplete.rpartition("/")[2].startswith("."))
+    ]

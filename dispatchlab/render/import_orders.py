@@ -1,0 +1,66 @@
+"""What depends on the order of imports, as text and as JSON.
+
+As JSON, one object on one line; a field is never renamed or dropped within a version:
+
+    version           see JSON_VERSION
+    packages          as they were named
+    orders            the orders that were tried, a list of packages each
+    operators         the operators that are new or changed after any of them
+    failed            {package: what its import raised}
+    between_orders    [{what, expected_order, actual_order, owners, diff}]: differences between two orders
+    imported_again    the same between an order and the same order once more
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from math import factorial
+
+from dispatchlab.analysis.import_orders import Difference, ImportComparison
+from dispatchlab.render.formatting import JSON_VERSION
+
+
+def import_orders_text(found: ImportComparison) -> str:
+    """The counts, then every difference with its owners and its diff."""
+    lines = [
+        f"packages: {', '.join(found.packages)}",
+        f"orders: {len(found.orders):,} of {factorial(len(found.packages)):,}, each in a process of its own",
+        f"operators: {len(found.operators):,} new or changed",
+        *(f"failed: {package}: {reason}" for package, reason in sorted(found.failed.items())),
+        f"differences between orders: {len(found.between_orders) or 'none'}",
+        *_lines(found.between_orders),
+        f"differences when imported again: {len(found.imported_again) or 'none'}",
+        *_lines(found.imported_again),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def import_orders_json(found: ImportComparison) -> str:
+    """All of it, one line."""
+    value = {
+        "version": JSON_VERSION,
+        "packages": list(found.packages),
+        "orders": [list(order) for order in found.orders],
+        "operators": list(found.operators),
+        "failed": dict(found.failed),
+        "between_orders": [_value(each) for each in found.between_orders],
+        "imported_again": [_value(each) for each in found.imported_again],
+    }
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def _lines(found: Sequence[Difference]) -> Iterator[str]:
+    for each in found:
+        yield f"  {each.what}{', registered at ' if each.owners else ''}{', '.join(each.owners)}"
+        yield from (f"    {line}" for line in each.diff.splitlines())
+
+
+def _value(each: Difference) -> dict[str, object]:
+    return {
+        "what": each.what,
+        "expected_order": each.expected,
+        "actual_order": each.actual,
+        "owners": list(each.owners),
+        "diff": each.diff,
+    }
