@@ -1,7 +1,7 @@
-"""Field readers for YAML mappings: one table of fields checks a mapping and makes its JSON Schema.
+"""Field readers for YAML: a table of fields checks a mapping and makes its JSON Schema.
 
 A shape is read by a function from a node to a value that raises `Wrong`. Lists report each bad item and go on, so that
-one run tells all problems.
+one run reports all problems.
 
 `Entry.read` checks a mapping against its table and reports every problem; what it gives back holds the values of the
 fields that were right.
@@ -9,19 +9,14 @@ fields that were right.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
-from functools import partial
+from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast, overload
 
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
-from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import SourceLocation
-from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
 from dispatchlab.yaml_tree import Listing, Mapping, Node, Problem, Scalar, quoted
 
 T = TypeVar("T")
@@ -53,15 +48,33 @@ class Context:
     def report(self, wrong: Wrong) -> None:
         """Keep a problem and go on."""
         where = SourceLocation(self.file, wrong.node.line, wrong.column or wrong.node.column)
-        self.problems.append(Problem(where, wrong.message, wrong.hint))
+        self.problems.append(Problem(where, wrong.message, wrong.hint, wrong.rule))
+
+
+class FieldRule(StrEnum):
+    """The rules that every table of fields has; a format may have more."""
+
+    NOT_A_MAPPING = "not_a_mapping"
+    UNKNOWN_FIELD = "unknown_field"
+    REPEATED_FIELD = "repeated_field"
+    MISSING_FIELD = "missing_field"
+    NO_VALUE = "no_value"
+    WRONG_VALUE = "wrong_value"
 
 
 class Wrong(DispatchLabError):
-    """A node is not what was expected; never leaves this package, where it becomes a `Problem`."""
+    """A node is not what was expected; whoever reads the file makes a `Problem` of it."""
 
-    def __init__(self, node: Node, message: str, hint: str = "", column: int | None = None) -> None:
-        super().__init__(node, message, hint, column)
-        self.node, self.message, self.hint, self.column = node, message, hint, column
+    def __init__(
+        self,
+        node: Node,
+        message: str,
+        hint: str = "",
+        column: int | None = None,
+        rule: str = FieldRule.WRONG_VALUE,
+    ) -> None:
+        super().__init__(node, message, hint, column, rule)
+        self.node, self.message, self.hint, self.column, self.rule = node, message, hint, column, rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +105,9 @@ def found(node: Node) -> str:
 
 def expected(wanted: str, node: Node, hint: str = "") -> Wrong:
     """The problem that a node is something else than `wanted`."""
-    return Wrong(node, f"expected {wanted} but found {found(node)}", hint)
+    missing = isinstance(node, Scalar) and node.is_missing
+    rule = FieldRule.NO_VALUE if missing else FieldRule.WRONG_VALUE
+    return Wrong(node, f"expected {wanted} but found {found(node)}", hint, rule=rule)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -138,13 +153,6 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
 
 def _text(node: Node, context: Context) -> str:
     return scalar(node, "text").text
-
-
-def _sentence(node: Node, context: Context) -> str:
-    text = scalar(node, "a sentence").text
-    if not text.strip():
-        raise expected("a sentence", node)
-    return text
 
 
 def word(wanted: str, values: MappingType[str, T]) -> Shape[T]:
@@ -195,76 +203,20 @@ def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool =
     return Shape(wanted, read, schema)
 
 
-def _key(node: Node, context: Context) -> DispatchKey | None:
-    text = scalar(node, "a dispatch key").text
-    try:
-        return DispatchKey[text] or None
-    except KeyError:
-        hint = did_you_mean(text, DispatchKey.__members__) if text else "leave the field out for no key"
-        raise expected("a dispatch key", node, hint) from None
-
-
-def _row(node: Node, context: Context) -> DispatchKey:
-    key = _key(node, context) or DispatchKey.Undefined
-    if not key.is_runtime:
-        why = "an alias key stands for several rows" if key.is_alias else "there is one row for each of its backends"
-        raise Wrong(node, f"expected a key that has a row in the table but found {key}", why)
-    return key
-
-
-_NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def _namespace(node: Node, context: Context) -> str:
-    text = scalar(node, "a namespace").text
-    if not _NAMESPACE.fullmatch(text):
-        raise expected("a namespace", node, "a namespace is letters, digits and _, and starts with no digit")
-    return text
-
-
-def _library(node: Node, context: Context) -> str | None:
-    namespace = _namespace(node, context)
-    return None if namespace == "_" else namespace
-
-
-def _operator(node: Node, context: Context) -> OperatorName:
-    return parsed(scalar(node, "the name of an operator"), parse_name, context)
-
-
-def _definition(node: Node, context: Context) -> FunctionSchema | OperatorName:
-    # As in a library block: `tensor` is a slip and no type variable, which aten:: and prim:: alone may have.
-    return parsed(scalar(node, "a schema"), partial(parse_schema_or_name, typevars=False), context)
-
-
-def _index(node: Node, context: Context) -> int:
-    text = scalar(node, "the number of a registration").text
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise expected("the number of a registration, from 0", node)
-    return int(text)
-
-
-def anonymous_schema(node: Scalar, context: Context) -> FunctionSchema:
-    """The schema of a function without a name, `(Tensor _0) -> Tensor _0`; its operator name is empty."""
-    return parsed(node, _parse_anonymous, context, prefix=_PREFIX)
-
-
-_PREFIX = "_"
-"""Stands for the missing name while the parser is at work."""
-
-
-def _parse_anonymous(text: str) -> FunctionSchema:
-    return clone_with_name(parse_schema(text), OperatorName("", ""))
+def _node(node: Node, context: Context) -> Node:
+    return node
 
 
 TEXT = Shape("text", _text, {"type": ["string", "number", "boolean"]})
-SENTENCE = Shape("a sentence", _sentence, {"type": "string", "minLength": 1})
-KEY = Shape("a dispatch key", _key, {"$ref": "#/$defs/key"})
-ROW = Shape("a dispatch key", _row, {"enum": [key.name for key in RUNTIME_KEYS]})
-NAMESPACE = Shape("a namespace", _namespace, {"type": "string", "pattern": f"^{_NAMESPACE.pattern}$"})
-LIBRARY = Shape("a namespace or _", _library, NAMESPACE.schema)
-OPERATOR = Shape("the name of an operator", _operator, {"type": "string", "minLength": 1})
-DEFINITION = Shape("a schema", _definition, {"type": "string", "minLength": 1})
-INDEX = Shape("the number of a registration", _index, {"type": "integer", "minimum": 0})
+"""Any text."""
+
+NODE: Shape[Node] = Shape("a value", _node, {})
+"""Anything; whoever asks for the value reads it."""
+
+
+def text_node(wanted: str) -> Shape[Scalar]:
+    """A text with where it stands, for what reads on inside of it."""
+    return Shape(wanted, lambda node, context: scalar(node, wanted), {"type": ["string", "number", "boolean"]})
 
 
 D = TypeVar("D")
@@ -328,7 +280,9 @@ class Entry:
             Wrong: it is no mapping.
         """
         if not isinstance(node, Mapping):
-            raise expected(table.title, node, f"a mapping with {_and(table)}")
+            wrong = expected(table.title, node, f"a mapping with {_and(table)}")
+            wrong.rule = FieldRule.NOT_A_MAPPING
+            raise wrong
         before = len(context.problems)
         keys: dict[str, Node] = {}
         nodes: dict[str, Node] = {}
@@ -344,7 +298,8 @@ class Entry:
         for field in table.fields:
             if field.required and field.name not in nodes and field.name not in meant:
                 hint = field.doc[0].lower() + field.doc[1:].rstrip(".")
-                context.report(Wrong(node, f"`{field.name}` is missing in {table.title}", f"that is: {hint}"))
+                message = f"`{field.name}` is missing in {table.title}"
+                context.report(Wrong(node, message, f"that is: {hint}", rule=FieldRule.MISSING_FIELD))
         return cls(node, nodes, values, is_right=len(context.problems) == before)
 
     @overload
@@ -370,21 +325,24 @@ class Entry:
 
 def _field(key: Node, table: Table, keys: dict[str, Node], meant: set[str]) -> Field[Any]:
     if not isinstance(key, Scalar):
-        raise expected("the name of a field", key)
+        raise Wrong(key, f"expected the name of a field but found {found(key)}", rule=FieldRule.UNKNOWN_FIELD)
     field = table.field(key.text)
     if field is None:
         names = [field.name for field in table.fields]
         meant.update(nearest(key.text, names))
         hint = did_you_mean(key.text, names) or f"the fields are {', '.join(names)}"
-        raise Wrong(key, f"{quoted(key.text)} is no field of {table.title}", hint)
+        message = f"{quoted(key.text)} is no field of {table.title}"
+        raise Wrong(key, message, hint, rule=FieldRule.UNKNOWN_FIELD)
     if key.text in keys:
-        raise Wrong(key, f"`{key.text}` is here twice, first in line {keys[key.text].line}", "keep one of them")
+        message = f"`{key.text}` is here twice, first in line {keys[key.text].line}"
+        raise Wrong(key, message, "keep one of them", rule=FieldRule.REPEATED_FIELD)
     return field
 
 
 def _value(field: Field[T], key: Node, child: Node, context: Context) -> T:
     if isinstance(child, Scalar) and child.is_missing:
-        raise Wrong(key, f"expected {field.shape.wanted} but found nothing after `{field.name}:`")
+        message = f"expected {field.shape.wanted} but found nothing after `{field.name}:`"
+        raise Wrong(key, message, rule=FieldRule.NO_VALUE)
     return field.shape.read(child, context)
 
 

@@ -6,7 +6,7 @@ See Note [YAML as we read it].
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -27,18 +27,20 @@ class Problem:
         where: the source location, or the file alone when it could not be read at all.
         message: what was found and what was expected.
         hint: what to do next, such as the nearest right name; may be empty.
+        rule: the rule of the format that is broken, where its rules have names.
     """
 
     where: SourceLocation | str
     message: str
     hint: str = ""
+    rule: str = ""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" + (f"; {self.hint}" if self.hint else "")
 
 
-class ScenarioError(DispatchLabError):
-    """A file cannot be used; tells all its problems, one a line, as `file:line:column: message`.
+class YamlError(DispatchLabError):
+    """A file cannot be used: all its problems, one a line, as `file:line:column: message`.
 
     Args:
         problems: at least one, in the order of the file.
@@ -50,6 +52,16 @@ class ScenarioError(DispatchLabError):
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
+
+
+def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """The problems in the order of the file, each once."""
+
+    def position(problem: Problem) -> tuple[int, int]:
+        where = problem.where
+        return (0, 0) if isinstance(where, str) else (where.line, where.column)
+
+    return tuple(sorted(dict.fromkeys(problems), key=position))
 
 
 def quoted(text: str) -> str:
@@ -119,7 +131,7 @@ def compose(data: bytes | str, file: str) -> Node:
         file: what source locations call it.
 
     Raises:
-        ScenarioError: with the one problem that made it unreadable.
+        YamlError: with the one problem that made it unreadable.
     """
     text = _decode(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     if found := _UNPRINTABLE.search(text):
@@ -134,9 +146,9 @@ def compose(data: bytes | str, file: str) -> Node:
         context = f" {error.context}" if error.context else ""
         if mark and error.context_mark and error.context_mark.line != mark.line:
             context += f" from line {error.context_mark.line + 1} on"
-        raise ScenarioError((Problem(where, f"this is not YAML: {error.problem}{context}"),)) from None
+        raise YamlError((Problem(where, f"this is not YAML: {error.problem}{context}"),)) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise ScenarioError((Problem(file, f"this is not YAML: {' '.join(str(error).split())}"),)) from None
+        raise YamlError((Problem(file, f"this is not YAML: {' '.join(str(error).split())}"),)) from None
 
 
 def _decode(data: bytes, file: str) -> str:
@@ -153,9 +165,9 @@ def _decode(data: bytes, file: str) -> str:
         ) from None
 
 
-def _error(file: str, text: str, at: int, message: str, hint: str = "") -> ScenarioError:
+def _error(file: str, text: str, at: int, message: str, hint: str = "") -> YamlError:
     line = text.count("\n", 0, at) + 1
-    return ScenarioError((Problem(SourceLocation(file, line, at - text.rfind("\n", 0, at)), message, hint),))
+    return YamlError((Problem(SourceLocation(file, line, at - text.rfind("\n", 0, at)), message, hint),))
 
 
 class _Open(NamedTuple):
@@ -213,7 +225,7 @@ def _refuse_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, file: str) 
         raise _refused(event, file, message, "leave it out: every value is read as the text that stands there")
 
 
-def _refused(event: yaml.Event, file: str, message: str, hint: str) -> ScenarioError:
+def _refused(event: yaml.Event, file: str, message: str, hint: str) -> YamlError:
     mark = event.start_mark
     where = SourceLocation(file, mark.line + 1, mark.column + 1) if mark else file
-    return ScenarioError((Problem(where, message, hint),))
+    return YamlError((Problem(where, message, hint),))

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.codegen import NativeYamlError, Rule, YamlProblem, load_native_functions, read_native_functions
+from dispatchlab.codegen import NativeYamlError, Rule, load_native_functions, read_native_functions
 from dispatchlab.codegen.read.native_functions import TAGS, read_tags
 from dispatchlab.model.registration import SourceLocation
+from dispatchlab.yaml_tree import Problem
 
 BAD = Path(__file__).parent / "data" / "codegen" / "bad"
 RULES = sorted(Rule)
 
 
-def problems_of(path: Path) -> tuple[YamlProblem, ...]:
+def problems_of(path: Path) -> tuple[Problem, ...]:
     with pytest.raises(NativeYamlError) as caught:
         read_native_functions(path.read_bytes(), file=path.name)
     return caught.value.problems

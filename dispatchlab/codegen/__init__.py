@@ -16,7 +16,7 @@ from __future__ import annotations
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions, read_native_functions
-from dispatchlab.codegen.read.problems import NativeYamlError, Rule, YamlProblem
+from dispatchlab.codegen.read.problems import NativeYamlError, Rule
 
 __all__ = [
     "FunctionGroup",
@@ -25,7 +25,6 @@ __all__ = [
     "NativeYamlError",
     "Rule",
     "ViewGroup",
-    "YamlProblem",
     "load_native_functions",
     "read_native_functions",
 ]

@@ -43,9 +43,6 @@ class Provenance(StrEnum):
     FALLBACK = "backend fallback"
     CATCH_ALL = "catchall kernel"
 
-    # The inherited hash of an enumeration goes through the names of its members and is slow.
-    __hash__ = str.__hash__
-
 
 COMPOSITE = frozenset((Provenance.DEFAULT_BACKEND, Provenance.NESTED, Provenance.MATH, Provenance.BATCHED))
 """The provenances of kernels that are made of other operators and serve many backends."""

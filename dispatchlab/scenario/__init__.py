@@ -3,12 +3,14 @@
 `load_scenario` and `parse_scenario` read, `scenario_text` writes; `load_replay`, `resolve` and `staleness` are for
 counterexamples that were saved; `json_schema` is for editors.
 
-    problems.py        one error with all problems      value.py         what a scenario is
-    tree.py            YAML -> nodes with places        load.py          files -> scenarios
-    shapes.py          what can stand in a field        write.py         scenarios -> files
-    tables.py          which fields a mapping has       replay.py        saved counterexamples
-    registrations.py   the kinds of registrations       editor_schema.py   the tables, for editors
-    kernels.py         kernels, and importing them
+    scenario        a scenario as a value: registrations, what is observed, and what is claimed about their order
+    shapes          what can stand in a field: dispatch keys, names, schemas, namespaces
+    registrations   a table of fields for each kind of registration; kernels, and importing them
+    load            files -> scenarios, and the JSON Schema for editors
+    write           scenarios -> files; the digest of a scenario
+    replay_file     counterexamples that were saved: two sequences over a scenario
+
+The field readers themselves lie in `dispatchlab.yaml_fields`, YAML as a tree in `dispatchlab.yaml_tree`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 from dispatchlab._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dispatchlab.scenario.load import json_schema, load_scenario, parse_scenario
+    from dispatchlab.scenario.load import ScenarioError, json_schema, load_scenario, parse_scenario
     from dispatchlab.scenario.replay_file import (
         Replay,
         StaleReplayError,
@@ -31,14 +33,14 @@ if TYPE_CHECKING:
     )
     from dispatchlab.scenario.scenario import Scenario, registration_names
     from dispatchlab.scenario.write import UnwritableError, scenario_text
-    from dispatchlab.yaml_tree import Problem, ScenarioError
+    from dispatchlab.yaml_tree import Problem
 
 _HOME = {
     "json_schema": ".load",
     "load_scenario": ".load",
     "parse_scenario": ".load",
     "Problem": "..yaml_tree",
-    "ScenarioError": "..yaml_tree",
+    "ScenarioError": ".load",
     "Replay": ".replay_file",
     "StaleReplayError": ".replay_file",
     "load_replay": ".replay_file",

@@ -9,28 +9,25 @@ checked when the file is loaded.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path, PurePath
+from typing import TypeVar
 
 from dispatchlab.errors import nearest
 from dispatchlab.explore.result import Expectation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.scenario.registrations import NESTED_TABLES, SOME_REGISTRATIONS, TOP_TABLES, Surroundings, read_all
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
-from dispatchlab.yaml_fields import (
-    INDEX,
-    NAMESPACE,
-    OPERATOR,
-    ROW,
-    SENTENCE,
-    Context,
-    Entry,
-    Field,
-    Table,
-    Wrong,
-    list_of,
-    word,
-)
-from dispatchlab.yaml_tree import Listing, Node, Problem, Scalar, ScenarioError, compose
+from dispatchlab.scenario.shapes import INDEX, NAMESPACE, OPERATOR, ROW, SENTENCE
+from dispatchlab.yaml_fields import Context, Entry, Field, Table, Wrong, list_of, word
+from dispatchlab.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
+
+T = TypeVar("T")
+
+
+class ScenarioError(YamlError):
+    """A scenario file or a replay file cannot be used: all its problems, one a line, as `file:line:column: message`."""
+
 
 MAX_BYTES = 16 * 2**20
 """Larger files are refused unread; a scenario of 10,000 registrations has one."""
@@ -100,24 +97,30 @@ def read_scenario(data: bytes | str, context: Context) -> Scenario:
     Raises:
         ScenarioError: with every problem of the content.
     """
+    return read_as(_read, data, context)
+
+
+def read_as(read: Callable[[Node, Context], T | None], data: bytes | str, context: Context) -> T:
+    """What `read` makes of the content of a file.
+
+    Args:
+        read: takes the root of the tree, reports what is wrong to the context, raises `Wrong` where it cannot go on.
+        data: the content.
+        context: what reading it carries along.
+
+    Raises:
+        ScenarioError: with every problem of the content.
+    """
     try:
-        scenario = _read(compose(data, context.file), context)
+        value = read(compose(data, context.file), context)
+    except YamlError as error:
+        raise ScenarioError(error.problems) from None
     except Wrong as wrong:
         context.report(wrong)
-        scenario = None
-    if context.problems or scenario is None:
-        raise all_problems(context)
-    return scenario
-
-
-def all_problems(context: Context) -> ScenarioError:
-    """The error that tells every problem that was reported, in the order of the file."""
-
-    def position(problem: Problem) -> tuple[int, int]:
-        where = problem.where
-        return (0, 0) if isinstance(where, str) else (where.line, where.column)
-
-    return ScenarioError(tuple(sorted(context.problems, key=position)))
+        value = None
+    if context.problems or value is None:
+        raise ScenarioError(in_order(context.problems))
+    return value
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -135,8 +138,8 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     except IsADirectoryError:
         raise ScenarioError((Problem(file, "expected a file but found a folder", "name a file in it"),)) from None
     except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ScenarioError((Problem(file, f"the file cannot be read: {told}"),)) from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ScenarioError((Problem(file, f"the file cannot be read: {reason}"),)) from None
     if len(data) > MAX_BYTES:
         raise ScenarioError((Problem(file, f"the file is larger than {MAX_BYTES // 2**20} MiB, no scenario is"),))
     return data

@@ -30,12 +30,8 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.scenario.shapes import DEFINITION, KEY, LIBRARY, NAMESPACE, OPERATOR, anonymous_schema
 from dispatchlab.yaml_fields import (
-    DEFINITION,
-    KEY,
-    LIBRARY,
-    NAMESPACE,
-    OPERATOR,
     TEXT,
     Context,
     Entry,
@@ -43,7 +39,6 @@ from dispatchlab.yaml_fields import (
     Shape,
     Table,
     Wrong,
-    anonymous_schema,
     did_you_mean,
     expected,
     list_of,
@@ -176,8 +171,8 @@ def _import(node: Scalar, module: str, path: str) -> Callable[..., object]:
     try:
         value: object = import_module(module)
     except (Exception, SystemExit) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Wrong(node, f"importing {module} failed with {told}") from None
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise Wrong(node, f"importing {module} failed with {reason}") from None
     column = node.column_of(len(module) + 1)
     for name in path.split("."):
         try:
@@ -308,7 +303,7 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
     """The registration that a node describes; None when it is wrong, after reporting why.
 
     Raises:
-        Wrong: it cannot be told which kind of registration it is.
+        Wrong: nothing says which kind of registration it is.
     """
     table = _table_of(node, around.tables)
     entry = Entry.read(node, table, context)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
-from dispatchlab.scenario.load import SEMANTICS_FIELD, all_problems, read_bytes
+from dispatchlab.scenario.load import SEMANTICS_FIELD, read_as, read_bytes
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import digest_of, scalar_text
 from dispatchlab.yaml_fields import (
@@ -29,7 +29,7 @@ from dispatchlab.yaml_fields import (
     list_of,
     scalar,
 )
-from dispatchlab.yaml_tree import Node, compose
+from dispatchlab.yaml_tree import Node
 
 NOTHING = format_sequence(())
 """How the empty sequence is written."""
@@ -215,15 +215,7 @@ def parse_replay(data: bytes | str, *, file: str = "<text>") -> Replay:
     Raises:
         ScenarioError: with every problem of the content.
     """
-    context = Context(file)
-    try:
-        replay = _read(compose(data, file), context)
-    except Wrong as wrong:
-        context.report(wrong)
-        replay = None
-    if context.problems or replay is None:
-        raise all_problems(context)
-    return replay
+    return read_as(_read, data, Context(file))
 
 
 def _read(root: Node, context: Context) -> Replay | None:

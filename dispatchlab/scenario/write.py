@@ -25,11 +25,10 @@ from dispatchlab.model.registration import (
     TorchLibraryCall,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.scenario.load import read_scenario
+from dispatchlab.scenario.load import ScenarioError, read_scenario
 from dispatchlab.scenario.registrations import UNKNOWN
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.yaml_fields import Context
-from dispatchlab.yaml_tree import ScenarioError
 
 Lines: TypeAlias = Iterator[str]
 
@@ -37,12 +36,12 @@ Lines: TypeAlias = Iterator[str]
 class UnwritableError(DispatchLabError):
     """A scenario that was made in Python holds something that a file cannot say."""
 
-    def __init__(self, scenario: Scenario, told: str) -> None:
-        super().__init__(scenario, told)
-        self.scenario, self.told = scenario, told
+    def __init__(self, scenario: Scenario, reason: str) -> None:
+        super().__init__(scenario, reason)
+        self.scenario, self.reason = scenario, reason
 
     def __str__(self) -> str:
-        return f"the scenario {self.scenario.claim!r} cannot be written as a file: {self.told}"
+        return f"the scenario {self.scenario.claim!r} cannot be written as a file: {self.reason}"
 
 
 def scenario_text(scenario: Scenario) -> str:

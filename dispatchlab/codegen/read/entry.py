@@ -10,7 +10,23 @@ from collections.abc import Mapping as Dictionary
 from enum import StrEnum
 from typing import TypeVar
 
-from dispatchlab.codegen.read.fields import Fields
+from dispatchlab.codegen.read.fields import (
+    AUTOGEN,
+    CATEGORY_OVERRIDE,
+    CONST_REF,
+    CPP_NO_DEFAULT_ARGS,
+    DEVICE_CHECK,
+    DEVICE_GUARD,
+    MANUAL_CPP_BINDING,
+    MANUAL_KERNEL_REGISTRATION,
+    PYTHON_MODULE,
+    STRUCTURED,
+    STRUCTURED_DELEGATE,
+    STRUCTURED_INHERITS,
+    TAGS,
+    VARIANTS,
+    Fields,
+)
 from dispatchlab.codegen.read.kernel_fields import read_dispatch, read_precomputed, read_ufunc, with_ufunc_kernels
 from dispatchlab.codegen.read.native_function import DeviceCheck, NativeFunction, Variant, shares_memory
 from dispatchlab.codegen.read.problems import Rule
@@ -19,10 +35,10 @@ from dispatchlab.codegen.read.schema_parts import SchemaParts, kind_of_schema, p
 from dispatchlab.errors import ParseError, did_you_mean
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name, parse_schema
-from dispatchlab.yaml_tree import Listing, Scalar, quoted
+from dispatchlab.yaml_fields import Field
+from dispatchlab.yaml_tree import Scalar, quoted
 
 DEFAULT_NAMESPACE = "aten"
 _FUNCTION = frozenset((Variant.FUNCTION,))
@@ -31,20 +47,19 @@ _IMPLICIT = frozenset((DispatchKey.CompositeImplicitAutograd, DispatchKey.Compos
 
 def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
     """The function of one entry; None when its schema cannot be read. Problems go to `fields`."""
-    node = fields.scalar("func", "the schema of an operator")
-    schema = None if node is None else _schema(fields, node)
-    if node is None or schema is None:
+    node = fields.func
+    schema = _schema(fields, node)
+    if schema is None:
         return None
     parts = parts_of(schema)
     kind = kind_of_schema(parts)
     for rule, message, hint, culprit in broken_rules(schema, parts, kind):
         fields.report(rule, node, message, hint, column=_column_of(node, culprit))
-    given = fields.nodes
-    structured = "structured" in given and fields.flag("structured")
-    delegate = _name(fields, "structured_delegate", schema) if "structured_delegate" in given else None
-    manual = "manual_kernel_registration" in given and fields.flag("manual_kernel_registration")
+    structured = fields.get(STRUCTURED, False)
+    delegate = _delegate(fields, schema)
+    manual = fields.get(MANUAL_KERNEL_REGISTRATION, False)
     kernels = read_dispatch(fields, schema, parts, structured=structured, delegates=delegate is not None, manual=manual)
-    loops = read_ufunc(fields, structured=structured) if "ufunc_inner_loop" in given else ()
+    loops = read_ufunc(fields, structured=structured)
     if loops:
         kernels = with_ufunc_kernels(fields, schema, kernels)
     all_tags = _tags(fields, parts, schema, tags)
@@ -53,25 +68,25 @@ def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
         parts=parts,
         kind=kind,
         dispatch=kernels,
-        variants=_variants(fields) if "variants" in given else _FUNCTION,
+        variants=_variants(fields),
         structured=structured,
         structured_delegate=delegate,
-        structured_inherits=_plain_name(fields, "structured_inherits", "the name of a class"),
-        precomputed=read_precomputed(fields, parts, structured=structured) if "precomputed" in given else None,
-        autogen=_autogen(fields, schema) if "autogen" in given else (),
+        structured_inherits=_inherits(fields),
+        precomputed=read_precomputed(fields, parts, structured=structured),
+        autogen=_autogen(fields, schema),
         ufunc_inner_loop=loops,
         manual_kernel_registration=manual,
-        manual_cpp_binding="manual_cpp_binding" in given and fields.flag("manual_cpp_binding"),
-        python_module=fields.text("python_module", "the name of a module") if "python_module" in given else None,
-        category_override=fields.text("category_override", "a category") if "category_override" in given else None,
-        device_guard="device_guard" not in given or fields.flag("device_guard"),
-        device_check=_device_check(fields) if "device_check" in given else DeviceCheck.EXACT_SAME,
+        manual_cpp_binding=fields.get(MANUAL_CPP_BINDING, False),
+        python_module=fields.get(PYTHON_MODULE),
+        category_override=fields.get(CATEGORY_OVERRIDE),
+        device_guard=fields.get(DEVICE_GUARD, True),
+        device_check=_device_check(fields),
         cpp_no_default_args=_no_default_arguments(fields, schema),
-        use_const_ref_for_mutable_tensors=fields.flag("use_const_ref_for_mutable_tensors"),
+        use_const_ref_for_mutable_tensors=fields.get(CONST_REF, False),
         tags=all_tags,
         is_abstract=delegate is not None or not kernels or any(one.key not in _IMPLICIT for one in kernels),
         is_view=shares_memory(schema, parts, all_tags),
-        location=SourceLocation(fields.file, node.line, node.column),
+        location=fields.location(node),
     )
     check_fields(fields, function, tags)
     return function
@@ -96,7 +111,7 @@ def _column_of(node: Scalar, culprit: str) -> int | None:
 
 
 def _variants(fields: Fields) -> frozenset[Variant]:
-    node = fields.scalar("variants", "function, method, or both")
+    node = fields.get(VARIANTS)
     if node is None:
         return _FUNCTION
     found = _VARIANTS.get(node.text)
@@ -127,31 +142,33 @@ def _one_of(fields: Fields, node: Scalar, word: str, known: Dictionary[str, E_co
 
 
 def _device_check(fields: Fields) -> DeviceCheck:
-    node = fields.scalar("device_check", "NoCheck or ExactSame")
+    node = fields.get(DEVICE_CHECK)
     found = None if node is None else _one_of(fields, node, node.text, _DEVICE_CHECKS, "device_check")
     return DeviceCheck.EXACT_SAME if found is None else found
 
 
-def _plain_name(fields: Fields, field: str, wanted: str) -> str | None:
-    node = _bare(fields, field, wanted)
+def _inherits(fields: Fields) -> str | None:
+    node = _bare(fields, STRUCTURED_INHERITS)
     if node is None:
         return None
     if not node.text.isidentifier():
-        fields.report(Rule.UNREADABLE_NAME, node, f"{field} is {quoted(node.text)}, and should be {wanted}")
+        wanted = STRUCTURED_INHERITS.shape.wanted
+        message = f"{STRUCTURED_INHERITS.name} is {quoted(node.text)}, and should be {wanted}"
+        fields.report(Rule.UNREADABLE_NAME, node, message)
         return None
     return node.text
 
 
-def _name(fields: Fields, field: str, schema: FunctionSchema) -> OperatorName | None:
-    node = _bare(fields, field, "the name of an operator")
+def _delegate(fields: Fields, schema: FunctionSchema) -> OperatorName | None:
+    node = _bare(fields, STRUCTURED_DELEGATE)
     return None if node is None else _operator(fields, node, node.text, 0, schema)
 
 
-def _bare(fields: Fields, field: str, wanted: str) -> Scalar | None:
+def _bare(fields: Fields, field: Field[Scalar]) -> Scalar | None:
     """The text of a field that is a name without a namespace."""
-    node = fields.scalar(field, wanted)
+    node = fields.get(field)
     if node is not None and "::" in node.text:
-        message = f"{field} is {quoted(node.text)}, with a namespace"
+        message = f"{field.name} is {quoted(node.text)}, with a namespace"
         hint = "leave the namespace out: it is that of the function itself"
         fields.report(Rule.NAMESPACE_IN_NAME, node, message, hint)
         return None
@@ -168,7 +185,7 @@ def _operator(fields: Fields, node: Scalar, text: str, at: int, schema: Function
 
 
 def _autogen(fields: Fields, schema: FunctionSchema) -> tuple[OperatorName, ...]:
-    node = fields.scalar("autogen", "names of operators with commas between them")
+    node = fields.get(AUTOGEN)
     if node is None:
         return ()
     found: list[OperatorName] = []
@@ -183,13 +200,7 @@ def _autogen(fields: Fields, schema: FunctionSchema) -> tuple[OperatorName, ...]
 
 
 def _no_default_arguments(fields: Fields, schema: FunctionSchema) -> frozenset[str]:
-    node = fields.nodes.get("cpp_no_default_args")
-    if node is None:
-        return frozenset()
-    if not isinstance(node, Listing):
-        fields.report(Rule.WRONG_VALUE, node, "cpp_no_default_args should be a list of names of arguments")
-        return frozenset()
-    words = fields.words("cpp_no_default_args", "a list of names of arguments")
+    words = fields.get(CPP_NO_DEFAULT_ARGS, ())
     having = [argument.name for argument in schema.arguments if argument.default is not None]
     for word in words:
         if word.text not in having:
@@ -206,8 +217,7 @@ def _no_default_arguments(fields: Fields, schema: FunctionSchema) -> frozenset[s
 
 def _tags(fields: Fields, parts: SchemaParts, schema: FunctionSchema, known: frozenset[str]) -> frozenset[str]:
     found: set[str] = set()
-    words = fields.words("tags", "a tag, or a list of tags") if "tags" in fields.nodes else ()
-    for word in words:
+    for word in fields.get(TAGS, ()):
         if word.text in known:
             found.add(word.text)
         else:

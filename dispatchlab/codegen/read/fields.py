@@ -1,97 +1,22 @@
-"""Read the fields of one entry: text, booleans and lists out of YAML nodes."""
+"""The fields of an entry of native_functions.yaml, as a table that the common field reader checks.
+
+Fields whose value is more than a text, a word or a flag are left as nodes; `entry` and `kernel_fields` read on in them.
+"""
 
 from __future__ import annotations
 
-from dispatchlab.codegen.read.problems import Rule, YamlProblem
-from dispatchlab.errors import did_you_mean
-from dispatchlab.model.registration import SourceLocation
-from dispatchlab.yaml_tree import Listing, Mapping, Node, Scalar, quoted
+from typing import Any, TypeVar, overload
 
-FIELDS = (
-    *("func", "variants", "dispatch", "structured", "structured_delegate", "structured_inherits", "precomputed"),
-    *("ufunc_inner_loop", "autogen", "tags", "device_check", "device_guard", "cpp_no_default_args"),
-    *("manual_kernel_registration", "manual_cpp_binding", "python_module", "category_override"),
-    "use_const_ref_for_mutable_tensors",
-)
-"""Every field that an entry can have."""
+from dispatchlab.codegen.read.problems import Rule
+from dispatchlab.model.registration import SourceLocation
+from dispatchlab.yaml_fields import NODE, Context, Entry, Field, Shape, Table, Wrong, expected, scalar, text_node
+from dispatchlab.yaml_tree import Listing, Node, Scalar
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 _TRUE = frozenset(("yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
 _FALSE = frozenset(("no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
-
-
-class Fields:
-    """One entry of the file, and the list to which its problems go.
-
-    Args:
-        nodes: the fields by name.
-        file: what source locations call the file.
-        problems: where problems are added.
-    """
-
-    __slots__ = ("file", "nodes", "problems")
-
-    def __init__(self, nodes: dict[str, Scalar | Listing | Mapping], file: str, problems: list[YamlProblem]) -> None:
-        self.nodes, self.file, self.problems = nodes, file, problems
-
-    def report(self, rule: Rule, node: Node, message: str, hint: str = "", *, column: int | None = None) -> None:
-        """Add a problem at a node, or at another column of its line."""
-        where = SourceLocation(self.file, node.line, node.column if column is None else column)
-        self.problems.append(YamlProblem(rule, where, message, hint))
-
-    def report_field(self, rule: Rule, field: str, message: str, hint: str = "") -> None:
-        """Add a problem at a field, or at the schema when the field is not there."""
-        self.report(rule, self.nodes.get(field, self.nodes["func"]), message, hint)
-
-    def scalar(self, field: str, wanted: str) -> Scalar | None:
-        """The text of a field; None when it is not there or is no text."""
-        node = self.nodes.get(field)
-        return None if node is None else self.checked_scalar(node, wanted, field)
-
-    def checked_scalar(self, node: Node, wanted: str, what: str) -> Scalar | None:
-        """The node if it is text."""
-        if not isinstance(node, Scalar):
-            found = "a list" if isinstance(node, Listing) else "a mapping"
-            self.report(Rule.WRONG_VALUE, node, f"{what} is {found}, and should be {wanted}")
-        elif node.is_missing:
-            self.report(Rule.NO_VALUE, node, f"{what} has no value, and should be {wanted}", "leave it out for none")
-        else:
-            return node
-        return None
-
-    def text(self, field: str, wanted: str) -> str | None:
-        """The text of a field, which must be one word."""
-        node = self.scalar(field, wanted)
-        if node is None:
-            return None
-        if not node.text.replace("_", "a").replace(".", "a").isalnum() or (node.plain and is_boolean(node.text)):
-            self.report(Rule.WRONG_VALUE, node, f"{field} is {quoted(node.text)}, and should be {wanted}")
-            return None
-        return node.text
-
-    def flag(self, field: str, *, default: bool = False) -> bool:
-        """A boolean as YAML 1.1 writes it."""
-        node = self.nodes.get(field)
-        if node is None:
-            return default
-        if isinstance(node, Scalar) and node.plain and node.text in _TRUE:
-            return True
-        if isinstance(node, Scalar) and node.plain and node.text in _FALSE:
-            return False
-        shown = quoted(node.text) if isinstance(node, Scalar) else "no single word"
-        self.report(Rule.WRONG_VALUE, node, f"{field} is {shown}, and should be True or False")
-        return default
-
-    def words(self, field: str, wanted: str) -> tuple[Scalar, ...]:
-        """The texts of a list; a single text counts as a list of one."""
-        node = self.nodes.get(field)
-        if node is None:
-            return ()
-        if isinstance(node, Mapping):
-            self.report(Rule.WRONG_VALUE, node, f"{field} is a mapping, and should be {wanted}")
-            return ()
-        items: tuple[Node, ...] = node.items if isinstance(node, Listing) else (node,)
-        found = (self.checked_scalar(item, wanted, field) for item in items)
-        return tuple(one for one in found if one is not None)
 
 
 def is_boolean(text: str) -> bool:
@@ -99,28 +24,137 @@ def is_boolean(text: str) -> bool:
     return text in _TRUE or text in _FALSE
 
 
-def entry_of(node: Node, file: str, problems: list[YamlProblem]) -> Fields | None:
-    """The fields of one entry; None when it is no mapping or has no `func`."""
-    fields = Fields({}, file, problems)
-    if not isinstance(node, Mapping):
-        fields.report(Rule.NOT_AN_ENTRY, node, "found no mapping where an entry should be", "start it with `- func:`")
-        return None
-    nodes = fields.nodes
-    for key, value in node.pairs:
-        if not isinstance(key, Scalar):
-            fields.report(Rule.UNKNOWN_FIELD, key, "found a name of a field that is no text")
-        elif key.text in nodes:
-            first = nodes[key.text].line
-            fields.report(Rule.REPEATED_FIELD, key, f"{key.text} was given before, on line {first}", "keep one of them")
-        elif key.text not in _KNOWN:
-            hint = did_you_mean(key.text, FIELDS).removeprefix("; ") or f"the fields are {', '.join(FIELDS)}"
-            fields.report(Rule.UNKNOWN_FIELD, key, f"{quoted(key.text)} is no field of a native function", hint)
-        else:
-            nodes[key.text] = value
-    if "func" not in nodes:
-        fields.report(Rule.NO_FUNC, node, "this entry has no func, the schema of the operator", "add `func: ...`")
-        return None
-    return fields
+def _read_flag(node: Node, context: Context) -> bool:
+    text = node.text if isinstance(node, Scalar) and node.plain else ""
+    if not is_boolean(text):
+        raise expected("True or False", node)
+    return text in _TRUE
 
 
-_KNOWN = frozenset(FIELDS)
+_FLAG = Shape("True or False", _read_flag, {"type": "boolean"})
+
+
+def _word(wanted: str) -> Shape[str]:
+    """A text of one word, which YAML does not take for a boolean."""
+
+    def read(node: Node, context: Context) -> str:
+        found = scalar(node, wanted)
+        if not found.text.replace("_", "a").replace(".", "a").isalnum() or (found.plain and is_boolean(found.text)):
+            raise expected(wanted, node)
+        return found.text
+
+    return Shape(wanted, read, {"type": "string"})
+
+
+def _texts(wanted: str, *, single: bool = False) -> Shape[tuple[Scalar, ...]]:
+    """The texts of a list; with `single`, a text alone counts as a list of one."""
+
+    def read(node: Node, context: Context) -> tuple[Scalar, ...]:
+        if isinstance(node, Scalar) and single:
+            return (node,)
+        if not isinstance(node, Listing):
+            raise expected(wanted, node)
+        found: list[Scalar] = []
+        for item in node.items:
+            try:
+                found.append(scalar(item, wanted))
+            except Wrong as wrong:
+                context.report(wrong)
+        return tuple(found)
+
+    return Shape(wanted, read, {"type": ["array", "string"]})
+
+
+FUNC = Field("func", text_node("the schema of an operator"), "The schema of the operator.", required=True)
+VARIANTS = Field("variants", text_node("function, method, or both"), "Whether it is a function, a method, or both.")
+DISPATCH = Field("dispatch", NODE, "The kernel at each key.")
+STRUCTURED = Field("structured", _FLAG, "Whether meta and impl are written apart.")
+STRUCTURED_DELEGATE = Field("structured_delegate", text_node("the name of an operator"), "The structured out variant.")
+STRUCTURED_INHERITS = Field(
+    "structured_inherits", text_node("the name of a class"), "What the meta class inherits from."
+)
+PRECOMPUTED = Field("precomputed", NODE, "Values that meta hands to impl.")
+UFUNC_INNER_LOOP = Field("ufunc_inner_loop", NODE, "The inner loops of a pointwise kernel.")
+AUTOGEN = Field("autogen", text_node("names of operators with commas between them"), "Variants that are generated.")
+TAGS = Field("tags", _texts("a tag, or a list of tags", single=True), "Names of tags.")
+DEVICE_CHECK = Field("device_check", text_node("NoCheck or ExactSame"), "Whether tensors must be on one device.")
+DEVICE_GUARD = Field("device_guard", _FLAG, "Whether kernels run with the device of the tensors as the current one.")
+CPP_NO_DEFAULT_ARGS = Field(
+    "cpp_no_default_args", _texts("a list of names of arguments"), "Arguments without their defaults in C++."
+)
+MANUAL_KERNEL_REGISTRATION = Field("manual_kernel_registration", _FLAG, "Whether kernels are registered by hand.")
+MANUAL_CPP_BINDING = Field("manual_cpp_binding", _FLAG, "Whether the C++ function is written by hand.")
+PYTHON_MODULE = Field("python_module", _word("the name of a module"), "The module of the Python function.")
+CATEGORY_OVERRIDE = Field("category_override", _word("a category"), "How the operator is sorted in listings.")
+CONST_REF = Field("use_const_ref_for_mutable_tensors", _FLAG, "Whether tensors that are written are const in C++.")
+
+TABLE = Table(
+    "a native function",
+    (
+        *(FUNC, VARIANTS, DISPATCH, STRUCTURED, STRUCTURED_DELEGATE, STRUCTURED_INHERITS, PRECOMPUTED),
+        *(UFUNC_INNER_LOOP, AUTOGEN, TAGS, DEVICE_CHECK, DEVICE_GUARD, CPP_NO_DEFAULT_ARGS),
+        *(MANUAL_KERNEL_REGISTRATION, MANUAL_CPP_BINDING, PYTHON_MODULE, CATEGORY_OVERRIDE),
+        CONST_REF,
+    ),
+)
+
+
+class Fields:
+    """The fields of one entry of the file; problems go to the context.
+
+    Args:
+        entry: the fields, checked against the table.
+        context: what reading the file carries along.
+    """
+
+    __slots__ = ("context", "entry", "func")
+
+    def __init__(self, entry: Entry, context: Context) -> None:
+        self.entry, self.context = entry, context
+        self.func = entry[FUNC]
+
+    @overload
+    def get(self, field: Field[T]) -> T | None: ...
+    @overload
+    def get(self, field: Field[T], default: D) -> T | D: ...
+    def get(self, field: Field[T], default: object = None) -> object:
+        """The value of a field; the default when it is not there or wrong."""
+        return self.entry.get(field, default)
+
+    def __contains__(self, field: Field[Any]) -> bool:
+        """Whether the field is there, right or wrong."""
+        return field in self.entry
+
+    def node_of(self, field: Field[Any]) -> Node:
+        """Where the value of a field stands; the schema when the field is not there."""
+        return self.entry.node_of(field) if field in self.entry else self.func
+
+    def location(self, node: Node) -> SourceLocation:
+        """The source location of a node."""
+        return self.context.location(node)
+
+    def report(self, rule: Rule, node: Node, message: str, hint: str = "", *, column: int | None = None) -> None:
+        """Add a problem at a node, or at another column of its line."""
+        self.context.report(Wrong(node, message, hint, column, rule))
+
+    def report_field(self, rule: Rule, field: Field[Any], message: str, hint: str = "") -> None:
+        """Add a problem at a field, or at the schema when the field is not there."""
+        self.report(rule, self.node_of(field), message, hint)
+
+    def text(self, node: Node, wanted: str) -> Scalar | None:
+        """The node if there is text in it; else None, after adding the problem."""
+        try:
+            return scalar(node, wanted)
+        except Wrong as wrong:
+            self.context.report(wrong)
+            return None
+
+
+def entry_of(node: Node, context: Context) -> Fields | None:
+    """The fields of one entry; None when it is no mapping or has no `func`, after adding the problem."""
+    try:
+        entry = Entry.read(node, TABLE, context)
+    except Wrong as wrong:
+        context.report(wrong)
+        return None
+    return None if entry.get(FUNC) is None else Fields(entry, context)

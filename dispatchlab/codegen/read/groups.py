@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from dispatchlab.codegen.read.kernel_fields import native_name
 from dispatchlab.codegen.read.native_function import BackendKernel, DeviceCheck, NativeFunction, shares_memory
-from dispatchlab.codegen.read.problems import Rule, YamlProblem
+from dispatchlab.codegen.read.problems import Rule
 from dispatchlab.codegen.read.schema_parts import (
     SchemaKind,
     SchemaParts,
@@ -33,6 +33,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, SimpleType
+from dispatchlab.yaml_tree import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class ViewGroup:
 
 
 def group_variants(
-    functions: Sequence[NativeFunction], problems: list[YamlProblem]
+    functions: Sequence[NativeFunction], problems: list[Problem]
 ) -> tuple[tuple[NativeFunction, ...], tuple[FunctionGroup | NativeFunction, ...]]:
     """The functions that are generated from others, and all functions in groups.
 
@@ -109,9 +110,7 @@ def group_variants(
     return tuple(made), tuple(groups)
 
 
-def group_views(
-    functions: Sequence[NativeFunction], problems: list[YamlProblem]
-) -> tuple[ViewGroup | NativeFunction, ...]:
+def group_views(functions: Sequence[NativeFunction], problems: list[Problem]) -> tuple[ViewGroup | NativeFunction, ...]:
     """The functions with views in groups; what is wrong with them is added to `problems`."""
     # NB: only what has the name of a view, or of the copy of one, can meet another function under that name
     named = {_view_name(each) for each in functions if each.is_view or each.parts.name.base.endswith(_SUFFIXES)}
@@ -162,7 +161,7 @@ _WITHOUT_OUT = frozenset(
 """Operators without a tensor among their returns, of which no out variant can be made; torchgen lists them, too."""
 
 
-def _completed(variants: _Variants, problems: list[YamlProblem]) -> Iterator[NativeFunction]:
+def _completed(variants: _Variants, problems: list[Problem]) -> Iterator[NativeFunction]:
     """The out and the functional variant of an operator that has neither but can have both."""
     found = tuple(variants.values())
     if SchemaKind.SCRATCH in variants and len(variants) == 1:
@@ -203,7 +202,7 @@ def _completed(variants: _Variants, problems: list[YamlProblem]) -> Iterator[Nat
         yield functional
 
 
-def _group(variants: _Variants, problems: list[YamlProblem]) -> tuple[FunctionGroup | NativeFunction, ...]:
+def _group(variants: _Variants, problems: list[Problem]) -> tuple[FunctionGroup | NativeFunction, ...]:
     found = tuple(variants.values())
     functional, out = variants.get(SchemaKind.FUNCTIONAL), variants.get(SchemaKind.OUT)
     if functional is not None and out is not None:
@@ -227,7 +226,7 @@ def _group(variants: _Variants, problems: list[YamlProblem]) -> tuple[FunctionGr
     return found
 
 
-def _broken(group: FunctionGroup) -> Iterator[YamlProblem]:
+def _broken(group: FunctionGroup) -> Iterator[Problem]:
     """The rules that a group breaks."""
     functional, out = group.functional, group.out
     for one in group.functions:
@@ -259,7 +258,7 @@ def _broken(group: FunctionGroup) -> Iterator[YamlProblem]:
     yield from _autogen(group)
 
 
-def _autogen(group: FunctionGroup) -> Iterator[YamlProblem]:
+def _autogen(group: FunctionGroup) -> Iterator[Problem]:
     generated = sorted(str(one.name.without_namespace) for one in group.functions if one.is_generated)
     listed = sorted({str(name.without_namespace) for one in group.functions for name in one.autogen})
     if generated == listed:
@@ -313,7 +312,7 @@ def _needs_copy(view: NativeFunction) -> bool:
     )
 
 
-def _broken_view(group: ViewGroup) -> Iterator[YamlProblem]:
+def _broken_view(group: ViewGroup) -> Iterator[Problem]:
     view, copy, inplace = group.view, group.copy, group.inplace
     if copy is None:
         if _needs_copy(view):
@@ -336,8 +335,8 @@ def _broken_view(group: ViewGroup) -> Iterator[YamlProblem]:
                 yield _problem(Rule.VIEW_COMPOSITE, inplace, message, "give it one, or take it from the view")
 
 
-def _problem(rule: Rule, function: NativeFunction, message: str, hint: str = "") -> YamlProblem:
-    return YamlProblem(rule, function.location or SourceLocation("<made>", 1), message, hint)
+def _problem(rule: Rule, function: NativeFunction, message: str, hint: str = "") -> Problem:
+    return Problem(function.location or SourceLocation("<made>", 1), message, hint, rule)
 
 
 def _out_variant(function: NativeFunction) -> NativeFunction:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dispatchlab.codegen.read.fields import Fields
+from dispatchlab.codegen.read.fields import DISPATCH, FUNC, PRECOMPUTED, UFUNC_INNER_LOOP, Fields
 from dispatchlab.codegen.read.native_function import (
     COMPOSITE_KEYS,
     NATIVE_NAMESPACE,
@@ -64,7 +64,7 @@ def read_dispatch(
     fields: Fields, schema: FunctionSchema, parts: SchemaParts, *, structured: bool, delegates: bool, manual: bool
 ) -> tuple[BackendKernel, ...]:
     """The kernels that `dispatch` gives, or the composite one of a function without it."""
-    node = fields.nodes.get("dispatch")
+    node = fields.get(DISPATCH)
     if node is None:
         if structured or delegates:
             return ()
@@ -87,7 +87,7 @@ def read_dispatch(
         if not isinstance(keys, Scalar):
             fields.report(Rule.WRONG_VALUE, keys, "found a key of dispatch that is no text")
             continue
-        kernel = fields.checked_scalar(value, "the name of a kernel", f"the kernel of {keys.text}")
+        kernel = fields.text(value, f"the name of a kernel for {keys.text}")
         if kernel is None:
             continue
         if not _KERNEL.fullmatch(kernel.text):
@@ -121,7 +121,7 @@ def read_dispatch(
             if one.key in STRUCTURED_KEYS:
                 fields.report_field(
                     Rule.DELEGATE_DISPATCH,
-                    "dispatch",
+                    DISPATCH,
                     f"the kernel of {one.key} comes from the delegate, and dispatch gives {one.name}",
                     "leave it out, or give it to the delegate",
                 )
@@ -168,14 +168,14 @@ def _check_composites(
         if only.name == name and only.namespace == NATIVE_NAMESPACE:
             fields.report_field(
                 Rule.NEEDLESS_DISPATCH,
-                "dispatch",
+                DISPATCH,
                 f"{only.name} is the composite kernel that the function has without a dispatch",
                 "leave dispatch out",
             )
         elif not delegates and not only.takes_symint:
             fields.report_field(
                 Rule.LONE_COMPOSITE,
-                "dispatch",
+                DISPATCH,
                 f"the only kernel is composite and called {only.name}, where {name} is expected",
                 f"rename it to {name} and leave dispatch out",
             )
@@ -183,7 +183,7 @@ def _check_composites(
     if len(composites) > 1 and (len(composites) > 2 or _NON_FUNCTIONAL in composites or _NESTED not in composites):
         fields.report_field(
             Rule.TWO_COMPOSITES,
-            "dispatch",
+            DISPATCH,
             f"{' and '.join(map(str, composites))} each serve all backends",
             "keep CompositeExplicitAutograd if autograd has a formula, else CompositeImplicitAutograd",
         )
@@ -194,14 +194,14 @@ def _check_structured(fields: Fields, kernels: tuple[BackendKernel, ...]) -> Non
         if one.key in (DispatchKey.Meta, _NON_FUNCTIONAL):
             fields.report_field(
                 Rule.STRUCTURED_META,
-                "dispatch",
+                DISPATCH,
                 f"the kernel of {one.key} is generated from meta, and dispatch gives {one.name}",
                 "leave it out",
             )
         elif one.key in (_IMPLICIT, _NESTED):
             fields.report_field(
                 Rule.STRUCTURED_COMPOSITE,
-                "dispatch",
+                DISPATCH,
                 f"a structured function has meta and impl, and dispatch gives the composite kernel {one.name}",
                 "leave it out, or take `structured` off",
             )
@@ -213,7 +213,7 @@ def _check_factory(fields: Fields, schema: FunctionSchema, parts: SchemaParts) -
     if name.startswith("new_") or name.endswith("_like") or makes:
         fields.report_field(
             Rule.FACTORY_WITHOUT_DISPATCH,
-            "func",
+            FUNC,
             f"{name} makes a tensor and has no dispatch, so it would be taken apart into other operators",
             "add `dispatch:` with CompositeExplicitAutograd",
         )
@@ -232,7 +232,7 @@ _CLASSES["FloatingAndComplex"] = (*_CLASSES["Floating"], *_CLASSES["Complex"])
 
 def read_ufunc(fields: Fields, *, structured: bool) -> tuple[UfuncLoop, ...]:
     """The inner loops of a pointwise kernel, in the order of the file."""
-    node = fields.nodes.get("ufunc_inner_loop")
+    node = fields.get(UFUNC_INNER_LOOP)
     if node is None:
         return ()
     if not structured:
@@ -248,7 +248,7 @@ def read_ufunc(fields: Fields, *, structured: bool) -> tuple[UfuncLoop, ...]:
             if text not in _UFUNC_KEYS:
                 hint = did_you_mean(text, _UFUNC_KEYS) or f"; they are {', '.join(_UFUNC_KEYS)}"
                 fields.report(Rule.UNKNOWN_WORD, key, f"{quoted(text)} is no kind of inner loop", hint[2:])
-            elif (found := fields.checked_scalar(value, "a function and its element types", text)) is not None:
+            elif (found := fields.text(value, f"a function and its element types for {text}")) is not None:
                 loops.append(_loop(fields, found, UfuncKey(text)))
     else:
         fields.report(Rule.WRONG_VALUE, node, "ufunc_inner_loop should be one inner loop or a mapping of them")
@@ -291,7 +291,7 @@ def with_ufunc_kernels(
         if one.key in UFUNC_KEYS:
             fields.report_field(
                 Rule.UFUNC_DISPATCH,
-                "dispatch",
+                DISPATCH,
                 f"the kernel of {one.key} is made from ufunc_inner_loop, and dispatch gives {one.name}",
                 "leave one of the two out",
             )
@@ -305,7 +305,7 @@ _FORM = "write `argument -> type name, type name`, and on the last line alone `t
 
 def read_precomputed(fields: Fields, parts: SchemaParts, *, structured: bool) -> Precompute | None:
     """The field `precomputed`; None when it is not there."""
-    node = fields.nodes.get("precomputed")
+    node = fields.get(PRECOMPUTED)
     if node is None:
         return None
     if not structured:
@@ -322,7 +322,7 @@ def read_precomputed(fields: Fields, parts: SchemaParts, *, structured: bool) ->
     replace: dict[str, tuple[Precomputed, ...]] = {}
     add: tuple[Precomputed, ...] = ()
     for at, item in enumerate(node.items):
-        line = fields.checked_scalar(item, "a replacement", "a line of precomputed")
+        line = fields.text(item, "a replacement")
         if line is None:
             continue
         argument, arrow, values = line.text.rpartition(" -> ")

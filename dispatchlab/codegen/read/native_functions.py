@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.codegen.read.entry import read_entry
-from dispatchlab.codegen.read.fields import Fields, entry_of
+from dispatchlab.codegen.read.fields import FUNC, Fields, entry_of
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup, group_variants, group_views
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
-from dispatchlab.codegen.read.problems import NativeYamlError, Rule, YamlProblem, in_order
+from dispatchlab.codegen.read.problems import NativeYamlError, Rule
 from dispatchlab.codegen.read.rules import check_functions
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import SourceLocation
-from dispatchlab.yaml_tree import Listing, Scalar, ScenarioError, compose
+from dispatchlab.yaml_fields import Context
+from dispatchlab.yaml_tree import Listing, Problem, Scalar, YamlError, compose, in_order
 from dispatchlab.yaml_tree import Mapping as YamlMapping
 
 
@@ -114,12 +115,12 @@ def read_tags(data: bytes | str, file: str) -> frozenset[str]:
     """
     try:
         root = compose(data, file)
-    except ScenarioError as error:
+    except YamlError as error:
         raise _not_yaml(error) from None
-    problems: list[YamlProblem] = []
+    problems: list[Problem] = []
     if not isinstance(root, Listing):
         where = SourceLocation(file, root.line, root.column)
-        raise NativeYamlError((YamlProblem(Rule.NOT_A_LIST, where, "found no list of tags", "start with `- tag:`"),))
+        raise NativeYamlError((Problem(where, "found no list of tags", "start with `- tag:`", Rule.NOT_A_LIST),))
     found: set[str] = set()
     for node in root.items:
         pairs = node.pairs if isinstance(node, YamlMapping) else ()
@@ -127,11 +128,9 @@ def read_tags(data: bytes | str, file: str) -> frozenset[str]:
         name, description = texts.get("tag"), texts.get("desc")
         where = SourceLocation(file, node.line, node.column)
         if not isinstance(name, Scalar) or name.is_missing:
-            problems.append(YamlProblem(Rule.NO_VALUE, where, "found a tag without a name", "add `tag: name`"))
+            problems.append(Problem(where, "found a tag without a name", "add `tag: name`", Rule.NO_VALUE))
         elif not isinstance(description, Scalar) or not description.text.strip():
-            problems.append(
-                YamlProblem(Rule.NO_VALUE, where, f"the tag {name.text} has no description", "add `desc: ...`")
-            )
+            problems.append(Problem(where, f"the tag {name.text} has no description", "add `desc: ...`", Rule.NO_VALUE))
         else:
             found.add(name.text)
     if problems:
@@ -151,25 +150,26 @@ def read_tags(data: bytes | str, file: str) -> frozenset[str]:
 def _read(data: bytes | str, file: str, tags: frozenset[str]) -> NativeFunctions:
     try:
         root = compose(data, file)
-    except ScenarioError as error:
+    except YamlError as error:
         raise _not_yaml(error) from None
     if not isinstance(root, Listing):
         where = SourceLocation(file, root.line, root.column)
         message = "found no list of native functions"
-        raise NativeYamlError((YamlProblem(Rule.NOT_A_LIST, where, message, "start with `- func:`"),))
-    problems: list[YamlProblem] = []
+        raise NativeYamlError((Problem(where, message, "start with `- func:`", Rule.NOT_A_LIST),))
+    context = Context(file)
+    problems = context.problems
     functions: list[NativeFunction] = []
     entries: dict[OperatorName, Fields] = {}
     for node in root.items:
-        fields = entry_of(node, file, problems)
+        fields = entry_of(node, context)
         function = None if fields is None else read_entry(fields, tags)
         if fields is None or function is None:
             continue
         if function.name in entries:
-            first = entries[function.name].nodes["func"].line
+            first = entries[function.name].func.line
             fields.report_field(
                 Rule.REPEATED_OPERATOR,
-                "func",
+                FUNC,
                 f"{function.short_name} was defined before, on line {first}",
                 "give it another overload name",
             )
@@ -193,11 +193,9 @@ def _bytes_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise NativeYamlError((YamlProblem(Rule.NOT_YAML, str(path), f"the file cannot be read: {reason}"),)) from None
+        raise NativeYamlError((Problem(str(path), f"the file cannot be read: {reason}", rule=Rule.NOT_YAML),)) from None
 
 
-def _not_yaml(error: ScenarioError) -> NativeYamlError:
+def _not_yaml(error: YamlError) -> NativeYamlError:
     """The same problems, as those of a file of native functions."""
-    return NativeYamlError(
-        tuple(YamlProblem(Rule.NOT_YAML, each.where, each.message, each.hint) for each in error.problems)
-    )
+    return NativeYamlError(tuple(replace(each, rule=Rule.NOT_YAML) for each in error.problems))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum, auto
 
-from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.registration import SourceLocation
+from dispatchlab.yaml_tree import YamlError
 
 
 class Rule(StrEnum):
@@ -15,8 +13,8 @@ class Rule(StrEnum):
     # the shape of the file
     NOT_YAML = auto()
     NOT_A_LIST = auto()
-    NOT_AN_ENTRY = auto()
-    NO_FUNC = auto()
+    NOT_A_MAPPING = auto()
+    MISSING_FIELD = auto()
     REPEATED_FIELD = auto()
     UNKNOWN_FIELD = auto()
     WRONG_VALUE = auto()
@@ -109,46 +107,8 @@ class Rule(StrEnum):
     VIEW_COMPOSITE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class YamlProblem:
-    """One thing that is wrong with a file.
+class NativeYamlError(YamlError):
+    """A native_functions.yaml cannot be used: all its problems, one a line, as `file:line:column: message`.
 
-    Args:
-        rule: the rule that it breaks.
-        where: the source location, or the file alone when it could not be read at all.
-        message: what was found and what was expected.
-        hint: what to do next; may be empty.
+    The `rule` of each is a `Rule`.
     """
-
-    rule: Rule
-    where: SourceLocation | str
-    message: str
-    hint: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.message}" + (f"; {self.hint}" if self.hint else "")
-
-
-class NativeYamlError(DispatchLabError):
-    """A file cannot be used; lists all its problems, one a line, as `file:line:column: message`.
-
-    Args:
-        problems: at least one, in the order of the file.
-    """
-
-    def __init__(self, problems: tuple[YamlProblem, ...]) -> None:
-        super().__init__(problems)
-        self.problems = problems
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.problems))
-
-
-def in_order(problems: list[YamlProblem]) -> tuple[YamlProblem, ...]:
-    """The problems in the order of the file, each once."""
-
-    def position(problem: YamlProblem) -> tuple[int, int]:
-        where = problem.where
-        return (where.line, where.column) if isinstance(where, SourceLocation) else (0, 0)
-
-    return tuple(sorted(dict.fromkeys(problems), key=position))

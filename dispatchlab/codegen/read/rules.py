@@ -11,7 +11,18 @@ import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dispatchlab.codegen.read.fields import Fields
+from dispatchlab.codegen.read.fields import (
+    CONST_REF,
+    DEVICE_CHECK,
+    DEVICE_GUARD,
+    PYTHON_MODULE,
+    STRUCTURED,
+    STRUCTURED_DELEGATE,
+    STRUCTURED_INHERITS,
+    TAGS,
+    VARIANTS,
+    Fields,
+)
 from dispatchlab.codegen.read.native_function import DeviceCheck, NativeFunction, Variant
 from dispatchlab.codegen.read.problems import Rule
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost, is_written, options_stand_at
@@ -279,21 +290,21 @@ def check_fields(fields: Fields, function: NativeFunction, tags: frozenset[str])
         if Variant.METHOD in function.variants:
             fields.report_field(
                 Rule.OUT_METHOD,
-                "variants",
+                VARIANTS,
                 f"{name} has out= arguments and is a method",
                 "only functions take out=: write `variants: function`",
             )
         if function.use_const_ref_for_mutable_tensors:
             fields.report_field(
                 Rule.CONST_REF_OUT,
-                "use_const_ref_for_mutable_tensors",
+                CONST_REF,
                 f"{name} has out= arguments, which are never const references",
                 "leave it out",
             )
     if function.python_module is not None and Variant.METHOD in function.variants:
         fields.report_field(
             Rule.MODULE_METHOD,
-            "python_module",
+            PYTHON_MODULE,
             f"{name} is a function of the module {function.python_module} and a method of tensors",
             "write `variants: function`, or leave the module out",
         )
@@ -301,55 +312,55 @@ def check_fields(fields: Fields, function: NativeFunction, tags: frozenset[str])
         if function.kind is not SchemaKind.OUT:
             fields.report_field(
                 Rule.STRUCTURED_VARIANT,
-                "structured",
+                STRUCTURED,
                 f"{name} is the {function.kind} variant, and the out variant is the structured one",
                 "write `structured_delegate:` with the name of the out variant",
             )
         if parts.options:
             fields.report_field(
                 Rule.STRUCTURED_OPTIONS,
-                "structured",
+                STRUCTURED,
                 f"{name} takes tensor options, and structured functions take none",
             )
     if function.structured_delegate is not None and function.kind is SchemaKind.OUT:
         fields.report_field(
             Rule.DELEGATE_VARIANT,
-            "structured_delegate",
+            STRUCTURED_DELEGATE,
             f"{name} is the out variant, to which the others delegate",
             "write `structured: True`",
         )
     if function.in_structured_group and not function.device_guard:
         fields.report_field(
             Rule.STRUCTURED_DEVICE_GUARD,
-            "device_guard",
+            DEVICE_GUARD,
             "structured kernels guard the device themselves, whatever device_guard says",
             "leave it out",
         )
     if function.structured_inherits is not None and not function.structured:
         fields.report_field(
             Rule.INHERITS_UNSTRUCTURED,
-            "structured_inherits",
+            STRUCTURED_INHERITS,
             f"{name} is not structured and has no meta class that could inherit from {function.structured_inherits}",
             "write it at the out variant, beside `structured: True`",
         )
     if name.startswith("_foreach") and function.device_check is not DeviceCheck.NO_CHECK:
         fields.report_field(
             Rule.FOREACH_DEVICE_CHECK,
-            "device_check",
+            DEVICE_CHECK,
             f"{name} takes the slow path when its tensors are on different devices, so nothing may check for that",
             "add `device_check: NoCheck`",
         )
     if "nondeterministic_seeded" in tags and "nondeterministic_seeded" not in function.tags and _is_random(function):
         fields.report_field(
             Rule.SEEDED_TAG,
-            "tags",
+            TAGS,
             f"{name} looks random, by its name or by a generator among its arguments",
             "add `tags: nondeterministic_seeded`",
         )
     if function.is_view and parts.name.inplace and "inplace_view" not in function.tags:
         fields.report_field(
             Rule.INPLACE_VIEW_TAG,
-            "tags",
+            TAGS,
             f"{name} changes in place what the tensor is a view of",
             "add `tags: inplace_view`",
         )
@@ -387,14 +398,14 @@ def _check_delegate(fields: Fields, function: NativeFunction, by_name: Mapping[O
         near = did_you_mean(shown, [each.short_name for each in by_name.values() if each.structured])
         fields.report_field(
             Rule.NO_DELEGATE,
-            "structured_delegate",
+            STRUCTURED_DELEGATE,
             f"{function.short_name} delegates to {shown}, which is not in the file",
             near.removeprefix("; ") or "name the out variant of the operator",
         )
     elif not found.structured:
         fields.report_field(
             Rule.DELEGATE_UNSTRUCTURED,
-            "structured_delegate",
+            STRUCTURED_DELEGATE,
             f"{function.short_name} delegates to {shown}, which is not structured",
             f"add `structured: True` to {shown}",
         )
@@ -408,7 +419,7 @@ def _check_inplace_view(fields: Fields, function: NativeFunction, bases: set[tup
     if not base.inplace:
         fields.report_field(
             Rule.INPLACE_VIEW_NAME,
-            "tags",
+            TAGS,
             f"{name} is tagged inplace_view and is not in place by its name",
             "add an underscore to the name, or take the tag off",
         )
@@ -417,7 +428,7 @@ def _check_inplace_view(fields: Fields, function: NativeFunction, bases: set[tup
     if (alone, False) not in bases:
         fields.report_field(
             Rule.INPLACE_VIEW_ALONE,
-            "tags",
+            TAGS,
             f"{name} is tagged inplace_view, and there is no view {alone} that is not in place",
             f"add {alone}",
         )
