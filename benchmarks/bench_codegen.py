@@ -1,4 +1,4 @@
-"""How fast is native_functions.yaml read and turned into kernels? The one that comes with PyTorch, against torchgen."""
+"""Benchmarks of reading and generating: the native_functions.yaml that comes with PyTorch, against torchgen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `__torch_function__` cost? The six cases of its design document, here and elsewhere.
+"""Benchmarks of `__torch_function__`: the six cases of its design document, here and elsewhere.
 
 `TorchFunction` is ours and `Literal` a transcription of the algorithm as it is documented; `ArrayFunction` is numpy's
 protocol and `Torch` torch's, where it is installed. `PlainPath` is what tensors pay, over the undecorated function.

@@ -1,4 +1,4 @@
-"""What is generated: to the character, in place or not at all, and the same as what its scenario registers."""
+"""Generated files: golden to the character, written all or none, and equal to what their scenarios register."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule of the model has a file that breaks it, and the problems of that file are pinned."""
+"""Rules of native_functions.yaml: a file breaks each of them, and the problems of that file are pinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for registries: what works today and will hurt somebody, found without running an operator.
+"""Lint rules for registries: they find what works today and fails later, without running an operator.
 
 - run: `lint`, which runs rules on a registry;
 - rule: `Rule` and its page, `Subject`, which is what rules look at, `Finding` and `LintReport`;

@@ -1,4 +1,4 @@
-"""A lab whose tensors may answer calls, and the check that a test leaves its thread as it was."""
+"""A lab whose tensors may handle calls, and the check that a test leaves its thread as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`__torch_function__`: whose handlers are called, in which order, and what a function keeps that is overridable."""
+"""`__torch_function__`: the handlers that are called and their order, and what an overridable function keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modes: who sees a call first, and in which order modes are left."""
+"""Modes: the order in which they see a call, and the order in which they are left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code that is written for an overridable function takes every call as a plain wrapper of any arguments does."""
+"""The compiled wrapper of an overridable function handles every call as a plain `*args, **kwargs` wrapper does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LENGTHS = (0, 1, 2, 3, 12, 13, 40)
 
 
 class Duck:
-    """Answers with what it was given."""
+    """Returns what it was given."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return "handler", args, kwargs

@@ -1,4 +1,4 @@
-"""What is generated for one structured group, as values: its keys, and the classes and wrappers of each.
+"""The code to generate for one structured group, as values: its keys, and the classes and wrappers of each.
 
 Source: torchgen/dest/register_dispatch_key.py (`StructuredRegisterDispatchKey`), torchgen/api/structured.py.
 """

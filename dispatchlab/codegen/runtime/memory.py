@@ -1,4 +1,4 @@
-"""Memory over numpy arrays: tensors made with strides, resized, compared, overwritten; and what overlaps.
+"""Memory of tensors over numpy arrays: make with strides, resize, overwrite, and find overlaps.
 
 Strides count elements, as torch's do. A tensor on `meta` has a shape and counts as contiguous.
 Source: aten/src/ATen/EmptyTensor.cpp, aten/src/ATen/MemoryOverlap.cpp.

@@ -1,4 +1,4 @@
-"""The two bases of meta classes: one states what its outputs are like, one computes it for pointwise kernels.
+"""The two bases of meta classes: one sets what its outputs are like, one computes it for pointwise kernels.
 
 `TensorIteratorBase` does what ATen's does for kernels that compute element by element: the shape that all inputs
 broadcast to, the dtype that they promote to, the strides that keep their order of dimensions, the checks of an output
