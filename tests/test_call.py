@@ -69,7 +69,7 @@ class World:
         return operator(self.dispatcher, f"test::{name}")
 
 
-def telling(heard: list[str], key: str) -> Callable[..., int]:
+def noting(heard: list[str], key: str) -> Callable[..., int]:
     """A kernel that says that it was called."""
 
     def kernel(*arguments: object, **named: object) -> int:
@@ -253,7 +253,7 @@ def test_undefined_and_empty_lists_and_generators_decide_as_upstream_has_it() ->
     heard: list[str] = []
     world = World("foo(Tensor? x, Tensor[] y, Tensor?[] z, *, Generator? generator=None) -> int")
     for key in ("CPU", "CUDA", "CompositeExplicitAutograd"):
-        world.library.impl("foo", telling(heard, key), key)
+        world.library.impl("foo", noting(heard, key), key)
     foo = world("foo")
     foo(None, [], [])
     foo(None, [], [None])
@@ -285,7 +285,7 @@ def test_the_highest_backend_decides_which_fallthroughs_count() -> None:
     world = World("foo(Tensor[] x) -> int")
     world.library.impl("foo", fallthrough, "AutogradCPU")
     for key in ("CPU", "Meta", "AutogradMeta"):
-        world.library.impl("foo", telling(heard, key), key)
+        world.library.impl("foo", noting(heard, key), key)
     meta = tensor([1.0], device="meta")
     world("foo")([X])
     world("foo")([X, meta])

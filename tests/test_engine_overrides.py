@@ -1,4 +1,4 @@
-"""A kernel that takes the place of another one is told, with both of them named."""
+"""Warnings of overrides: a kernel that takes the place of another one is reported, with both of them named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dispatchlab.model.registration import BlockKind
 from tests.engine_words import FALLTHROUGH, FOO, K, block, define, impl, state
 
 
-def told(semantics: str, *registrations: tuple[K | None, str]) -> list[str]:
+def warnings_of(semantics: str, *registrations: tuple[K | None, str]) -> list[str]:
     dispatcher = Dispatcher(semantics)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -23,8 +23,10 @@ def told(semantics: str, *registrations: tuple[K | None, str]) -> list[str]:
 
 
 @pytest.mark.parametrize("semantics", ["strict", "pr35061"])
-def test_each_override_is_told_with_what_it_overrides(semantics: str) -> None:
-    assert told(semantics, (K.CPU, "a"), (K.CUDA, "b"), (K.CPU, "c"), (K.CPU, ""), (K.Meta, "d"), (K.Meta, "e")) == [
+def test_each_override_is_reported_with_what_it_overrides(semantics: str) -> None:
+    assert warnings_of(
+        semantics, (K.CPU, "a"), (K.CUDA, "b"), (K.CPU, "c"), (K.CPU, ""), (K.Meta, "d"), (K.Meta, "e")
+    ) == [
         "the CPU kernel of test::foo is overridden: c takes the place of a",
         "the CPU kernel of test::foo is overridden: (no debug text) takes the place of c",
         "the Meta kernel of test::foo is overridden: e takes the place of d",
@@ -32,10 +34,10 @@ def test_each_override_is_told_with_what_it_overrides(semantics: str) -> None:
 
 
 def test_kernels_without_a_key_override_those_of_their_bucket() -> None:
-    assert told("strict", (None, "a"), (K.CompositeImplicitAutograd, "b")) == [
+    assert warnings_of("strict", (None, "a"), (K.CompositeImplicitAutograd, "b")) == [
         "the CompositeImplicitAutograd kernel of test::foo is overridden: b takes the place of a"
     ]
-    assert told("pr35061", (None, "a"), (None, "b")) == [
+    assert warnings_of("pr35061", (None, "a"), (None, "b")) == [
         "the catchall kernel of test::foo is overridden: b takes the place of a"
     ]
 
@@ -46,9 +48,9 @@ def test_pytorch_warns_of_the_first_in_a_process_and_never_of_one_at_meta_or_mti
     monkeypatch.setattr(Dispatcher, "_warned_of_override", False)
     of_cpp = ((K.Meta, "a"), (K.Meta, "b"), (K.MTIA, "c"), (K.MTIA, "d"), (K.CPU, "e"), (K.CPU, "f"), (K.CPU, "g"))
     first = "the CPU kernel of test::foo is overridden: f takes the place of e"
-    assert told("torch-2.13", *of_cpp) == [first]
-    assert told("torch-2.13", *of_cpp) == []
-    assert len(told("strict", *of_cpp)) == 4
+    assert warnings_of("torch-2.13", *of_cpp) == [first]
+    assert warnings_of("torch-2.13", *of_cpp) == []
+    assert len(warnings_of("strict", *of_cpp)) == 4
 
 
 def test_overrides_within_one_block_are_told() -> None:

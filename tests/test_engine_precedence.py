@@ -1,4 +1,4 @@
-"""The table that calls use, computed on sets of slots, equals the precedence told key by key."""
+"""The table that calls use, computed on sets of slots, equals the precedence computed key by key."""
 
 from __future__ import annotations
 

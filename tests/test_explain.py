@@ -28,7 +28,7 @@ from dispatchlab.call import (
     InferenceMode,
     Layout,
 )
-from dispatchlab.call.argument_spec import ArgumentWordError, describe_arguments, keys_of_words
+from dispatchlab.call.argument_spec import ArgumentSpecError, describe_arguments, keys_of_spec
 from dispatchlab.call.explain import NotCallableError, explain, schema_of, thread_keys
 from dispatchlab.call.explanation import CallExplanation
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, UNDEFINED_TENSOR_KEYS
@@ -92,13 +92,13 @@ KINDS = {
 
 
 def test_words_give_the_keys_of_the_tensors_that_they_describe() -> None:
-    different = {words: made for words, made in KINDS.items() if keys_of_words(words).bits != made.key_bits}
+    different = {words: made for words, made in KINDS.items() if keys_of_spec(words).bits != made.key_bits}
     assert different == {}
     assert {str(device) for device in DeviceType} >= {"cpu", "cuda", "meta", "hip", "mtia", "vulkan"}
 
 
 def test_the_name_of_a_key_adds_the_key() -> None:
-    assert keys_of_words("cpu Functionalize") == keys_of_words("cpu").add(DispatchKey.Functionalize)
+    assert keys_of_spec("cpu Functionalize") == keys_of_spec("cpu").add(DispatchKey.Functionalize)
 
 
 IMPL_KEYS = (
@@ -339,9 +339,9 @@ def test_arguments_are_taken_in_order_and_by_name() -> None:
     ]
     assert found.requires_grad
     a, b, c, g = (one.keys for one in found.arguments)
-    assert a == keys_of_words("cuda")
+    assert a == keys_of_spec("cuda")
     assert not b
-    assert c == keys_of_words("cpu") | keys_of_words("meta")
+    assert c == keys_of_spec("cpu") | keys_of_spec("meta")
     assert g == DispatchKeySet.of(DispatchKey.CUDA)
 
 
@@ -386,6 +386,6 @@ def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
     ],
 )
 def test_what_cannot_be_understood_is_told_with_what_was_probably_meant(words: list[str], message: str) -> None:
-    with pytest.raises(ArgumentWordError) as raised:
+    with pytest.raises(ArgumentSpecError) as raised:
         describe_arguments(SCHEMA, words)
     assert str(raised.value) == message

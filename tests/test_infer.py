@@ -215,4 +215,4 @@ def test_the_refusal_says_what_was_found(function: Callable[..., object], said: 
 
 
 def test_what_cannot_be_inspected_is_refused() -> None:
-    assert "tells no signature" in str(refused(max))
+    assert "has no signature" in str(refused(max))

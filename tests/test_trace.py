@@ -1,4 +1,4 @@
-"""What a trace tells: the two examples of PyTorch's dispatcher walkthrough, and every kind of step there is."""
+"""Traces: the two examples of PyTorch's dispatcher walkthrough, and calls, redispatches and guards of every kind."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def four_ways() -> tuple[Dispatcher, list[Library]]:
 
 def test_each_conversion_is_told() -> None:
     dispatcher, _held = four_ways()
-    told = {}
+    conversions = {}
     for name in ("boxed", "plain"):
         called = operator(dispatcher, f"t::{name}")
         keys = DispatchKeySet.of(DispatchKey.CPU)
@@ -158,9 +158,11 @@ def test_each_conversion_is_told() -> None:
             called.call_boxed([tensor([1.0])])
             called.redispatch(keys, tensor([1.0]))
             called.redispatch_boxed(keys, [tensor([1.0])])
-        told[name] = [(call.kind, None if call.kernel is None else call.kernel.conversion) for call in seen.calls]
+        conversions[name] = [
+            (call.kind, None if call.kernel is None else call.kernel.conversion) for call in seen.calls
+        ]
     kinds = ("[call]", "[callBoxed]", "[redispatch]", "[redispatchBoxed]")
-    assert told == {
+    assert conversions == {
         "boxed": list(zip(kinds, ("boxed", "", "boxed", ""), strict=True)),
         "plain": list(zip(kinds, ("", "unboxed", "", "unboxed"), strict=True)),
     }
@@ -248,7 +250,7 @@ def test_json_has_every_call_and_every_guard() -> None:
     lab = Lab()
     with trace() as seen:
         lab.randn([2], device="cuda")
-    told = json.loads(trace_json(seen.threads))
+    read = json.loads(trace_json(seen.threads))
 
     def count(steps: list[dict[str, object]], kind: str) -> int:
         inner = [count(step["steps"], kind) for step in steps]  # type: ignore[arg-type]
@@ -257,7 +259,7 @@ def test_json_has_every_call_and_every_guard() -> None:
     def guards(steps: tuple[TracedStep, ...]) -> int:
         return sum(isinstance(step, TracedGuard) + guards(step.steps) for step in steps)
 
-    (thread,) = told["threads"]
+    (thread,) = read["threads"]
     assert count(thread["steps"], "call") == len(seen.calls) == 7
     assert count(thread["steps"], "guard") == guards(seen.steps) == 2
     assert thread["steps"][0]["key"] == "BackendSelect"
@@ -321,7 +323,7 @@ except ValueError as error:
 
 
 @pytest.mark.parametrize(
-    ("ending", "code", "told"),
+    ("ending", "code", "message"),
     [
         ("import sys\nsys.exit(7)", 7, ""),
         ("import sys\nsys.exit()", 0, ""),
@@ -329,9 +331,11 @@ except ValueError as error:
         ("raise KeyboardInterrupt", 130, ""),
     ],
 )
-def test_a_program_that_exits_leaves_its_trace_and_its_code(tmp_path: Path, ending: str, code: int, told: str) -> None:
+def test_a_program_that_exits_leaves_its_trace_and_its_code(
+    tmp_path: Path, ending: str, code: int, message: str
+) -> None:
     found = traced(tmp_path, ONE_CALL + ending)
-    assert (found[0], found[1].count("[call]"), found[2]) == (code, 1, told)
+    assert (found[0], found[1].count("[call]"), found[2]) == (code, 1, message)
 
 
 def test_a_syntax_error_shows_the_line_and_nothing_of_ours(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from dispatchlab.analysis.certificate import Pattern
 from dispatchlab.analysis.stale_slots import MAX_PLACES, keys_at, left_behind, place_bits
-from dispatchlab.engine.footprint import Footprint, judged_places
+from dispatchlab.engine.footprint import Footprint, judged_keys
 from dispatchlab.engine.lab_engine import LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.explore.graph_walk import explore_graph
@@ -38,12 +38,12 @@ _SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
 # Claim. Let f(s) be what the invariants say that slot s should hold. For every sequence over all registrations of the
 # operator and all fallbacks, every slot s holds f(s), which is a function of what is in force and nothing else.
 #
-# Ground. f(s) looks at `judged_places(s)` and the fallback of s (by construction: the rest is masked away). A
+# Ground. f(s) looks at `judged_keys(s)` and the fallback of s (by construction: the rest is masked away). A
 # neighbourhood is a set of places N, explored as a scenario of its own: the def and the kernels at N, all sets, both
 # directions of every edge, with every slot compared with f at every state (Note [When states may be merged]).
 # Footprints of every refresh are recorded meanwhile (Note [Footprints of a refresh]). It is required, and checked,
 # that
-#   (a) every slot s has a neighbourhood with judged_places(s) in it,
+#   (a) every slot s has a neighbourhood with judged_keys(s) in it,
 #   (b) every window W of a registration of the operator, or of a fallback, has a neighbourhood that holds its place,
 #       the judged places of all slots in W, and every place of the operator that a refresh of W was seen to read
 #       there,
@@ -284,7 +284,7 @@ def plan_of(semantics: Semantics, pattern: Pattern) -> Plan:
     plan = Plan(pattern)
     places, refresh = place_bits(pattern.places), semantics.refresh
     for slot in range(len(RUNTIME_KEYS)):
-        plan.want((1 << slot, None, False), judged_places(slot) & places)
+        plan.want((1 << slot, None, False), judged_keys(slot) & places)
     for key in pattern.places:
         plan.want((refresh[key], key, False), (_judged(refresh[key]) | KEY_BIT[key]) & places)
     for fallback in semantics.fallbacks:
@@ -297,7 +297,7 @@ def plan_of(semantics: Semantics, pattern: Pattern) -> Plan:
 def _judged(window: int) -> int:
     places = 0
     for slot in each_slot(window):
-        places |= judged_places(slot)
+        places |= judged_keys(slot)
     return places
 
 

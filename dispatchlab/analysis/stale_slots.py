@@ -12,7 +12,7 @@ from itertools import combinations
 
 from dispatchlab.analysis.certificate import Pattern
 from dispatchlab.engine.fallbacks import NO_FALLBACKS
-from dispatchlab.engine.footprint import judged_places
+from dispatchlab.engine.footprint import judged_keys
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Slots, computed_table
 from dispatchlab.engine.semantics import Semantics
@@ -68,7 +68,7 @@ def may_leave_behind(semantics: Semantics, patterns: Iterable[Pattern]) -> froze
 
     def concerns(pattern: Pattern) -> bool:
         places = place_bits(pattern.places)
-        return any(can(judged) for judged in {judged_places(slot) & places for slot in range(len(RUNTIME_KEYS))})
+        return any(can(judged) for judged in {judged_keys(slot) & places for slot in range(len(RUNTIME_KEYS))})
 
     return frozenset(filter(concerns, patterns))
 
@@ -80,7 +80,7 @@ def order_that_leaves_behind(semantics: Semantics, pattern: Pattern, slot: int) 
     come before.
     """
     places, refresh = sorted(pattern.places), semantics.refresh
-    lazy = [key for key in places if KEY_BIT[key] & judged_places(slot) and not refresh[key] >> slot & 1]
+    lazy = [key for key in places if KEY_BIT[key] & judged_keys(slot) and not refresh[key] >> slot & 1]
     eager = [key for key in places if refresh[key] >> slot & 1]
     rest = [key for key in places if key not in lazy and key not in eager]
     whole = _table(semantics, place_bits(places))

@@ -1,12 +1,25 @@
-"""Calls: which kernel runs, and why that one.
+"""Calls: the kernel that runs, how it is found, and how to see that.
 
-- `operator(dispatcher, name)`: an operator, to be called; `ops(dispatcher)`: all of them by attribute (`operators`);
-- `Tensor`, `tensor`, `Generator`, `Device`, `DType`, `Layout`: what operators take (`tensor`, `values`);
-- the guards, `included`, `excluded`: what this thread adds to every call and takes away (`key_state`).
+- `operators`: `operator(dispatcher, name)`, an operator to be called; `ops(dispatcher)`, all of them by attribute;
+- `compiled_call`: the code of a call, written for one schema;
+- `call_signature`: a schema made ready to check arguments and to compute key sets;
+- `dispatch_table`: the kernel for each key set, and the keys that calls skip;
+- `calling_conventions`: any kernel as a function of all arguments;
+- `dispatch_errors`: errors of calls that find no kernel;
+- `local_key_set`: the guards, and what this thread includes and excludes;
+- `tensor`: `Tensor`, `tensor` and `Generator`;
+- `tensor_keys`: the dispatch keys of a tensor;
+- `tensor_options`: dtype, device, layout and memory format;
+- `strides`: strides, and which shapes are views of them;
+- `wrapped_numbers`: Python numbers where tensors are wanted;
+- `torch_overrides`: whether a class has `__torch_function__` or `__torch_dispatch__`;
+- `call_observer`: observers of calls;
+- `trace`: records of calls, redispatches and guards;
+- `argument_spec`: specs such as `cuda requires_grad`;
+- `explain`: the kernel that a call would run, and why, without running it;
+- `explanation`: explanations as values.
 
-A call, step by step: `tensor_keys` gives the keys of each tensor, `fallthrough` the keys that the operator skips,
-`table` the kernel, `conventions` turns it into a function of all arguments, and `generate` writes the code that does
-all of it for one operator. `layers` holds autograd, batching, tracing and factories, built on nothing but this.
+Autograd, batching, tracing and factories are in `dispatchlab.layers`, built on nothing but this.
 """
 
 from __future__ import annotations

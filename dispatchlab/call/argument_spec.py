@@ -40,8 +40,8 @@ _OTHERS = ("requires_grad", "quantized", "python", "inference", "none", *_LAZY)
 _GENERATOR = SimpleType("Generator")
 
 
-class ArgumentWordError(DispatchLabError):
-    """The description of an argument cannot be understood, or does not fit the schema."""
+class ArgumentSpecError(DispatchLabError):
+    """The spec of an argument cannot be read, or does not fit the schema."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -53,11 +53,11 @@ class ArgumentWordError(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a factory is told to make, in place of a tensor to go by.
+    """The options of the tensor that a factory makes, which has no tensor to go by.
 
     Args:
         backend: the key that dtype, layout and device choose.
-        given: in words.
+        given: the options as they were given.
     """
 
     backend: DispatchKey = DispatchKey.CPU
@@ -73,38 +73,38 @@ class Described:
     requires_grad: bool
 
 
-def describe_arguments(schema: FunctionSchema, words: Sequence[str]) -> Described:
+def describe_arguments(schema: FunctionSchema, specs: Sequence[str]) -> Described:
     """What the arguments of a call add to its key set.
 
     Args:
         schema: the operator's.
-        words: a description for each argument that decides the dispatch, in order, or `NAME=DESCRIPTION` for any of
+        specs: a description for each argument that decides the dispatch, in order, or `NAME=DESCRIPTION` for any of
             them and for `device`, `layout` and `dtype`. Without any, each tensor that must be given is on the CPU.
 
     Raises:
-        ArgumentWordError: a word is not known, no argument is left for it, or a tensor that must be given is not.
+        ArgumentSpecError: a spec cannot be read, no argument is left for it, or a tensor that must be given is not.
     """
     deciding = {one.name: one for one in _deciding(schema)}
     settings = {one.name: one for one in schema.arguments if one.name in ("device", "layout", "dtype")}
     given: dict[str, str] = {}
     waiting = list(deciding)
-    for text in words:
+    for text in specs:
         name, separator, rest = text.partition("=")
         if separator and name.strip() in deciding.keys() | settings.keys():
             name, described = name.strip(), rest
         elif separator:
             hint = did_you_mean(name, [*deciding, *settings]) or f"; it has {_listed([*deciding, *settings])}"
-            raise ArgumentWordError(f"{schema.name} has no argument {name!r} that decides the dispatch{hint}")
+            raise ArgumentSpecError(f"{schema.name} has no argument {name!r} that decides the dispatch{hint}")
         elif waiting:
             name, described = waiting[0], text
         else:
-            raise ArgumentWordError(
+            raise ArgumentSpecError(
                 f"{text!r} is one argument too many: {schema.name} has {len(deciding)} that decide the dispatch"
                 f"{': ' + _listed(list(deciding)) if deciding else ''}"
                 + ("; say where a factory makes its tensor with device=cuda" if "device" in settings else "")
             )
         if name in given:
-            raise ArgumentWordError(f"{name} was described twice: {given[name]!r} and {described!r}")
+            raise ArgumentSpecError(f"{name} was described twice: {given[name]!r} and {described!r}")
         given[name] = " ".join(described.split())
         if name in waiting:
             waiting.remove(name)
@@ -115,7 +115,7 @@ def describe_arguments(schema: FunctionSchema, words: Sequence[str]) -> Describe
         _argument(one, given.get(name, "cpu" if name in required else None)) for name, one in deciding.items()
     )
     if required and any(name in deciding for name in given):
-        raise ArgumentWordError(
+        raise ArgumentSpecError(
             f"{schema.name} must be given {_listed(required)}, too: repeat --arg, in the order of {schema}"
         )
     grad = any("requires_grad" in text.replace(",", " ").replace(":", " ").split() for text in given.values())
@@ -142,7 +142,7 @@ def _argument(argument: Argument, given: str | None) -> ArgumentKeys:
     is_list = isinstance(type_, ListType)
     if given.startswith("list:"):
         if not is_list:
-            raise ArgumentWordError(f"{name} is {type_} and no list: describe one argument, without 'list:'")
+            raise ArgumentSpecError(f"{name} is {type_} and no list: describe one argument, without 'list:'")
         elements = [part.strip() for part in given.removeprefix("list:").split(",")]
     else:
         elements = [given]
@@ -156,7 +156,7 @@ def _argument(argument: Argument, given: str | None) -> ArgumentKeys:
         if _bare(type_) == _GENERATOR:
             keys |= DispatchKeySet.of(_generator_key(element))
         else:
-            keys |= keys_of_words(element)
+            keys |= keys_of_spec(element)
     return ArgumentKeys(name, str(type_), given, keys)
 
 
@@ -164,7 +164,7 @@ def _generator_key(text: str) -> DispatchKey:
     return compute_dispatch_key(_device(text.removeprefix("generator").strip() or "cpu"))
 
 
-def keys_of_words(text: str) -> DispatchKeySet:
+def keys_of_spec(text: str) -> DispatchKeySet:
     """The keys of a tensor.
 
     Args:
@@ -173,7 +173,7 @@ def keys_of_words(text: str) -> DispatchKeySet:
             dispatch keys, which are added as they are.
 
     Raises:
-        ArgumentWordError: a word is not known; tells the nearest.
+        ArgumentSpecError: a word is not known; the message names the nearest.
     """
     device, layout, dtype = DeviceType.CPU, Layout.strided, None
     extra: list[DispatchKey] = []
@@ -201,7 +201,7 @@ def _backend(device: DeviceType, layout: Layout, dtype: DType | None) -> Dispatc
     try:
         return compute_dispatch_key(device, layout, dtype)
     except KeyError:
-        raise ArgumentWordError(f"no dispatch key stands for a tensor of layout {layout} on {device}") from None
+        raise ArgumentSpecError(f"no dispatch key stands for a tensor of layout {layout} on {device}") from None
 
 
 def _device(word: str) -> DeviceType:
@@ -210,22 +210,22 @@ def _device(word: str) -> DeviceType:
         known = [*map(str, DeviceType), *LAYOUTS, *_OTHERS]
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
-        raise ArgumentWordError(f"{word!r} does not describe a tensor{more}")
+        raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
 
 
 def _options(given: Mapping[str, str]) -> Options:
-    told = [f"{name}={given[name]}" for name in ("dtype", "layout", "device") if name in given]
-    if not told:
+    given_options = [f"{name}={given[name]}" for name in ("dtype", "layout", "device") if name in given]
+    if not given_options:
         return Options()
     layout = given.get("layout", "strided")
     if layout not in LAYOUTS:
-        raise ArgumentWordError(f"{layout!r} is no layout{did_you_mean(layout, LAYOUTS)}")
+        raise ArgumentSpecError(f"{layout!r} is no layout{did_you_mean(layout, LAYOUTS)}")
     dtype = given.get("dtype")
     if dtype is not None and dtype not in DType.__members__:
-        raise ArgumentWordError(f"{dtype!r} is no dtype{did_you_mean(dtype, DType.__members__)}")
+        raise ArgumentSpecError(f"{dtype!r} is no dtype{did_you_mean(dtype, DType.__members__)}")
     kind = None if dtype is None else DType[dtype]
-    return Options(_backend(_device(given.get("device", "cpu")), LAYOUTS[layout], kind), ", ".join(told))
+    return Options(_backend(_device(given.get("device", "cpu")), LAYOUTS[layout], kind), ", ".join(given_options))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from dispatchlab.model.names import OperatorName
 
 
 class CallKind(StrEnum):
-    """The ways into an operator, in the words of upstream's trace."""
+    """The ways into an operator, as upstream's trace prints them."""
 
     CALL = "[call]"
     REDISPATCH = "[redispatch]"
@@ -46,7 +46,7 @@ class ObservedCall:
 
 
 class Observer(Protocol):
-    """Hears of every call, of every thread, in that thread."""
+    """Is notified of every call, of every thread, in that thread."""
 
     def entered(self, call: ObservedCall, /) -> None:
         """A kernel was looked up and is about to run, or there is none."""
@@ -62,4 +62,4 @@ class Observer(Protocol):
 
 
 observers: list[Observer] = []
-"""Those who listen now."""
+"""The observers of now."""

@@ -29,11 +29,214 @@ from dispatchlab.model.schema_types import (
     UnionType,
 )
 
-Check: TypeAlias = Callable[[object], object]
+
+class _Missing:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+"""The value of an argument that a call does not give."""
+
+
+class CallSignature:
+    """A schema, ready to be called; it depends on nothing else.
+
+    Args:
+        schema: the schema.
+    """
+
+    def __init__(self, schema: FunctionSchema) -> None:
+        arguments = schema.arguments
+        self.schema = schema
+        self.name = str(schema.name)
+        self.arguments = arguments
+        numbers = takes_numbers(schema.name)
+        self.checks: tuple[Check, ...] = tuple(
+            tensor_or_number if numbers and argument.type == TENSOR else check_of(argument.type)
+            for argument in arguments
+        )
+        self.positional = sum(not argument.kwarg_only for argument in arguments)
+        self._by_name = tuple((at, one.name) for at, one in enumerate(arguments) if one.kwarg_only)
+        self.position = {argument.name: at for at, argument in enumerate(arguments)}
+        dispatched = schema.dispatch_arguments()
+        self.dispatched = tuple(at for at in range(len(arguments)) if dispatched >> at & 1)
+        self.generators = tuple(at for at, argument in enumerate(arguments) if argument.type in _GENERATORS)
+        self.defaults: tuple[object, ...] = tuple(
+            MISSING if argument.default is None else default_value(argument) for argument in arguments
+        )
+        self.required = sum(default is MISSING for default in self.defaults)
+        self.required_come_first = self.required <= self.positional and MISSING not in self.defaults[self.required :]
+        self.takes_every_argument = self.positional == self.required == len(arguments)
+        self.return_checks: tuple[Check, ...] = tuple(check_of(one.type) for one in schema.returns)
+        self.written = _written_arguments(schema)
+
+    def default(self, at: int) -> object:
+        """The default of an argument, a list of its own if it is one; `MISSING` when there is none."""
+        default = self.defaults[at]
+        return [*default] if isinstance(default, list) else default
+
+    def bind(
+        self, values: Sequence[object], extra: Sequence[object], unknown: Mapping[str, object]
+    ) -> tuple[object, ...]:
+        """Every argument, checked, in the form that kernels see.
+
+        Args:
+            values: one for each argument of the schema, `MISSING` where the call gives none.
+            extra: positional values beyond those.
+            unknown: values by other names.
+
+        Raises:
+            CallError: of kinds `missing_argument`, `extra_argument` or `wrong_type`, naming the argument.
+        """
+        if extra:
+            given = self.positional + len(extra)
+            message = f"{self.name} takes {self.positional} positional arguments but {given} were given"
+            hidden = [argument.name for argument in self.arguments if argument.kwarg_only]
+            raise self.refused(
+                ErrorKind.EXTRA_ARGUMENT, message + (f"; pass {', '.join(hidden)} by name" if hidden else ""), ""
+            )
+        held = list(values)
+        for name, value in unknown.items():
+            at = self.position.get(name)
+            if at is None or held[at] is not MISSING:
+                what = "no argument" if at is None else "two values for argument"
+                hint = did_you_mean(name, self.position) if at is None else ""
+                message = f"{self.name} has {what} {name!r}{hint}"
+                raise self.refused(ErrorKind.EXTRA_ARGUMENT, message, name)
+            held[at] = value
+        for at, (value, check) in enumerate(zip(held, self.checks, strict=True)):
+            if value is MISSING:
+                held[at] = self._left_out(at)
+                continue
+            try:
+                held[at] = check(value)
+            except NotOfTypeError:
+                raise self.wrong_type(at, value) from None
+        return tuple(held)
+
+    def _left_out(self, at: int) -> object:
+        default = self.default(at)
+        if default is MISSING:
+            name = self.arguments[at].name
+            raise self.refused(
+                ErrorKind.MISSING_ARGUMENT, f"{self.name} is missing a value for argument {name!r}", name
+            )
+        return default
+
+    def wrong_type(self, at: int, value: object) -> CallError:
+        """The refusal of a value."""
+        argument = self.arguments[at]
+        shown = repr(value) if len(repr(value)) < 60 else "..."
+        message = (
+            f"{self.name} expects {argument.type} for argument {argument.name!r} (position {at}) "
+            f"but got {type(value).__name__} {shown}"
+        )
+        return self.refused(ErrorKind.WRONG_TYPE, message, argument.name)
+
+    def refused(self, kind: ErrorKind, message: str, argument: str) -> CallError:
+        """A refusal that shows the schema."""
+        facts = {"operator": self.name, "schema": str(self.schema)}
+        if argument:
+            facts["argument"] = argument
+        return CallError(kind, f"{message}\n  {self.schema}", facts)
+
+    def key_bits(self, values: Sequence[object], *, generators: bool) -> int:
+        """The keys of all arguments that decide the dispatch; generators count in calls that are not boxed."""
+        bits = 0
+        for at in self.dispatched:
+            value = values[at]
+            if isinstance(value, Tensor):
+                bits |= value.key_bits
+            elif isinstance(value, list):
+                for element in value:
+                    if element is not None:
+                        bits |= element.key_bits
+            elif self.arguments[at].type == TENSOR:
+                bits |= UNDEFINED_TENSOR_KEYS.bits  # See Note [Undefined tensors have keys]
+        if generators:
+            for at in self.generators:
+                value = values[at]
+                if isinstance(value, Generator):
+                    bits |= value.generator_bits
+        return bits
+
+    def as_given(self, values: Sequence[object]) -> tuple[list[object], dict[str, object]]:
+        """The values that a call gave, as it may have given them: by position as far as there are no gaps."""
+        given = [
+            value is not MISSING and value is not default for value, default in zip(values, self.defaults, strict=True)
+        ]
+        first_gap = next((at for at in range(self.positional) if not given[at]), self.positional)
+        named = {self.arguments[at].name: values[at] for at in range(first_gap, len(values)) if given[at]}
+        return [*values[:first_gap]], named
+
+    def returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
+        """What a call returns, of what its kernel returned, checked against the schema.
+
+        An in-place or out form returns the arguments that it wrote, whatever the kernel returned.
+
+        Raises:
+            NotReturnableError: it is something else.
+        """
+        if self.written is None:
+            return self._checked_returns(result)
+        if result is not None:
+            self._checked_returns(result)
+        return tuple(values[at] for at in self.written)
+
+    def _checked_returns(self, result: object) -> tuple[object, ...]:
+        count = len(self.return_checks)
+        if count == 0:
+            if result is not None:
+                raise NotReturnableError(f"returned {type(result).__name__} and should return None")
+            return ()
+        if count == 1:
+            given: Sequence[object] = (result,)
+        elif isinstance(result, list | tuple):
+            given = result
+        else:
+            raise NotReturnableError(f"returned {type(result).__name__} and should return {count} values")
+        if len(given) != count:
+            raise NotReturnableError(f"returned {len(given)} values and should return {count}")
+        checked = []
+        for at, (value, check) in enumerate(zip(given, self.return_checks, strict=True)):
+            try:
+                checked.append(check(value))
+            except NotOfTypeError:
+                wanted = self.schema.returns[at].type
+                which = "" if count == 1 else f" as value {at}"
+                what = f"returned {type(value).__name__}{which} and should return {wanted}"
+                raise NotReturnableError(what) from None
+        return tuple(checked)
+
+    def wrong_return(self, kernel: str, what: NotReturnableError) -> CallError:
+        """The refusal of what a kernel returned."""
+        refusal = self.refused(ErrorKind.WRONG_RETURN, f"the kernel {kernel} of {self.name} {what}", "")
+        return CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": kernel})
+
+    def as_python_call(self, values: Sequence[object]) -> tuple[Sequence[object], dict[str, object]]:
+        """Positional and named values as a Python kernel gets them: without those that equal their default.
+
+        Of positional ones only the last are left out; every argument that is by name alone is.
+        """
+        count, defaults = self.positional, self.defaults
+        while count and same_value(values[count - 1], defaults[count - 1]):
+            count -= 1
+        named = {name: values[at] for at, name in self._by_name if not same_value(values[at], defaults[at])}
+        return values[:count], named
+
+
+class NotReturnableError(Exception):
+    """What a kernel returned is not what the schema says; its text is the end of a sentence."""
 
 
 class NotOfTypeError(Exception):
     """A value is not of the type that was asked for."""
+
+
+Check: TypeAlias = Callable[[object], object]
 
 
 @cache
@@ -84,6 +287,13 @@ def same_value(one: object, other: object) -> bool:
     return not isinstance(one, Tensor) and bool(one == other)
 
 
+def tensor_or_number(value: object) -> object:
+    """A tensor, and a number as one that is made of it."""
+    if isinstance(value, np.number | np.bool_):
+        value = value.item()
+    return wrapped_number(value) if isinstance(value, NUMBERS) else _tensor(value)
+
+
 def _anything(value: object) -> object:
     return value
 
@@ -92,13 +302,6 @@ def _tensor(value: object) -> object:
     if value is None or isinstance(value, Tensor):
         return value
     raise NotOfTypeError
-
-
-def tensor_or_number(value: object) -> object:
-    """A tensor, and a number as one that is made of it."""
-    if isinstance(value, np.number | np.bool_):
-        value = value.item()
-    return wrapped_number(value) if isinstance(value, NUMBERS) else _tensor(value)
 
 
 def _defined_tensor(value: object) -> object:
@@ -231,222 +434,21 @@ def _union(checks: tuple[Check, ...]) -> Check:
     return check_union
 
 
-class NotReturnableError(Exception):
-    """What a kernel returned is not what the schema says; told as the end of a sentence."""
-
-
-class _Missing:
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING = _Missing()
-"""The value of an argument that a call does not give."""
-
 _GENERATORS = (SimpleType("Generator"), OptionalType(SimpleType("Generator")))
-
-
-class CallSignature:
-    """A schema, ready to be called; it depends on nothing else.
-
-    Args:
-        schema: the schema.
-    """
-
-    def __init__(self, schema: FunctionSchema) -> None:
-        arguments = schema.arguments
-        self.schema = schema
-        self.name = str(schema.name)
-        self.arguments = arguments
-        numbers = takes_numbers(schema.name)
-        self.checks: tuple[Check, ...] = tuple(
-            tensor_or_number if numbers and argument.type == TENSOR else check_of(argument.type)
-            for argument in arguments
-        )
-        self.positional = sum(not argument.kwarg_only for argument in arguments)
-        self._by_name = tuple((at, one.name) for at, one in enumerate(arguments) if one.kwarg_only)
-        self.place = {argument.name: at for at, argument in enumerate(arguments)}
-        dispatched = schema.dispatch_arguments()
-        self.dispatched = tuple(at for at in range(len(arguments)) if dispatched >> at & 1)
-        self.generators = tuple(at for at, argument in enumerate(arguments) if argument.type in _GENERATORS)
-        self.defaults: tuple[object, ...] = tuple(
-            MISSING if argument.default is None else default_value(argument) for argument in arguments
-        )
-        self.required = sum(default is MISSING for default in self.defaults)
-        self.required_come_first = self.required <= self.positional and MISSING not in self.defaults[self.required :]
-        self.takes_every_argument = self.positional == self.required == len(arguments)
-        self.return_checks: tuple[Check, ...] = tuple(check_of(one.type) for one in schema.returns)
-        self.written = _written_arguments(schema)
-
-    def default(self, at: int) -> object:
-        """The default of an argument, a list of its own if it is one; `MISSING` when there is none."""
-        default = self.defaults[at]
-        return [*default] if isinstance(default, list) else default
-
-    def bind(
-        self, values: Sequence[object], extra: Sequence[object], unknown: Mapping[str, object]
-    ) -> tuple[object, ...]:
-        """Every argument, checked, in the form that kernels see.
-
-        Args:
-            values: one for each argument of the schema, `MISSING` where the call gives none.
-            extra: positional values beyond those.
-            unknown: values by other names.
-
-        Raises:
-            CallError: of kinds `missing_argument`, `extra_argument` or `wrong_type`, naming the argument.
-        """
-        if extra:
-            given = self.positional + len(extra)
-            message = f"{self.name} takes {self.positional} positional arguments but {given} were given"
-            hidden = [argument.name for argument in self.arguments if argument.kwarg_only]
-            raise self.refused(
-                ErrorKind.EXTRA_ARGUMENT, message + (f"; pass {', '.join(hidden)} by name" if hidden else ""), ""
-            )
-        held = list(values)
-        for name, value in unknown.items():
-            at = self.place.get(name)
-            if at is None or held[at] is not MISSING:
-                what = "no argument" if at is None else "two values for argument"
-                hint = did_you_mean(name, self.place) if at is None else ""
-                message = f"{self.name} has {what} {name!r}{hint}"
-                raise self.refused(ErrorKind.EXTRA_ARGUMENT, message, name)
-            held[at] = value
-        for at, (value, check) in enumerate(zip(held, self.checks, strict=True)):
-            if value is MISSING:
-                held[at] = self._left_out(at)
-                continue
-            try:
-                held[at] = check(value)
-            except NotOfTypeError:
-                raise self.wrong_type(at, value) from None
-        return tuple(held)
-
-    def _left_out(self, at: int) -> object:
-        default = self.default(at)
-        if default is MISSING:
-            name = self.arguments[at].name
-            raise self.refused(
-                ErrorKind.MISSING_ARGUMENT, f"{self.name} is missing a value for argument {name!r}", name
-            )
-        return default
-
-    def wrong_type(self, at: int, value: object) -> CallError:
-        """The refusal of a value."""
-        argument = self.arguments[at]
-        shown = repr(value) if len(repr(value)) < 60 else "..."
-        message = (
-            f"{self.name} expects {argument.type} for argument {argument.name!r} (position {at}) "
-            f"but got {type(value).__name__} {shown}"
-        )
-        return self.refused(ErrorKind.WRONG_TYPE, message, argument.name)
-
-    def refused(self, kind: ErrorKind, message: str, argument: str) -> CallError:
-        """A refusal that shows the schema."""
-        facts = {"operator": self.name, "schema": str(self.schema)}
-        if argument:
-            facts["argument"] = argument
-        return CallError(kind, f"{message}\n  {self.schema}", facts)
-
-    def key_bits(self, values: Sequence[object], *, generators: bool) -> int:
-        """The keys of all arguments that decide the dispatch; generators count in calls that are not boxed."""
-        bits = 0
-        for at in self.dispatched:
-            value = values[at]
-            if isinstance(value, Tensor):
-                bits |= value.key_bits
-            elif isinstance(value, list):
-                for element in value:
-                    if element is not None:
-                        bits |= element.key_bits
-            elif self.arguments[at].type == TENSOR:
-                bits |= UNDEFINED_TENSOR_KEYS.bits  # See Note [Undefined tensors have keys]
-        if generators:
-            for at in self.generators:
-                value = values[at]
-                if isinstance(value, Generator):
-                    bits |= value.generator_bits
-        return bits
-
-    def as_given(self, values: Sequence[object]) -> tuple[list[object], dict[str, object]]:
-        """The values that a call gave, as it may have given them: by position as far as there are no gaps."""
-        given = [
-            value is not MISSING and value is not default for value, default in zip(values, self.defaults, strict=True)
-        ]
-        first_gap = next((at for at in range(self.positional) if not given[at]), self.positional)
-        named = {self.arguments[at].name: values[at] for at in range(first_gap, len(values)) if given[at]}
-        return [*values[:first_gap]], named
-
-    def returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
-        """What a call returns, of what its kernel returned, checked against the schema.
-
-        An in-place or out form returns the arguments that it wrote, whatever the kernel returned.
-
-        Raises:
-            NotReturnableError: it is something else.
-        """
-        if self.written is None:
-            return self._checked_returns(result)
-        if result is not None:
-            self._checked_returns(result)
-        return tuple(values[at] for at in self.written)
-
-    def _checked_returns(self, result: object) -> tuple[object, ...]:
-        count = len(self.return_checks)
-        if count == 0:
-            if result is not None:
-                raise NotReturnableError(f"returned {type(result).__name__} and should return None")
-            return ()
-        if count == 1:
-            given: Sequence[object] = (result,)
-        elif isinstance(result, list | tuple):
-            given = result
-        else:
-            raise NotReturnableError(f"returned {type(result).__name__} and should return {count} values")
-        if len(given) != count:
-            raise NotReturnableError(f"returned {len(given)} values and should return {count}")
-        checked = []
-        for at, (value, check) in enumerate(zip(given, self.return_checks, strict=True)):
-            try:
-                checked.append(check(value))
-            except NotOfTypeError:
-                wanted = self.schema.returns[at].type
-                which = "" if count == 1 else f" as value {at}"
-                told = f"returned {type(value).__name__}{which} and should return {wanted}"
-                raise NotReturnableError(told) from None
-        return tuple(checked)
-
-    def wrong_return(self, kernel: str, what: NotReturnableError) -> CallError:
-        """The refusal of what a kernel returned."""
-        refusal = self.refused(ErrorKind.WRONG_RETURN, f"the kernel {kernel} of {self.name} {what}", "")
-        return CallError(refusal.kind, refusal.message, {**refusal.facts, "kernel": kernel})
-
-    def as_python_call(self, values: Sequence[object]) -> tuple[Sequence[object], dict[str, object]]:
-        """Positional and named values as a Python kernel gets them: without those that equal their default.
-
-        Of positional ones only the last are left out; every argument that is by name alone is.
-        """
-        count, defaults = self.positional, self.defaults
-        while count and same_value(values[count - 1], defaults[count - 1]):
-            count -= 1
-        named = {name: values[at] for at, name in self._by_name if not same_value(values[at], defaults[at])}
-        return values[:count], named
 
 
 def _written_arguments(schema: FunctionSchema) -> tuple[int, ...] | None:
     """For an in-place or out form, the arguments that its returns are; None for every other operator."""
-    places: list[int] = []
+    positions: list[int] = []
     for returned in schema.returns:
-        found = _place_of_alias(returned, schema.arguments)
+        found = _position_of_alias(returned, schema.arguments)
         if found is None:
             return None
-        places.append(found)
-    return tuple(places) or None
+        positions.append(found)
+    return tuple(positions) or None
 
 
-def _place_of_alias(returned: Argument, arguments: Sequence[Argument]) -> int | None:
+def _position_of_alias(returned: Argument, arguments: Sequence[Argument]) -> int | None:
     alias = returned.alias
     if alias is None or not alias.is_write or isinstance(returned.type, ListType):
         return None

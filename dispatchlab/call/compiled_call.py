@@ -1,4 +1,4 @@
-"""Compile the code of a call for one schema, so that what is known beforehand is not decided in each call.
+"""Compiled calls: code for one schema, so that what is known beforehand is not decided in each call.
 
 For `add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor` this writes
 
@@ -41,7 +41,7 @@ Function: TypeAlias = Callable[..., Any]
 # Note [What a call looks at]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A call must see every registration that was done before it, and a registration must not wait for calls. The entry of
-# an operator is an immutable value, slots and all, so one comparison by identity tells whether the code still fits. The
+# an operator is an immutable value, slots and all, so one comparison by identity shows whether the code still fits. The
 # code holds the entry, so that no other one can take its address.
 # Guards are rare among calls, so a list that is empty while no thread has one open stands in front of the look at the
 # thread. Whether anybody observes calls is asked in the same way.
@@ -279,7 +279,7 @@ def _exactly(type_: Type, name: str) -> str:
             return f"{name} is None or {inner}" if inner else f"{name} is None"
         case ListType(element) if element in (INT, SYM_INT):
             return f"_is_int_list({name})"
-        case SimpleType(word):
-            return _EXACT.get(word, "").format(name)
+        case SimpleType(type_name):
+            return _EXACT.get(type_name, "").format(name)
         case _:
             return ""

@@ -1,4 +1,4 @@
-"""Why a call runs the kernel that it runs, as values: key sets, what was masked, the kernel of each hop."""
+"""Explanations of calls as values: key sets, what was masked, and the kernel of each hop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ArgumentKeys:
     Args:
         name: its name in the schema.
         type: its type there.
-        given: what it was said to be, in words.
+        given: its spec, as it was given.
         keys: the keys that it adds to the call.
         note: what is surprising about these; often empty.
     """

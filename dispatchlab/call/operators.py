@@ -1,4 +1,4 @@
-"""Operators as Python sees them: called, redispatched, called with a stack.
+"""Operators, to be called, redispatched, and called with a stack.
 
 An `Operator` keeps working while kernels and even its def come and go; every call sees what is registered when it
 starts, or an error that says what is missing. The names are those of c10::OperatorHandle and of `torch.ops`.
@@ -244,16 +244,16 @@ def _key_set(table: CallTable, keys: object) -> DispatchKeySet:
 
 def _observed(call: ObservedCall, run: Callable[[], object]) -> object:
     """Run a call while the observers watch; those who come in the middle have missed it."""
-    told = [*observers]
-    for observer in told:
+    watching = [*observers]
+    for observer in watching:
         observer.entered(call)
     try:
         result = run()
     except BaseException as error:
-        for observer in reversed(told):
+        for observer in reversed(watching):
             observer.left(call, error)
         raise
-    for observer in reversed(told):
+    for observer in reversed(watching):
         observer.left(call, None)
     return result
 

@@ -1,4 +1,4 @@
-"""How elements lie in memory: strides, counted in elements, and what can be a view of them."""
+"""Strides, counted in elements: the usual ones, those without gaps, and the shapes that are views of them."""
 
 from __future__ import annotations
 

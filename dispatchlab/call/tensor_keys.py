@@ -1,4 +1,4 @@
-"""Which dispatch keys does a tensor carry? From its device, layout and dtype; never from `requires_grad`.
+"""The dispatch keys of a tensor, from its device, layout and dtype; never from `requires_grad`.
 
 Source: c10/core/TensorImpl.cpp (the constructor), c10/core/TensorOptions.h (`computeDispatchKey`).
 """

@@ -1,4 +1,4 @@
-"""What stands beside the data of a tensor: dtype, device, layout; and the generator of random numbers.
+"""Tensor options: dtype, device, layout and memory format.
 
 The names and numbers are torch's (c10/core/ScalarType.h, Layout.h, DeviceType.h); a number is what the default of a
 schema keeps.

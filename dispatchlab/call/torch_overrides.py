@@ -1,4 +1,4 @@
-"""Whether a class has `__torch_function__` or `__torch_dispatch__`, and has not switched it off."""
+"""Handlers of a class, `__torch_function__` and `__torch_dispatch__`: whether it has one that is not switched off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`with trace() as calls:` records every call, redispatch and guard inside, of every thread.
+"""`trace`: record every call, redispatch and guard inside of a `with` block, of every thread.
 
 While a trace is on, calls take their general way, which is slower and does the same.
 """
@@ -17,99 +17,6 @@ from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import DispatchKeySet
 
 
-@dataclass(frozen=True, slots=True)
-class TracedKernel:
-    """The kernel that a call ran.
-
-    Args:
-        debug: where it comes from.
-        reason: its provenance.
-        source: the key that it is registered at.
-        conversion: `boxed` when the arguments were put on a stack for it, `unboxed` when they were taken off one, empty
-            when it was called as the caller called.
-    """
-
-    debug: str
-    reason: Provenance
-    source: str
-    conversion: str
-
-
-@dataclass(frozen=True, slots=True)
-class TracedGuard:
-    """A guard, and what ran inside of it.
-
-    Args:
-        name: what it is, such as `AutoDispatchBelowAutograd`.
-        included, excluded: what the thread included and excluded inside of it.
-        newly_included, newly_excluded: the keys of these two sets that were not in them before.
-        steps: what ran inside.
-    """
-
-    name: str
-    included: DispatchKeySet
-    excluded: DispatchKeySet
-    newly_included: DispatchKeySet
-    newly_excluded: DispatchKeySet
-    steps: tuple[TracedStep, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TracedCall:
-    """A call, and what its kernel did in turn.
-
-    Args:
-        kind: `[call]`, `[redispatch]`, `[callBoxed]` or `[redispatchBoxed]`.
-        operator: its name.
-        depth: how deeply it is nested in other calls, 1 for none.
-        arguments: the keys of the arguments; the set that was handed over, in a redispatch.
-        included, excluded: what the thread included and excluded; nothing, in a redispatch.
-        local_included, local_excluded: what of these goes beyond what every thread starts from.
-        base: the set before fallthroughs were masked.
-        keys: the final set.
-        kernel: what ran; None when there was nothing that could.
-        error: what it raised, as `kind: message` on one line; None when it returned.
-        steps: what its kernel did.
-    """
-
-    kind: str
-    operator: str
-    depth: int
-    arguments: DispatchKeySet
-    included: DispatchKeySet
-    excluded: DispatchKeySet
-    local_included: DispatchKeySet
-    local_excluded: DispatchKeySet
-    base: DispatchKeySet
-    keys: DispatchKeySet
-    kernel: TracedKernel | None
-    error: str | None
-    steps: tuple[TracedStep, ...]
-
-
-TracedStep: TypeAlias = TracedCall | TracedGuard
-
-
-@dataclass(frozen=True, slots=True)
-class TracedThread:
-    """What one thread did while a trace was on."""
-
-    name: str
-    steps: tuple[TracedStep, ...]
-
-
-def calls_in(steps: Sequence[TracedStep]) -> Iterator[TracedCall]:
-    """Every call of a tree, in the order in which they began."""
-    for step in steps:
-        if isinstance(step, TracedCall):
-            yield step
-        yield from calls_in(step.steps)
-
-
-_Sets: TypeAlias = tuple[DispatchKeySet, DispatchKeySet]
-_BOXED = (CallKind.CALL_BOXED, CallKind.REDISPATCH_BOXED)
-
-
 def trace(line: Callable[[str], object] | None = None) -> Trace:
     """Record what the operators do inside of a `with` block.
 
@@ -120,14 +27,6 @@ def trace(line: Callable[[str], object] | None = None) -> Trace:
         What is recorded, to be entered; `threads` and `calls` can be read at any time.
     """
     return Trace(line)
-
-
-def trace_line(call: ObservedCall, depth: int) -> str:
-    """`  [redispatch] op=[aten::add.Tensor], key=[CPU]`, indented by the depth.
-
-    Source: aten/src/ATen/core/dispatch/Dispatcher.h (`_print_dispatch_trace`).
-    """
-    return f"{' ' * depth}{call.kind} op=[{call.operator}], key=[{call.keys.highest()}]"
 
 
 class Trace:
@@ -212,6 +111,107 @@ class Trace:
             with self._lock:
                 found = self._threads[here] = _Thread(here.name)
         return found
+
+
+def trace_line(call: ObservedCall, depth: int) -> str:
+    """`  [redispatch] op=[aten::add.Tensor], key=[CPU]`, indented by the depth.
+
+    Source: aten/src/ATen/core/dispatch/Dispatcher.h (`_print_dispatch_trace`).
+    """
+    return f"{' ' * depth}{call.kind} op=[{call.operator}], key=[{call.keys.highest()}]"
+
+
+def calls_in(steps: Sequence[TracedStep]) -> Iterator[TracedCall]:
+    """Every call of a tree, in the order in which they began."""
+    for step in steps:
+        if isinstance(step, TracedCall):
+            yield step
+        yield from calls_in(step.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedKernel:
+    """The kernel that a call ran.
+
+    Args:
+        debug: where it comes from.
+        reason: its provenance.
+        source: the key that it is registered at.
+        conversion: `boxed` when the arguments were put on a stack for it, `unboxed` when they were taken off one, empty
+            when it was called as the caller called.
+    """
+
+    debug: str
+    reason: Provenance
+    source: str
+    conversion: str
+
+
+@dataclass(frozen=True, slots=True)
+class TracedGuard:
+    """A guard, and what ran inside of it.
+
+    Args:
+        name: what it is, such as `AutoDispatchBelowAutograd`.
+        included, excluded: what the thread included and excluded inside of it.
+        newly_included, newly_excluded: the keys of these two sets that were not in them before.
+        steps: what ran inside.
+    """
+
+    name: str
+    included: DispatchKeySet
+    excluded: DispatchKeySet
+    newly_included: DispatchKeySet
+    newly_excluded: DispatchKeySet
+    steps: tuple[TracedStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """A call, and what its kernel did in turn.
+
+    Args:
+        kind: `[call]`, `[redispatch]`, `[callBoxed]` or `[redispatchBoxed]`.
+        operator: its name.
+        depth: how deeply it is nested in other calls, 1 for none.
+        arguments: the keys of the arguments; the set that was handed over, in a redispatch.
+        included, excluded: what the thread included and excluded; nothing, in a redispatch.
+        local_included, local_excluded: what of these goes beyond what every thread starts from.
+        base: the set before fallthroughs were masked.
+        keys: the final set.
+        kernel: what ran; None when there was nothing that could.
+        error: what it raised, as `kind: message` on one line; None when it returned.
+        steps: what its kernel did.
+    """
+
+    kind: str
+    operator: str
+    depth: int
+    arguments: DispatchKeySet
+    included: DispatchKeySet
+    excluded: DispatchKeySet
+    local_included: DispatchKeySet
+    local_excluded: DispatchKeySet
+    base: DispatchKeySet
+    keys: DispatchKeySet
+    kernel: TracedKernel | None
+    error: str | None
+    steps: tuple[TracedStep, ...]
+
+
+TracedStep: TypeAlias = TracedCall | TracedGuard
+
+
+@dataclass(frozen=True, slots=True)
+class TracedThread:
+    """What one thread did while a trace was on."""
+
+    name: str
+    steps: tuple[TracedStep, ...]
+
+
+_Sets: TypeAlias = tuple[DispatchKeySet, DispatchKeySet]
+_BOXED = (CallKind.CALL_BOXED, CallKind.REDISPATCH_BOXED)
 
 
 class _Thread:

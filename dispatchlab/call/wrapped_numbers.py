@@ -1,4 +1,4 @@
-"""A Python number where a tensor is wanted: it becomes a tensor that hardly counts when dtypes are promoted.
+"""Wrapped numbers: Python numbers where tensors are wanted, which hardly count when dtypes are promoted.
 
 Only the operators that PyTorch names take one. Source: torch/csrc/utils/python_arg_parser.cpp
 (`should_allow_numbers_as_tensors`), c10/core/TensorImpl.h (`is_wrapped_number`).

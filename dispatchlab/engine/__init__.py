@@ -1,0 +1,25 @@
+"""The lab engine: registrations, dispatch tables and front ends, with PyTorch's semantics and two others.
+
+- `dispatcher`: `Dispatcher`, where the state of registrations changes, and what can be asked of it;
+- `library`: `Library`, the front end of `torch.library`, and the base of all front ends;
+- `import_api_2020`: the `import` block of PR #35061;
+- `register_operators`: `RegisterOperators().op(...)`, from before there were libraries;
+- `handle`: `RegistrationHandle`, which releases a registration;
+- `listeners`: notifications of operators that come and go;
+- `kernel`: wrappers of Python functions, registered kernels, and entries of the dispatch table;
+- `fallbacks`: the backend fallbacks of a dispatcher;
+- `operator_entry`: `OperatorEntry`, all that is known of one operator;
+- `state`: the state of a dispatcher, and transactions on it;
+- `lowering`: from a registration as it was written to primitive registrations;
+- `primitives`: the primitive registrations, which check and write;
+- `refusals`: the errors of refused registrations;
+- `semantics`: `strict`, `torch-2.13` and `pr35061`;
+- `builtin_fallbacks`: the backend fallbacks that PyTorch ships;
+- `initial_state`: the state that a fresh dispatcher starts from;
+- `precedence`: the dispatch table, computed on sets of slots;
+- `reference_precedence`: the same, computed key by key;
+- `invariants`: what must hold of an operator;
+- `introspection`: dumps, snapshots and views of operators;
+- `footprint`: what each refresh of slots reads;
+- `lab_engine`: `LabEngine`, the engine as the explorer uses it.
+"""

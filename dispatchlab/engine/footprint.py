@@ -1,7 +1,7 @@
-"""What each refresh of slots reads, recorded place by place while an engine runs.
+"""Footprints: which keys each refresh of slots reads, recorded while an engine runs.
 
-A `Transaction` knows which operators a registration touches. Here the parts of one operator are told apart: a watched
-semantics computes slots as the one it is made of does, and writes down which places of kernels it looked at.
+A `Transaction` knows which operators a registration touches. Here the parts of one operator are kept apart: a watched
+semantics computes slots as the one it is made of does, and records the keys whose kernels it looked at.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dispatchlab.engine.semantics import Semantics
 
 # Note [Footprints of a refresh]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A refresh is one call: (the slots wanted, the places with kernels, the kernels, the fallbacks) -> what the wanted
+# A refresh is one call: (the slots wanted, the keys with kernels, the kernels, the fallbacks) -> what the wanted
 # slots hold. A window is a set of wanted slots. The call is deterministic, so where two states agree on all that it
 # read in one of them, it reads the same and gives the same in the other. That is all that is needed to carry what was
-# seen in a small state over to a large one, and it needs no knowledge of the precedence. Places are read in two ways:
+# seen in a small state over to a large one, and it needs no knowledge of the precedence. Keys are read in two ways:
 # whether there are kernels (bits of `present`), and which one is newest. The fallbacks are read last. What is checked
 # of them on every call is that nobody asked for the fallback of a slot that a kernel had taken, and that what was
 # asked for was put into the slots unchanged: so a fallback can change its own slot only, and whether a kernel takes
@@ -121,7 +121,7 @@ class Footprint:
     def __init__(self, semantics: Semantics) -> None:
         self._fill = semantics.precedence.fill
         self.reads: dict[int, int] = {}
-        """window -> the places that its refreshes read, as bits"""
+        """window -> the keys that its refreshes read, as bits"""
         self.strays: set[str] = set()
         """what no footprint may show, a sentence each"""
         self.calls = 0
@@ -157,8 +157,8 @@ class Footprint:
             self.strays.add("a refresh looked at the fallbacks of slots that kernels fill")
 
 
-def judged_places(slot: int) -> int:
-    """The places that the invariants look at to tell what a slot should hold, as bits.
+def judged_keys(slot: int) -> int:
+    """The keys whose kernels the invariants look at to decide what a slot should hold, as bits.
 
     The plain computation that they compare with masks everything else away, so this holds by construction.
     """

@@ -1,4 +1,4 @@
-"""The handle of a registration: releases it once, when asked, at the end of a `with` block, or when it is forgotten."""
+"""`RegistrationHandle`: releases a registration once, when asked, after a `with` block, or when it is forgotten."""
 
 from __future__ import annotations
 

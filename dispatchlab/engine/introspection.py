@@ -164,14 +164,14 @@ def _source(entry: RegisteredKernel, reason: Provenance) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _Registered:
     direct: frozenset[DispatchKey | None]
     fallback: frozenset[DispatchKey]
     fallthrough: frozenset[DispatchKey]
 
 
-def _places(entry: OperatorEntry, fallbacks: Fallbacks) -> _Places:
-    return _Places(
+def _registered(entry: OperatorEntry, fallbacks: Fallbacks) -> _Registered:
+    return _Registered(
         frozenset(KEY_OF_BIT[bit] for bit in entry.kernels),
         frozenset(keys_of(fallbacks.slots)),
         frozenset(keys_of(fallbacks.fallthrough_slots)),
@@ -180,8 +180,8 @@ def _places(entry: OperatorEntry, fallbacks: Fallbacks) -> _Places:
 
 def candidates(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> list[Candidate]:
     """What could fill a slot, in the order of the precedence."""
-    places = _places(entry, fallbacks)
-    return list(semantics.precedence.plain(key, places.direct, places.fallback, places.fallthrough))
+    found = _registered(entry, fallbacks)
+    return list(semantics.precedence.plain(key, found.direct, found.fallback, found.fallthrough))
 
 
 def _beaten(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> Iterator[Beaten]:

@@ -1,7 +1,7 @@
-"""What must be true of an operator at any moment, checked against a second computation of everything derived.
+"""Invariants of an operator, checked against a second computation of everything derived.
 
 `violations` checks what the running PyTorch checks (`checkInvariants` in OperatorEntry.cpp) and what it leaves out: the
-slot of Undefined, the identity of kernels, and signatures. `upstream_violations` tells what PyTorch's own check would.
+slot of Undefined, the identity of kernels, and signatures. `upstream_violations` is what PyTorch's own check finds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Kernels: Python functions as kernel functions, registered kernels, and kernels in a slot for a reason.
+"""Kernels: functions wrapped as kernels, registered kernels, and entries of the dispatch table.
 
-The wrappers of PR #35061 and of torch/library.h: a plain function is a kernel without a schema of its own that takes
-the arguments, as it is to `torch.library`; `boxed` takes them on a stack; `unboxed` has the schema that its annotations
-say; `dispatch` ties a kernel to a key.
+The wrappers are those of PR #35061 and of torch/library.h: a plain function is a kernel without a schema of its own
+that takes the arguments, as it is to `torch.library`; `boxed` takes them on a stack; `unboxed` has the schema that its
+annotations say; `dispatch` ties a kernel to a key. A `RegisteredKernel` is one registration, a `TableEntry` is what a
+slot of a dispatch table holds.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ def dispatch_autograd(function: KernelLike) -> KernelFunction:
 
 
 def kernel_function(function: object, *, with_keyset: bool = False) -> KernelFunction:
-    """What can be registered as a kernel, as one: a `KernelLike`.
+    """Wrap a callable as a `KernelFunction`.
 
     Args:
-        function: it.
+        function: a callable, or a kernel that is wrapped already.
         with_keyset: a plain function takes the key set of the call first; a wrapped one knows that of itself.
 
     Raises:
@@ -99,52 +100,6 @@ def kernel_function(function: object, *, with_keyset: bool = False) -> KernelFun
         message = f"a kernel is a function, and this is {function!r}: pass something that can be called, or fallthrough"
         raise RegistrationError(ErrorKind.OTHER, message, {"kernel": type(function).__name__})
     return KernelFunction(Kernel(KernelForm.BOXED, function=function, with_keyset=with_keyset))
-
-
-def key_named(text: DispatchKey | str) -> DispatchKey | None:
-    """A key by its name; empty text means "no key".
-
-    Raises:
-        RegistrationError: of kind `unknown_key`, with the nearest name.
-    """
-    if isinstance(text, DispatchKey):
-        return text
-    if not text:
-        return None
-    try:
-        return parse_key(text)
-    except UnknownKeyError as error:
-        raise RegistrationError(ErrorKind.UNKNOWN_KEY, str(error), {"key": text}) from None
-
-
-def key_or_device(text: DispatchKey | str) -> DispatchKey | None:
-    """A key by its name or by the device type of its backend, such as `cuda`."""
-    devices = {name.lower(): DispatchKey[name] for name in BACKENDS}
-    return devices[text] if isinstance(text, str) and text in devices else key_named(text)
-
-
-E = TypeVar("E", AliasKind, BlockKind)
-
-
-def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> E:
-    """One of a closed set of words, or a refusal of `kind` that lists them."""
-    for one in choices:
-        if one == text:
-            return one
-    known = [str(one) for one in choices]
-    message = f"{text!r} is no {what}: expected one of {', '.join(known)}{did_you_mean(text, known)}"
-    raise RegistrationError(kind, message, {"text": text})
-
-
-def call_site() -> SourceLocation:
-    """Where the caller of this package stands: the innermost frame outside of it."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
-        frame = frame.f_back
-    return SourceLocation(frame.f_code.co_filename, frame.f_lineno)
-
-
-_PACKAGE = __name__.partition(".")[0] + "."
 
 
 class RegisteredKernel:
@@ -199,3 +154,49 @@ class TableEntry:
 
 AMBIGUOUS = RegisteredKernel(Kernel(), AMBIGUOUS_DEBUG, DispatchKey.AutogradOther).because(Provenance.AMBIGUOUS)
 """What AutogradOther holds when both a composite kernel and a kernel of one of its backends could be meant."""
+
+
+def key_named(text: DispatchKey | str) -> DispatchKey | None:
+    """A key by its name; empty text means "no key".
+
+    Raises:
+        RegistrationError: of kind `unknown_key`, with the nearest name.
+    """
+    if isinstance(text, DispatchKey):
+        return text
+    if not text:
+        return None
+    try:
+        return parse_key(text)
+    except UnknownKeyError as error:
+        raise RegistrationError(ErrorKind.UNKNOWN_KEY, str(error), {"key": text}) from None
+
+
+def key_or_device(text: DispatchKey | str) -> DispatchKey | None:
+    """A key by its name or by the device type of its backend, such as `cuda`."""
+    devices = {name.lower(): DispatchKey[name] for name in BACKENDS}
+    return devices[text] if isinstance(text, str) and text in devices else key_named(text)
+
+
+E = TypeVar("E", AliasKind, BlockKind)
+
+
+def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> E:
+    """One of a closed set of names; else a refusal of `kind` that lists them."""
+    for one in choices:
+        if one == text:
+            return one
+    known = [str(one) for one in choices]
+    message = f"{text!r} is no {what}: expected one of {', '.join(known)}{did_you_mean(text, known)}"
+    raise RegistrationError(kind, message, {"text": text})
+
+
+def call_site() -> SourceLocation:
+    """Where the caller of this package stands: the innermost frame outside of it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame = frame.f_back
+    return SourceLocation(frame.f_code.co_filename, frame.f_lineno)
+
+
+_PACKAGE = __name__.partition(".")[0] + "."

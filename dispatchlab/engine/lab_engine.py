@@ -25,89 +25,35 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.slot_set import KEY_OF_BIT, keys_of
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
-_SHOWN = 4
 
+class LabEngine:
+    """The commutative registration engine of this package.
 
-def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:
-    """The reasons for the difference; empty when there is none that the engine knows."""
-    reasons: list[str] = []
-    for name in sorted({variable for state in (expected, actual) for variable in state if isinstance(variable, str)}):
-        left, right = operator_in(expected, name), operator_in(actual, name)
-        if left is None or right is None:
-            there = left or right
-            assert there is not None
-            reasons.append(_left_behind(name, there))
-            continue
-        reasons += _entries(name, left, right)
-        # Only what one state has and the other lacks tells them apart.
-        stale = [_stale(entry, fallbacks_in(state), semantics) for entry, state in ((left, expected), (right, actual))]
-        if stale[0] != stale[1]:
-            reasons += [_stale_text(name, bits) for bits in stale if bits]
-    left_fallbacks, right_fallbacks = fallbacks_in(expected), fallbacks_in(actual)
-    if left_fallbacks != right_fallbacks:
-        keys = ", ".join(str(key) for key in keys_of(left_fallbacks.slots ^ right_fallbacks.slots))
-        reasons.append(f"a refused fallback left others behind, at {keys}")
-    return tuple(dict.fromkeys(reasons))
+    Args:
+        semantics: `strict`, `torch-2.13` or `pr35061`.
 
+    Raises:
+        UnknownSemanticsError: there are no semantics of that name.
+    """
 
-def _left_behind(name: str, entry: OperatorEntry) -> str:
-    """What to say of an operator that only one of two states has, although the same is registered in both."""
-    if entry.is_unused:
-        return f"a refused def of {name} left the operator behind, with nothing registered for it"
-    return f"a refused registration left {name} behind, with what it had registered before it was refused"
+    name = "lab"
 
+    def __init__(self, semantics: str | Semantics = "strict") -> None:
+        self._semantics = semantics_named(semantics) if isinstance(semantics, str) else semantics
 
-def _stale(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
-    return stale_keys(entry.slots, expected_slots(entry, fallbacks, semantics))
+    @property
+    def semantics(self) -> str:
+        """The name of the semantics."""
+        return self._semantics.name
 
+    @contextmanager
+    def sandbox(self) -> Iterator[Dispatcher]:
+        """A fresh dispatcher."""
+        yield Dispatcher(self._semantics)
 
-def _stale_text(name: str, bits: int) -> str:
-    keys = [str(key) for key in keys_of(bits)]
-    shown = ", ".join(keys[:_SHOWN])
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    was = "was" if len(keys) == 1 else "were"
-    return f"{shown}{more} of {name} {was} not refreshed: calls use what was there before"
-
-
-def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[str]:
-    for bit in sorted(left.kernels.keys() & right.kernels.keys()):
-        ours, theirs = left.kernels[bit], right.kernels[bit]
-        if ours != theirs and len(ours) == len(theirs):
-            writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
-            yield f"{writers} the {key_text(KEY_OF_BIT[bit])} kernel of {name}: the newest wins"
-    for mine, other in zip(left.signatures, right.signatures, strict=True):
-        held = other or mine
-        if held is not None and (mine is None or other is None or mine.signature != other.signature):
-            yield f"the signature {held.signature} of kernel {held.debug} at {held.key} is still held against {name}"
-    if left.stored != right.stored:
-        yield f"the first def of {name} decides its schema and alias kind"
-    if left.tags != right.tags:
-        tags = ", ".join(sorted(left.tags ^ right.tags))
-        yield f"tags of {name} outlive the def that brought them: {tags}"
-    if left.is_unused != right.is_unused:
-        yield f"a refused registration left {name} behind"
-
-
-class LabState:
-    """One state of a dispatcher. Equal states have the same future."""
-
-    __slots__ = ("variables",)
-
-    def __init__(self, variables: State) -> None:
-        self.variables = variables
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LabState) and self.variables == other.variables
-
-    def __hash__(self) -> int:
-        return hash(frozenset((variable, _hash(value)) for variable, value in self.variables.items()))
-
-
-def _hash(value: object) -> int:
-    if isinstance(value, OperatorEntry):
-        kernels, slots = frozenset(value.kernels.items()), frozenset(value.slots.items())
-        return hash((value.stored, value.defs, kernels, slots, value.signatures, value.tags, value.names))
-    return hash(value)
+    def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> LabSpace:
+        """The states that these registrations can reach."""
+        return LabSpace(registrations, operators, self._semantics)
 
 
 class LabSpace:
@@ -195,6 +141,91 @@ class LabSpace:
         self._touched.update(str(name) for name in self._operators)
 
 
+class LabState:
+    """One state of a dispatcher. Equal states have the same future."""
+
+    __slots__ = ("variables",)
+
+    def __init__(self, variables: State) -> None:
+        self.variables = variables
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabState) and self.variables == other.variables
+
+    def __hash__(self) -> int:
+        return hash(frozenset((variable, _hash(value)) for variable, value in self.variables.items()))
+
+
+def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:
+    """The reasons for the difference; empty when there is none that the engine knows."""
+    reasons: list[str] = []
+    for name in sorted({variable for state in (expected, actual) for variable in state if isinstance(variable, str)}):
+        left, right = operator_in(expected, name), operator_in(actual, name)
+        if left is None or right is None:
+            there = left or right
+            assert there is not None
+            reasons.append(_left_behind(name, there))
+            continue
+        reasons += _entries(name, left, right)
+        # Only what one state has and the other lacks counts.
+        stale = [_stale(entry, fallbacks_in(state), semantics) for entry, state in ((left, expected), (right, actual))]
+        if stale[0] != stale[1]:
+            reasons += [_stale_text(name, bits) for bits in stale if bits]
+    left_fallbacks, right_fallbacks = fallbacks_in(expected), fallbacks_in(actual)
+    if left_fallbacks != right_fallbacks:
+        keys = ", ".join(str(key) for key in keys_of(left_fallbacks.slots ^ right_fallbacks.slots))
+        reasons.append(f"a refused fallback left others behind, at {keys}")
+    return tuple(dict.fromkeys(reasons))
+
+
+_SHOWN = 4
+
+
+def _left_behind(name: str, entry: OperatorEntry) -> str:
+    """What to say of an operator that only one of two states has, although the same is registered in both."""
+    if entry.is_unused:
+        return f"a refused def of {name} left the operator behind, with nothing registered for it"
+    return f"a refused registration left {name} behind, with what it had registered before it was refused"
+
+
+def _stale(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
+    return stale_keys(entry.slots, expected_slots(entry, fallbacks, semantics))
+
+
+def _stale_text(name: str, bits: int) -> str:
+    keys = [str(key) for key in keys_of(bits)]
+    shown = ", ".join(keys[:_SHOWN])
+    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    was = "was" if len(keys) == 1 else "were"
+    return f"{shown}{more} of {name} {was} not refreshed: calls use what was there before"
+
+
+def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[str]:
+    for bit in sorted(left.kernels.keys() & right.kernels.keys()):
+        ours, theirs = left.kernels[bit], right.kernels[bit]
+        if ours != theirs and len(ours) == len(theirs):
+            writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
+            yield f"{writers} the {key_text(KEY_OF_BIT[bit])} kernel of {name}: the newest wins"
+    for mine, other in zip(left.signatures, right.signatures, strict=True):
+        held = other or mine
+        if held is not None and (mine is None or other is None or mine.signature != other.signature):
+            yield f"the signature {held.signature} of kernel {held.debug} at {held.key} is still held against {name}"
+    if left.stored != right.stored:
+        yield f"the first def of {name} decides its schema and alias kind"
+    if left.tags != right.tags:
+        tags = ", ".join(sorted(left.tags ^ right.tags))
+        yield f"tags of {name} outlive the def that brought them: {tags}"
+    if left.is_unused != right.is_unused:
+        yield f"a refused registration left {name} behind"
+
+
+def _hash(value: object) -> int:
+    if isinstance(value, OperatorEntry):
+        kernels, slots = frozenset(value.kernels.items()), frozenset(value.slots.items())
+        return hash((value.stored, value.defs, kernels, slots, value.signatures, value.tags, value.names))
+    return hash(value)
+
+
 class _Renaming:
     """Renames in order of appearance, so that registrations of the same pattern become equal."""
 
@@ -230,33 +261,3 @@ class _Renaming:
                 # The rules of blocks look at namespaces, so a block keeps its own and its names keep theirs.
                 inner = tuple(replace(one, debug=self._debug(one.debug)) for one in registration.registrations)
                 return replace(registration, registrations=inner, debug=self._debug(registration.debug))
-
-
-class LabEngine:
-    """The commutative registration engine of this package.
-
-    Args:
-        semantics: `strict`, `torch-2.13` or `pr35061`.
-
-    Raises:
-        UnknownSemanticsError: there are no semantics of that name.
-    """
-
-    name = "lab"
-
-    def __init__(self, semantics: str | Semantics = "strict") -> None:
-        self._semantics = semantics_named(semantics) if isinstance(semantics, str) else semantics
-
-    @property
-    def semantics(self) -> str:
-        """The name of the semantics."""
-        return self._semantics.name
-
-    @contextmanager
-    def sandbox(self) -> Iterator[Dispatcher]:
-        """A fresh dispatcher."""
-        yield Dispatcher(self._semantics)
-
-    def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> LabSpace:
-        """The states that these registrations can reach."""
-        return LabSpace(registrations, operators, self._semantics)

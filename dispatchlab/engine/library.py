@@ -1,4 +1,4 @@
-"""Libraries: registrations of one namespace that come and go with it; and open blocks, which every front end is.
+"""`Library`: registrations of one namespace that come and go with it; and `Registrations`, the base of front ends.
 
 The names are those of `torch.library`, so that code which registers operators there reads the same here. Rules and
 order of release: aten/src/ATen/core/library.cpp.

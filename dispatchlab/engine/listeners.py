@@ -1,4 +1,4 @@
-"""Those who hear of operators as their schemas come and go, and what happens when one of them raises."""
+"""Listeners: who is notified of operators as their schemas come and go, and what follows when one raises."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dispatchlab.model.schema import FunctionSchema
 # Note [Listeners that raise]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A def is in force when listeners hear of it: they may look at it, and register more. One that raises refuses the def:
-# those that were told before are told that it goes, then it is taken back, and the error goes to whoever registered.
-# A release cannot be refused. All listeners hear of it, it is done, and only then the errors go on their way.
+# those that were notified before are notified that it goes, then it is taken back, and the error goes to whoever
+# registered. A release cannot be refused. All listeners hear of it, it is done, and only then the errors are raised.
 
 
 class Listener(Protocol):
@@ -34,7 +34,7 @@ class Named(NamedTuple):
 
 
 class Listeners:
-    """The listeners of a dispatcher, told in the order in which they came."""
+    """The listeners of a dispatcher, notified in the order in which they came."""
 
     def __init__(self) -> None:
         self._listeners: dict[object, Listener] = {}
@@ -43,18 +43,18 @@ class Listeners:
         return bool(self._listeners)
 
     def add(self, listener: Listener) -> object:
-        """Tell it from now on; returns what `remove` wants."""
+        """Notify it from now on; returns what `remove` wants."""
         token = object()
         self._listeners[token] = listener
         return token
 
     def remove(self, token: object) -> None:
-        """Tell it no more."""
+        """Notify it no more."""
         self._listeners.pop(token, None)
 
     def registered(self, news: Sequence[Named]) -> None:
-        """Tell all of them of operators that came; raises what one of them raises, with nobody left who was told."""
-        told: list[tuple[Listener, Named]] = []
+        """Notify all of operators that came; when one raises, those before it are notified that the operators go."""
+        notified: list[tuple[Listener, Named]] = []
         for token, listener in tuple(self._listeners.items()):
             for one in news:
                 if token not in self._listeners:
@@ -62,12 +62,12 @@ class Listeners:
                 try:
                     listener.on_operator_registered(*one)
                 except BaseException as error:
-                    _tell_back(told, error)
+                    _take_back(notified, error)
                     raise
-                told.append((listener, one))
+                notified.append((listener, one))
 
     def deregistered(self, news: Sequence[Named]) -> None:
-        """Tell all of them of operators that are about to go, and raise what they raised when all are told."""
+        """Notify all of operators that are about to go, and raise what they raised when all are notified."""
         errors: list[Exception] = []
         for token, listener in tuple(self._listeners.items()):
             for one in news:
@@ -80,9 +80,9 @@ class Listeners:
         raise_all("some listeners raised", errors)
 
 
-def _tell_back(told: list[tuple[Listener, Named]], error: BaseException) -> None:
-    for listener, one in reversed(told):
+def _take_back(notified: list[tuple[Listener, Named]], error: BaseException) -> None:
+    for listener, one in reversed(notified):
         try:
             listener.on_operator_deregistered(*one)
         except Exception as another:
-            error.add_note(f"told that {one.name} goes again, {listener!r} raised {another!r}")
+            error.add_note(f"notified that {one.name} goes again, {listener!r} raised {another!r}")

@@ -1,7 +1,7 @@
-"""Lower a registration as somebody wrote it to the primitive registrations that a dispatcher makes.
+"""Lowering: from a registration as it was written to the primitive registrations that a dispatcher makes.
 
 What a library block may hold is decided here, rule by rule as in aten/src/ATen/core/library.cpp; none of it depends on
-the state of a dispatcher. `register` and `release` run a plan on a transaction.
+the state of a dispatcher. `register` and `release` run a lowered registration on a transaction.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LoweredRegistration:
         self.is_block = is_block
 
     def written_variables(self) -> frozenset[StateVariable]:
-        """The variables that the plan writes by name; a fallback reaches every operator besides."""
+        """The state variables that it writes by name; a fallback reaches every operator besides."""
         variables: set[StateVariable] = set()
         for primitive in self.primitives:
             match primitive:
@@ -62,23 +62,27 @@ class LoweredRegistration:
         return frozenset(variables)
 
 
-def register(semantics: Semantics, state: Transaction, plan: LoweredRegistration) -> None:
-    """Run a plan; all of it or, when it raises a RegistrationError, what Note [Traces of a refusal] says."""
+def register(semantics: Semantics, state: Transaction, lowered: LoweredRegistration) -> None:
+    """Make all of its registrations or, when one is refused, what Note [Traces of a refusal] says.
+
+    Raises:
+        RegistrationError: one is refused.
+    """
     done = 0
     try:
-        for primitive in plan.primitives:
+        for primitive in lowered.primitives:
             primitive.register(semantics, state)
             done += 1
     except RegistrationError:
-        if plan.is_block and semantics.refusal_leaves_traces:
-            for primitive in plan.primitives[:done]:
+        if lowered.is_block and semantics.refusal_leaves_traces:
+            for primitive in lowered.primitives[:done]:
                 primitive.release(semantics, state)
         raise
 
 
-def release(semantics: Semantics, state: Transaction, plan: LoweredRegistration) -> None:
-    """Undo a plan that is registered: what was registered first is released first, as a library does it."""
-    for primitive in plan.primitives:
+def release(semantics: Semantics, state: Transaction, lowered: LoweredRegistration) -> None:
+    """Undo a lowered registration: what was registered first is released first, as a library does it."""
+    for primitive in lowered.primitives:
         primitive.release(semantics, state)
 
 

@@ -1,4 +1,4 @@
-"""All that a dispatcher knows of one operator, as one immutable value."""
+"""`OperatorEntry`: all that a dispatcher knows of one operator, as one immutable value."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class OperatorEntry(NamedTuple):
         name: the operator.
         stored: its schema; None while there is no def.
         defs: the live defs; more than one only under `pr35061`.
-        kernels: what is registered, by place.
-        present: the places that have kernels, as bits (the keys of `kernels`).
+        kernels: what is registered: the bit of a key -> its kernels, newest first.
+        present: the keys that have kernels, as bits (the keys of `kernels`).
         slots: what calls use. It can differ from what `kernels` would give: that is what a stale slot is.
         signatures: the signatures (plain, symbolic-integer) that outlive their kernels, under semantics where they do.
         tags: the tags in force.
@@ -99,6 +99,6 @@ class OperatorEntry(NamedTuple):
         return not (self.defs or self.present or self.names)
 
     def active(self, bit: int) -> RegisteredKernel | None:
-        """The newest kernel at a place."""
+        """The newest kernel at a key, by its bit."""
         entries = self.kernels.get(bit)
         return entries[0] if entries else None

@@ -1,9 +1,9 @@
-"""Which kernel each slot gets, computed level by level on whole sets of slots.
+"""Precedence: the kernel that each slot gets, computed level by level on whole sets of slots.
 
 A level of the precedence is one bit operation: the slots that it covers, less those that are already taken. What each
-slot gets is also computed key by key, straight from the published order, in `plain_precedence`; the invariants compare
-the two. Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp (`computeDispatchTableEntryWithDebug`); for `pr35061`
-the look-up of PR #35061.
+slot gets is also computed key by key, straight from the published order, in `reference_precedence`; the invariants
+compare the two. Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp (`computeDispatchTableEntryWithDebug`); for
+`pr35061` the look-up of PR #35061.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dispatchlab.model.slot_set import (
 )
 
 Kernels: TypeAlias = Mapping[int, tuple[RegisteredKernel, ...]]
-"""The kernels of an operator: the bit of a place -> what is registered there, newest first and never empty."""
+"""The kernels of an operator: the bit of a key -> what is registered there, newest first and never empty."""
 
 Slots: TypeAlias = dict[TableEntry, int]
 """Which slots hold which entry; a slot in no set holds no kernel."""
 
 Fill: TypeAlias = Callable[[int, int, Kernels, Fallbacks], Slots]
-"""(the slots wanted, the places that have kernels, the kernels, the fallbacks) -> what those slots hold."""
+"""(the slots wanted, the keys that have kernels, the kernels, the fallbacks) -> what those slots hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The registrations that a dispatcher really makes: def, impl, fallback, name, claim. Each can be undone.
+"""Primitive registrations, which a dispatcher makes: def, impl, fallback, name, claim. Each can be undone.
 
 A primitive is made once for each registration and is its own identity: what it puts into the state can be found and
 removed again by `is`. The order of the checks is upstream's (aten/src/ATen/core/dispatch/Dispatcher.cpp and
@@ -190,7 +190,7 @@ class RegisterImpl:
     __slots__ = ("bit", "entry", "held", "name", "refreshed_on_register", "refreshed_on_release", "variable")
 
     def __init__(self, name: OperatorName, kernel: RegisteredKernel, semantics: Semantics, *, with_key: bool) -> None:
-        """`with_key` tells a kernel that named its key from one that named none and went to `kernel.key` for it."""
+        """`with_key` is false for a kernel that named no key and went to `kernel.key` for it."""
         key = kernel.key
         self.name = name
         self.variable = str(name)

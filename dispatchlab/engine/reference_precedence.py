@@ -132,22 +132,22 @@ def _winner(
 
 
 def _relevant(key: DispatchKey) -> int:
-    """The places whose kernels can matter to a slot: its own, its backends', the aliases and what has no slot."""
+    """The keys whose kernels can matter to a slot: its own, its backends', the aliases and those without a slot."""
     own = KEY_BIT[key] | BACKENDS_OF_AUTOGRAD.get(key, 0)
     return own | sum(bit for bit, k in KEY_OF_BIT.items() if k is None or not k.is_runtime)
 
 
 RELEVANT: tuple[int, ...] = tuple(_relevant(key) for key in RUNTIME_KEYS)
-"""For each slot, the places whose kernels can matter to it."""
+"""For each slot, the keys whose kernels can matter to it."""
 
 
 @lru_cache(maxsize=1 << 15)
 def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
-    """The whole table, slot by slot, from which places have kernels and which slots have fallbacks.
+    """The whole table, slot by slot, from which keys have kernels and which slots have fallbacks.
 
     Args:
         plain: the precedence.
-        present: the bits of the places that have kernels.
+        present: the bits of the keys that have kernels.
         fallback_slots: the slots that have a fallback.
         fallthrough_slots: those of them whose fallback falls through.
     """

@@ -1,4 +1,4 @@
-"""The sentences of a refusing engine: what was found, what was wanted, what to do next, with the facts beside them."""
+"""Errors of refused registrations: what was found, what was expected, what to do next, with the facts beside them."""
 
 from __future__ import annotations
 

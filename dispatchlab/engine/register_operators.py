@@ -1,4 +1,4 @@
-"""`RegisterOperators().op(schema, options)`, the registration API before there were libraries.
+"""`RegisterOperators`: the registration API of PyTorch before there were libraries.
 
     RegisterOperators(dispatcher=d).op("_test::dummy(Tensor x) -> ()", Options().kernel("CPU", dummy_cpu))
 

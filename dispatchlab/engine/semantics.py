@@ -1,4 +1,4 @@
-"""Which dispatcher the engine behaves as: three small records of choices.
+"""Semantics: the dispatcher that the engine behaves as, in three small records of choices.
 
 `strict` is the commutative engine that the design promises. `torch-2.13` is what PyTorch 2.13 does, its defects
 included, so that a run here predicts a run there. `pr35061` is the engine as PR #35061 first proposed it.
@@ -45,7 +45,7 @@ class Semantics:
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
-        warn_each_override: every override of a kernel is told, not only the first in a process.
+        warn_each_override: warn of every override of a kernel, not only of the first in a process.
         fallbacks: backend fallbacks that are there before anybody registers anything.
     """
 

@@ -2,12 +2,17 @@
 
 - `lab`: `Lab`, a dispatcher with all of it, and its operators by name;
 - `schemas`: the operators that there are;
-- `kernels`: the backend kernels of CPU, CUDA and Meta, and `manual_seed`; `backend_select`: those of factories;
+- `kernels`: the backend kernels of CPU, CUDA and Meta, and `manual_seed`;
+- `backend_select`: the BackendSelect kernels of factories;
 - `views`: ADInplaceOrView, versions, and the history of views;
-- `autograd`: the autograd kernels, and what a write in place does to the graph; `autograd_graph`: its nodes;
-  `grad_mode`: `no_grad` and its kind; `derivatives`: the formulas; `backward`: the walk from a result to the leaves;
-  `tensor_geometry`: how a gradient lies in memory;
-- `batching`: `vmap`; `tracing`: `recording`.
+- `autograd`: the autograd kernels, and what a write in place does to the graph;
+- `autograd_graph`: nodes, what they save, and where gradients go;
+- `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
+- `derivatives`: the formulas of gradients;
+- `backward`: the walk from a result to the leaves;
+- `tensor_geometry`: how a gradient lies in memory;
+- `batching`: `vmap`;
+- `tracing`: `recording`.
 """
 
 from __future__ import annotations

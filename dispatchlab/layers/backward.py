@@ -72,10 +72,10 @@ def backward(
             for next_edge, one in zip(node.next_edges, passed_on, strict=True):
                 if next_edge is None:
                     continue
-                following, place = next_edge
+                following, position = next_edge
                 if one is not None:
-                    held = arriving[following].get(place)
-                    arriving[following][place] = one if held is None else calls("add.Tensor")(held, one)
+                    held = arriving[following].get(position)
+                    arriving[following][position] = one if held is None else calls("add.Tensor")(held, one)
                 depends[following] -= 1
                 if not depends[following]:
                     ready.push(following)

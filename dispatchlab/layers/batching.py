@@ -109,9 +109,9 @@ def select_rule(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
         # See Note [Views inside of vmap]
         assert isinstance(self, BatchedTensor)
         logical = dim % self.dim if self.dim else dim
-        place = logical if logical < self.bdim else logical + 1
-        selected = calls("select.int")(self.value, place, index)
-        return BatchedTensor(selected, self.bdim - (place < self.bdim), self.level, copies=self.copies)
+        real = logical if logical < self.bdim else logical + 1
+        selected = calls("select.int")(self.value, real, index)
+        return BatchedTensor(selected, self.bdim - (real < self.bdim), self.level, copies=self.copies)
 
     return select
 

@@ -1,4 +1,4 @@
-"""`Lab`: a dispatcher with all layers, registered as a user would register them."""
+"""`Lab`: a dispatcher with all layers, registered through the public API."""
 
 from __future__ import annotations
 

@@ -1,0 +1,18 @@
+"""The values that every other package speaks of: keys, schemas, registrations, snapshots.
+
+- `keys`: `DispatchKey` and what each key covers;
+- `key_set`: `DispatchKeySet`, the sets that calls go by;
+- `slot_set`: sets of dispatch table slots, as bits;
+- `names`: `OperatorName`;
+- `schema`: `FunctionSchema` and its printing;
+- `schema_types`: the types of arguments and returns;
+- `schema_parser`: `parse_schema` and `parse_name`;
+- `schema_difference`: whether a kernel fits the schema of its operator;
+- `infer_schema`: the schema of a Python function's annotations;
+- `cpp_signature`: the C++ signature of a schema;
+- `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, and `SourceLocation`;
+- `sequence`: sequences of registrations and releases;
+- `snapshot`: what can be observed of an operator, refusals, and violations of invariants;
+- `operator_view`: an operator with the reason of each row of its table;
+- `dump_format`: the texts of dumps and computed tables.
+"""

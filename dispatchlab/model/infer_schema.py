@@ -45,7 +45,7 @@ def infer_schema(function: Callable[..., object]) -> FunctionSchema:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        raise _refused(name, "the function", "tells no signature", "") from None
+        raise _refused(name, "the function", "has no signature", "") from None
     known = getattr(inspect.unwrap(function), "__globals__", {})
     parameters = list(signature.parameters.values())
     if parameters and _is_key_set(parameters[0].annotation):

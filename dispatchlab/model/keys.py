@@ -1,4 +1,4 @@
-"""The dispatch keys: which there are, in which order, and what each one covers.
+"""Dispatch keys: their names, their order, and what each one covers.
 
 Order and numbers are those of c10/core/DispatchKey.h in PyTorch 2.13 (markers such as `EndOfFunctionalityKeys` are left
 out). Three kinds: functionality keys (0 to 46, some of which exist once for each backend), the runtime keys of those

@@ -1,4 +1,4 @@
-"""The name of an operator: namespace, name and overload."""
+"""`OperatorName`: namespace, name and overload of an operator."""
 
 from __future__ import annotations
 

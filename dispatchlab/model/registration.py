@@ -1,6 +1,6 @@
-"""What can be registered, as frozen values that know their source location.
+"""Registrations as frozen values that know their source location.
 
-These are the words of a scenario: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, and `Block`, which is a library with
+A scenario is made of them: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, and `Block`, which is a library with
 its registrations and comes and goes as a whole. A value says nothing about whether an engine will accept it.
 """
 
@@ -75,7 +75,7 @@ class Kernel:
         form: how it can be called.
         inferred: the schema that its type gives, for unboxed kernels; boxed ones and fallthroughs have none.
         signature: the C++ signature that calls compare, hidden from every dump; boxed kernels carry none.
-        symint: True when the kernel takes symbolic integers; it has a signature cell of its own then.
+        symint: True when the kernel takes symbolic integers; its signature is compared with those of such kernels only.
         function: the Python function behind it, if there is one.
         reference: `package.module:function`, when a file named the function.
         takes_stack: the function takes the operator and a stack of values, as a boxed kernel of C++ does; otherwise it

@@ -1,10 +1,8 @@
 """Function schemas as frozen values that print as PyTorch's text.
 
-Source: aten/src/ATen/core/ivalue.cpp, aten/src/ATen/core/function_schema.h.
-
 `parse_schema` in schema_parser.py reads the text; here are the values and their printing. The types are in
-schema_types.py, the defaults in schema_values.py. The alias kind is no part of a schema, it belongs to a def.
-Source: aten/src/ATen/core/function_schema.h, aten/src/ATen/core/alias_info.h.
+schema_types.py. The alias kind is no part of a schema, it belongs to a def. Source: function_schema.h, alias_info.h and
+ivalue.cpp in aten/src/ATen/core.
 """
 
 from __future__ import annotations
@@ -103,7 +101,7 @@ _ESCAPED = [_ESCAPES.get(chr(byte)) or (chr(byte) if 32 <= byte < 127 else _octa
 class AliasInfo:
     """Which alias sets a value is in before and after the call, `(a! -> a|b)`, and whether the call writes it.
 
-    Sets compare as sets and print sorted, `*` last; `contained` tells of the elements of a list.
+    Sets compare as sets and print sorted, `*` last; `contained` is about the elements of a list.
     """
 
     before: frozenset[str]
@@ -188,7 +186,7 @@ class FunctionSchema:
         return ", ".join([*map(str, self.returns), *(["..."] if self.is_varret else [])])
 
     def dispatch_arguments(self) -> int:
-        """Which arguments decide the dispatch: bit i for argument i of type Tensor, Tensor?, Tensor[] or Tensor?[]."""
+        """The arguments that decide the dispatch, bit i for argument i: Tensor, Tensor?, Tensor[] and Tensor?[]."""
         return sum(1 << at for at, argument in enumerate(self.arguments) if without_size(argument.type) in _DISPATCHED)
 
 

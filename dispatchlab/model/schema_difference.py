@@ -1,4 +1,4 @@
-"""Does a kernel fit the schema of its operator? The first difference that counts, or None.
+"""Schema differences: the first one that keeps a kernel from fitting the schema of its operator.
 
 Names, defaults, keyword-only, alias annotations, list sizes, varargs and varrets do not count; the numbers and the
 types of arguments and returns do.
@@ -57,17 +57,17 @@ class Difference:
     def reason(self) -> str:
         """Upstream's sentence."""
         sides = f"{self.expected} vs {self.found}."
-        place = self.kind.partition("_")[0]
+        side = self.kind.partition("_")[0]
         if self.position is None:
-            return f"The number of {place}s is different. {sides}"
-        return f"Type mismatch in {place} {self.position}: {sides}"
+            return f"The number of {side}s is different. {sides}"
+        return f"Type mismatch in {side} {self.position}: {sides}"
 
     def __str__(self) -> str:
         return self.reason
 
 
 def schema_difference(expected: FunctionSchema, found: FunctionSchema, *, symint_kernel: bool) -> Difference | None:
-    """In what does the schema of a kernel differ from the schema of a def?
+    """The first difference between the schema of a kernel and the schema of a def; None when the kernel fits.
 
     Args:
         expected: the schema of the def.
@@ -80,7 +80,7 @@ def schema_difference(expected: FunctionSchema, found: FunctionSchema, *, symint
 
 
 def fake_difference(expected: FunctionSchema, found: FunctionSchema) -> Difference | None:
-    """In what do two schemas differ for calls, to which ScalarType, Layout, MemoryFormat and SymInt are all int?"""
+    """The first difference for calls, to which ScalarType, Layout, MemoryFormat and SymInt are all int."""
     return _first_difference(expected, found, (fake_of, fake_of), (fake_of, fake_of))
 
 

@@ -1,15 +1,10 @@
 """Parse schema text: `parse_schema`, `parse_name`, `parse_schema_or_name`, and `parse_inferred` for nameless schemas.
 
-Comments, blanks and escaped line ends are skipped; a line end counts only outside of brackets. What is no token at all
-comes as one character, which no rule of the grammar wants. Source: torch/csrc/jit/frontend/lexer.h.
-
-Source: torch/csrc/jit/frontend/schema_type_parser.cpp.
-
-Source: `parseDefaultValue` in torch/csrc/jit/frontend/function_schema_parser.cpp, c10/core/Device.cpp.
-
 What PyTorch 2.13 accepts is accepted and gives an equal meaning, what it refuses is refused with a `ParseError` at the
-place. Types are read here, defaults in schema_defaults.py, tokens in schema_tokens.py.
-Source: torch/csrc/jit/frontend/function_schema_parser.cpp, torch/csrc/jit/frontend/schema_type_parser.cpp.
+token. One reader stands on the other: tokens, types, defaults, and the schema. Comments, blanks and escaped line ends
+are skipped; a line end counts only outside of brackets. What is no token at all comes as one character, which no rule
+of the grammar wants. Source: lexer.h, schema_type_parser.cpp and function_schema_parser.cpp in torch/csrc/jit/frontend,
+c10/core/Device.cpp.
 """
 
 from __future__ import annotations
@@ -35,6 +30,87 @@ from dispatchlab.model.schema_types import (
     optional_of,
     union_of,
 )
+
+KNOWN_CLASSES = frozenset(
+    (
+        *("_nnapi.Compilation", "aten.OpaqueObject", "backendutils.BackendDebugInfo", "c10d.ProcessGroup"),
+        *("c10d.ReduceOp", "c10d.SymmetricMemory", "c10d.Work", "dist_rpc.WorkerInfo", "mkldnn.ConvOpContext"),
+        *("profiler._RecordFunction", "profiling.InstructionStats", "profiling.SourceRef", "profiling.SourceStats"),
+        *("profiling._ScriptProfile", "quantized.Conv2dPackedParamsBase", "quantized.Conv3dPackedParamsBase"),
+        *("quantized.EmbeddingPackedParamsBase", "quantized.LinearPackedParamsBase", "rnn.CellParamsBase"),
+        "sparse.LinearPackedParamsBase",
+    )
+)
+
+
+def parse_schema(
+    text: str, *, typevars: bool = True, custom_classes: Collection[str] = KNOWN_CLASSES
+) -> FunctionSchema:
+    """Parse a schema.
+
+    Args:
+        text: `ns::name.overload(Tensor x, int n=1) -> Tensor`; namespace and overload may be missing.
+        typevars: whether a lower-case name that is no type is a type variable. Library blocks say no; text that
+            starts with `aten::` or `prim::` may always have them.
+        custom_classes: the names that may follow `__torch__.torch.classes.`; those of PyTorch 2.13 if left out.
+
+    Raises:
+        ParseError: of kind `not_a_schema` for a name, `illegal_overload`, or `other`, with the offset.
+    """
+    found = parse_schema_or_name(text, typevars=typevars, custom_classes=custom_classes)
+    if isinstance(found, FunctionSchema):
+        return found
+    wanted = "an argument list, as in `name(Tensor x) -> Tensor`,"
+    raise ParseError(
+        text, len(text.rstrip()), wanted=wanted, found="the name of an operator alone", kind=ErrorKind.NOT_A_SCHEMA
+    )
+
+
+def parse_name(text: str) -> OperatorName:
+    """Parse the name of an operator.
+
+    Raises:
+        ParseError: of kind `not_a_name` for a schema, `illegal_overload`, or `other`, with the offset.
+    """
+    found = parse_schema_or_name(text)
+    if isinstance(found, OperatorName):
+        return found
+    raise ParseError(
+        text,
+        at := text.index("("),
+        wanted="the name of an operator alone",
+        found="a schema",
+        width=len(text) - at,
+        kind=ErrorKind.NOT_A_NAME,
+    )
+
+
+def parse_schema_or_name(
+    text: str, *, typevars: bool = True, custom_classes: Collection[str] = KNOWN_CLASSES
+) -> FunctionSchema | OperatorName:
+    """A schema if an argument list follows the name, else the name.
+
+    Raises:
+        ParseError: of kind `illegal_overload` or `other`, with the offset.
+    """
+    reader = _SchemaReader(text, typevars=typevars, custom_classes=custom_classes)
+    name = reader.operator_name()
+    found = reader.schema(name) if reader.tokens[reader.at] == "(" else name
+    reader.end()
+    return found
+
+
+def parse_inferred(text: str) -> FunctionSchema:
+    """The schema without a name that dumps print of kernels: `(Tensor _0) -> Tensor _0`.
+
+    Raises:
+        ParseError: with the offset.
+    """
+    reader = _SchemaReader(text, typevars=True, custom_classes=KNOWN_CLASSES)
+    schema = reader.schema(OperatorName("", ""))
+    reader.end()
+    return schema
+
 
 END = ""
 LINE_END = "\n"
@@ -71,7 +147,7 @@ def tokens_of(text: str) -> list[str]:
     return [*found, END, END, END]
 
 
-def place_of(text: str, index: int) -> tuple[int, int]:
+def offset_of(text: str, index: int) -> tuple[int, int]:
     """Offset and width of the token at `index` of `tokens_of(text)`; the end has width 1."""
     placed = list(_joined_lines(text))
     token, at = placed[index] if index < len(placed) else (END, len(text.rstrip()))
@@ -129,17 +205,6 @@ def _joined_lines(text: str) -> list[tuple[str, int]]:
     return kept
 
 
-KNOWN_CLASSES = frozenset(
-    (
-        *("_nnapi.Compilation", "aten.OpaqueObject", "backendutils.BackendDebugInfo", "c10d.ProcessGroup"),
-        *("c10d.ReduceOp", "c10d.SymmetricMemory", "c10d.Work", "dist_rpc.WorkerInfo", "mkldnn.ConvOpContext"),
-        *("profiler._RecordFunction", "profiling.InstructionStats", "profiling.SourceRef", "profiling.SourceStats"),
-        *("profiling._ScriptProfile", "quantized.Conv2dPackedParamsBase", "quantized.Conv3dPackedParamsBase"),
-        *("quantized.EmbeddingPackedParamsBase", "quantized.LinearPackedParamsBase", "rnn.CellParamsBase"),
-        "sparse.LinearPackedParamsBase",
-    )
-)
-
 SIMPLE_TYPES = {
     name: SimpleType(name)
     for name in (
@@ -156,7 +221,7 @@ _CPP_NAMES = {"double": "'float', which is a double in C++,", "int64_t": "'int' 
 
 
 class TokenReader:
-    """A place in the tokens of a text, and errors that point at it."""
+    """Reads the tokens of a text one after another; its errors point at them."""
 
     __slots__ = ("at", "classes", "fresh", "text", "tokens", "typevars")
 
@@ -169,12 +234,12 @@ class TokenReader:
         self, wanted: str, *, at: int | None = None, found: str | None = None, kind: ErrorKind = ErrorKind.OTHER
     ) -> ParseError:
         index = self.at if at is None else at
-        place, width = place_of(self.text, index)
+        offset, width = offset_of(self.text, index)
         if at is not None and found is not None and at < self.at:
-            last, length = place_of(self.text, self.at - 1)
-            width = last + length - place
+            last, length = offset_of(self.text, self.at - 1)
+            width = last + length - offset
         found = described(self.tokens[index]) if found is None else found
-        return ParseError(self.text, place, wanted=wanted, found=found, width=width, kind=kind)
+        return ParseError(self.text, offset, wanted=wanted, found=found, width=width, kind=kind)
 
     def expect(self, token: str) -> None:
         if self.tokens[self.at] != token:
@@ -220,23 +285,23 @@ class TypeReader(TokenReader):
                 return type_, alias
 
     def other_type(self) -> tuple[Type, AliasInfo | None]:
-        word = self.tokens[self.at]
-        if word == "(":
+        token = self.tokens[self.at]
+        if token == "(":
             return TupleType(tuple(self.fake_types())), None
-        if word == "Tensor":
+        if token == "Tensor":
             self.at += 1
-            return SIMPLE_TYPES[word], None
-        if word not in _COMPOUND:
+            return SIMPLE_TYPES[token], None
+        if token not in _COMPOUND:
             return self.word_type(), self.alias()
         self.at += 1
-        if word in _WRAPPERS:
+        if token in _WRAPPERS:
             self.expect("(")
-            wrapped = WrapperType(word, self.fake_type())
+            wrapped = WrapperType(token, self.fake_type())
             self.expect(")")
             return wrapped, None
-        if word == "Dict":
+        if token == "Dict":
             return self.dict_type(), self.alias()
-        if word == "Union":
+        if token == "Union":
             return self.union_type(), self.alias()
         return self.class_type(), None
 
@@ -259,18 +324,18 @@ class TypeReader(TokenReader):
 
     def word_type(self) -> Type:
         start = self.at
-        word = self.tokens[start]
-        if word not in SIMPLE_TYPES and not is_name(word):
+        token = self.tokens[start]
+        if token not in SIMPLE_TYPES and not is_name(token):
             raise self.error("a type")
         self.at += 1
         while self.tokens[self.at] == "." and is_name(self.tokens[self.at + 1]):
-            word += "." + self.tokens[self.at + 1]
+            token += "." + self.tokens[self.at + 1]
             self.at += 2
-        if self.typevars and "a" <= word[0] <= "z":
-            return TypeVariable(word)
-        near = nearest(word, (*SIMPLE_TYPES, *_COMPOUND))
+        if self.typevars and "a" <= token[0] <= "z":
+            return TypeVariable(token)
+        near = nearest(token, (*SIMPLE_TYPES, *_COMPOUND))
         wanted = f"a type (did you mean {near[0]}?)" if near else "a type, such as Tensor, SymInt, int or Scalar,"
-        raise self.error(_CPP_NAMES.get(word, wanted), at=start, found=f"'{word}'")
+        raise self.error(_CPP_NAMES.get(token, wanted), at=start, found=f"'{token}'")
 
     def dict_type(self) -> Type:
         self.expect("(")
@@ -296,9 +361,9 @@ class TypeReader(TokenReader):
             raise self.error("another type", at=start, found=f"'Union': {error}") from None
 
     def class_type(self) -> Type:
-        for word in ("torch", "classes"):
+        for token in ("torch", "classes"):
             self.expect(".")
-            self.expect(word)
+            self.expect(token)
         self.expect(".")
         start = self.at
         name = self.name("a namespace")
@@ -542,75 +607,6 @@ def _float(text: str) -> float | None:
 
 
 LARGEST_SIZE = 2**31 - 1
-
-
-def parse_schema(
-    text: str, *, typevars: bool = True, custom_classes: Collection[str] = KNOWN_CLASSES
-) -> FunctionSchema:
-    """Which schema is this text?
-
-    Args:
-        text: `ns::name.overload(Tensor x, int n=1) -> Tensor`; namespace and overload may be missing.
-        typevars: whether a lower-case word that names no type is a type variable. Library blocks say no; text that
-            starts with `aten::` or `prim::` may always have them.
-        custom_classes: the names that may follow `__torch__.torch.classes.`; those of PyTorch 2.13 if left out.
-
-    Raises:
-        ParseError: of kind `not_a_schema` for a name, `illegal_overload`, or `other`, with the place.
-    """
-    found = parse_schema_or_name(text, typevars=typevars, custom_classes=custom_classes)
-    if isinstance(found, FunctionSchema):
-        return found
-    wanted = "an argument list, as in `name(Tensor x) -> Tensor`,"
-    raise ParseError(
-        text, len(text.rstrip()), wanted=wanted, found="the name of an operator alone", kind=ErrorKind.NOT_A_SCHEMA
-    )
-
-
-def parse_name(text: str) -> OperatorName:
-    """Which operator does this text name?
-
-    Raises:
-        ParseError: of kind `not_a_name` for a schema, `illegal_overload`, or `other`, with the place.
-    """
-    found = parse_schema_or_name(text)
-    if isinstance(found, OperatorName):
-        return found
-    raise ParseError(
-        text,
-        at := text.index("("),
-        wanted="the name of an operator alone",
-        found="a schema",
-        width=len(text) - at,
-        kind=ErrorKind.NOT_A_NAME,
-    )
-
-
-def parse_schema_or_name(
-    text: str, *, typevars: bool = True, custom_classes: Collection[str] = KNOWN_CLASSES
-) -> FunctionSchema | OperatorName:
-    """A schema if an argument list follows the name, else the name.
-
-    Raises:
-        ParseError: of kind `illegal_overload` or `other`, with the place.
-    """
-    reader = _SchemaReader(text, typevars=typevars, custom_classes=custom_classes)
-    name = reader.operator_name()
-    found = reader.schema(name) if reader.tokens[reader.at] == "(" else name
-    reader.end()
-    return found
-
-
-def parse_inferred(text: str) -> FunctionSchema:
-    """The schema without a name that dumps print of kernels: `(Tensor _0) -> Tensor _0`.
-
-    Raises:
-        ParseError: with the place.
-    """
-    reader = _SchemaReader(text, typevars=True, custom_classes=KNOWN_CLASSES)
-    schema = reader.schema(OperatorName("", ""))
-    reader.end()
-    return schema
 
 
 class _SchemaReader(TypeReader, DefaultReader):

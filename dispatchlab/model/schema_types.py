@@ -1,4 +1,4 @@
-"""Which types a schema can speak of: frozen values that print as the schema text that they came from.
+"""Types of schemas: frozen values that print as the schema text that they came from.
 
 `int[3]?` is `OptionalType(ListType(SimpleType("int"), size=3))`. Build optionals and unions with `optional_of` and
 `union_of`, which bring them to the one form that equal types share.
@@ -14,7 +14,7 @@ from typing import assert_never
 
 @dataclass(frozen=True, slots=True)
 class SimpleType:
-    """A type that is one word: `Tensor`, `int`, `Scalar`, `SymInt`, `Device`, ..."""
+    """A type that is one name: `Tensor`, `int`, `Scalar`, `SymInt`, `Device`, ..."""
 
     name: str
 
@@ -24,7 +24,7 @@ class SimpleType:
 
 @dataclass(frozen=True, slots=True)
 class TypeVariable:
-    """A lower-case word that names no type: any type, the same wherever it stands."""
+    """A lower-case name that is no type: any type, the same wherever it stands."""
 
     name: str
 
@@ -130,7 +130,7 @@ _ORDER = {kind: at for at, kind in enumerate(_KINDS)}
 
 
 def kind_of(type_: Type) -> str:
-    """What sort of type this is: the word of a simple type or of a wrapper, else List, Optional, Tuple, ..."""
+    """The kind of a type: the name of a simple type or of a wrapper, else List, Optional, Tuple, ..."""
     match type_:
         case SimpleType(name):
             return name

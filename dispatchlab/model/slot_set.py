@@ -4,7 +4,8 @@ A set of runtime keys is one `int`, bit *i* for slot *i* of the table (0 is `Und
 precedence is one bit operation. Source: c10/core/DispatchKeySet.cpp (`getRuntimeDispatchKeySet`,
 `getBackendKeySetFromAutograd`) and aten/src/ATen/core/dispatch/OperatorEntry.cpp (`updateDispatchTable_`).
 
-A set of places is an `int`; its low 137 bits are a set of slots (`dispatchlab.model.slot_set`).
+A set of keys where kernels are registered is one `int`, too: its low 137 bits are those of the slots, and the bits
+above stand for functionality keys, alias keys and the catch-all bucket.
 """
 
 from __future__ import annotations
@@ -163,5 +164,5 @@ KEY_OF_BIT: dict[int, DispatchKey | None] = {
 }
 """The key of each bit, in the order in which dumps print them: by enum value, the catch-all last."""
 
-DUMP_ORDER: dict[int, int] = {bit: place for place, bit in enumerate(KEY_OF_BIT)}
-"""The place of each bit among the lines of a dump."""
+DUMP_ORDER: dict[int, int] = {bit: at for at, bit in enumerate(KEY_OF_BIT)}
+"""The position of each bit among the lines of a dump."""

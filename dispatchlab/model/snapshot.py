@@ -24,7 +24,7 @@ class Refusal:
 
     @classmethod
     def of(cls, error: RegistrationError) -> Refusal:
-        """The refusal that an error tells of."""
+        """The refusal of an error."""
         return cls(error.kind, tuple(sorted(error.facts.items())), error.message)
 
 
@@ -43,7 +43,7 @@ class Snapshot:
         operator: the operator looked at.
         dump: what was registered (upstream's `dumpState`), empty when there is no such operator.
         table: the computed table (upstream's `dumpComputedTable`), a line for each row.
-        slots: what calls really use, in the same form as `table`; None when the engine cannot tell. `table` is
+        slots: what calls really use, in the same form as `table`; None when the engine cannot read them. `table` is
             recomputed when it is asked for and cannot show a slot that went stale; this can.
         schema: what `find_schema` gives, None when there is none.
         dangling: the operator has kernels and no schema, so `find_dangling_impls` lists it.
@@ -84,7 +84,7 @@ class Violation:
 
     Args:
         operator: the operator.
-        rule: the invariant, in a few words that are always the same.
+        rule: the invariant, as a short name that is always the same.
         detail: what was found and what was wanted.
         keys: the runtime keys concerned, by name.
     """
