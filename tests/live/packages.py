@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-LAYERED = """\
+SHOP = """\
 import torch
 from . import helper, lazy
 

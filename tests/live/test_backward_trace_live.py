@@ -13,11 +13,11 @@ from dispatchlab.layers import Lab
 from dispatchlab.layers.derivatives import DERIVATIVES
 from dispatchlab.overrides import PythonDispatch
 from examples.logging_tensor import logging
-from tests.live.logging_worlds import Side, both, elements, our_side, their_side
+from tests.live.logging_tensors import Side, both, elements, our_side, their_side
 
 
 @dataclass(slots=True)
-class World:
+class Framework:
     """One of the two, and how gradients are had there."""
 
     s: Side
@@ -34,143 +34,143 @@ class World:
 
 
 def _of(name: str, *others: Any, shape: tuple[int, ...] = (2, 2)) -> Any:
-    def program(world: World) -> list[Any]:
-        x = world.leaf(shape)
-        world.backward(world.s.sum(world.s.op(name)(x, *others)))
+    def program(framework: Framework) -> list[Any]:
+        x = framework.leaf(shape)
+        framework.backward(framework.s.sum(framework.s.op(name)(x, *others)))
         return [x]
 
     return program
 
 
 def _of_two(name: str, first: tuple[int, ...] = (2, 2), second: tuple[int, ...] = (2, 2), **named: Any) -> Any:
-    def program(world: World) -> list[Any]:
-        x, y = world.leaf(first), world.leaf(second)
-        world.backward(world.s.sum(world.s.op(name)(x, y, **named)))
+    def program(framework: Framework) -> list[Any]:
+        x, y = framework.leaf(first), framework.leaf(second)
+        framework.backward(framework.s.sum(framework.s.op(name)(x, y, **named)))
         return [x, y]
 
     return program
 
 
-def _of_one_of_two(world: World) -> list[Any]:
-    x = world.leaf()
-    world.backward(world.s.sum(world.s.mul(world.s.w(), x)))
+def _of_one_of_two(framework: Framework) -> list[Any]:
+    x = framework.leaf()
+    framework.backward(framework.s.sum(framework.s.mul(framework.s.w(), x)))
     return [x]
 
 
-def _with_a_plain_tensor(world: World) -> list[Any]:
-    x = world.leaf()
-    world.backward(world.s.sum(world.s.mul(x, world.s.p())))
+def _with_a_plain_tensor(framework: Framework) -> list[Any]:
+    x = framework.leaf()
+    framework.backward(framework.s.sum(framework.s.mul(x, framework.s.p())))
     return [x]
 
 
-def _explicit(world: World) -> list[Any]:
-    x = world.leaf()
-    world.backward(world.s.sin(x), world.s.w())
+def _explicit(framework: Framework) -> list[Any]:
+    x = framework.leaf()
+    framework.backward(framework.s.sin(x), framework.s.w())
     return [x]
 
 
-def _explicit_plain(world: World) -> list[Any]:
-    x = world.leaf()
-    world.backward(world.s.sin(x), world.s.p())
+def _explicit_plain(framework: Framework) -> list[Any]:
+    x = framework.leaf()
+    framework.backward(framework.s.sin(x), framework.s.p())
     return [x]
 
 
-def _with_numbers(world: World) -> list[Any]:
-    s, x = world.s, world.leaf()
-    world.backward(s.sum(s.sub(1, s.mul(s.add(s.mul(x, x), 3, alpha=2), 2.5))))
+def _with_numbers(framework: Framework) -> list[Any]:
+    s, x = framework.s, framework.leaf()
+    framework.backward(s.sum(s.sub(1, s.mul(s.add(s.mul(x, x), 3, alpha=2), 2.5))))
     return [x]
 
 
-def _a_leaf_itself(world: World) -> list[Any]:
-    x = world.leaf((1,))
-    world.backward(x)
+def _a_leaf_itself(framework: Framework) -> list[Any]:
+    x = framework.leaf((1,))
+    framework.backward(x)
     return [x]
 
 
-def _twice(world: World) -> list[Any]:
-    x = world.leaf()
+def _twice(framework: Framework) -> list[Any]:
+    x = framework.leaf()
     for name in ("sin", "cos", "neg"):
-        world.backward(world.s.sum(world.s.op(name)(x)))
+        framework.backward(framework.s.sum(framework.s.op(name)(x)))
     return [x]
 
 
-def _the_same_tape_twice(world: World) -> list[Any]:
-    x = world.leaf()
-    result = world.s.sum(world.s.exp(x))
-    world.backward(result, retain_graph=True)
-    world.backward(result)
+def _the_same_tape_twice(framework: Framework) -> list[Any]:
+    x = framework.leaf()
+    result = framework.s.sum(framework.s.exp(x))
+    framework.backward(result, retain_graph=True)
+    framework.backward(result)
     return [x]
 
 
-def _one_value_used_thrice(world: World) -> list[Any]:
-    s, x = world.s, world.leaf()
+def _one_value_used_thrice(framework: Framework) -> list[Any]:
+    s, x = framework.s, framework.leaf()
     y = s.sin(x)
-    world.backward(s.sum(s.add(s.mul(y, y), s.neg(y))))
+    framework.backward(s.sum(s.add(s.mul(y, y), s.neg(y))))
     return [x]
 
 
-def _squared(world: World) -> list[Any]:
-    x = world.leaf()
-    world.backward(world.s.sum(world.s.mul(x, x)))
+def _squared(framework: Framework) -> list[Any]:
+    x = framework.leaf()
+    framework.backward(framework.s.sum(framework.s.mul(x, x)))
     return [x]
 
 
-def _stacked(world: World) -> list[Any]:
-    leaves = [world.leaf() for _ in range(7)]
-    world.backward(world.s.sum(world.s.stack(leaves)))
+def _stacked(framework: Framework) -> list[Any]:
+    leaves = [framework.leaf() for _ in range(7)]
+    framework.backward(framework.s.sum(framework.s.stack(leaves)))
     return leaves
 
 
-def _written(world: World) -> list[Any]:
-    s, x = world.s, world.leaf()
+def _written(framework: Framework) -> list[Any]:
+    s, x = framework.s, framework.leaf()
     y = s.sin(x)
     s.mul_(y, x)
     s.add_(y, x, alpha=3)
-    s.sub_(y, world.s.w())
-    world.backward(s.sum(y))
+    s.sub_(y, framework.s.w())
+    framework.backward(s.sum(y))
     return [x]
 
 
-def _copied(world: World) -> list[Any]:
-    s, x, y = world.s, world.leaf(), world.leaf((2,))
+def _copied(framework: Framework) -> list[Any]:
+    s, x, y = framework.s, framework.leaf(), framework.leaf((2,))
     z = s.sin(x)
     s.copy_(z, y)
-    world.backward(s.sum(s.mul(z, z)))
+    framework.backward(s.sum(s.mul(z, z)))
     return [y]
 
 
-def _of_two_dtypes(world: World) -> list[Any]:
-    s, x = world.s, world.leaf()
+def _of_two_dtypes(framework: Framework) -> list[Any]:
+    s, x = framework.s, framework.leaf()
     y = s.wrap(s.op("_to_copy")(s.p(), dtype=s.dtype("float32")), requires_grad=True)
-    world.backward(s.sum(s.mul(x, y)))
+    framework.backward(s.sum(s.mul(x, y)))
     return [x, y]
 
 
-def _converted(world: World) -> list[Any]:
-    s, x = world.s, world.leaf()
-    world.backward(s.sum(s.op("_to_copy")(x, dtype=s.dtype("float32"))))
+def _converted(framework: Framework) -> list[Any]:
+    s, x = framework.s, framework.leaf()
+    framework.backward(s.sum(s.op("_to_copy")(x, dtype=s.dtype("float32"))))
     return [x]
 
 
-def _transposed_and_viewed(world: World) -> list[Any]:
-    s, x = world.s, world.leaf((6,))
+def _transposed_and_viewed(framework: Framework) -> list[Any]:
+    s, x = framework.s, framework.leaf((6,))
     y = s.w((2, 3))
-    world.backward(s.sum(s.mul(s.t(s.mul(s.view(x, [3, 2]), s.t(y))), y)))
+    framework.backward(s.sum(s.mul(s.t(s.mul(s.view(x, [3, 2]), s.t(y))), y)))
     return [x]
 
 
-def _network(world: World) -> list[Any]:
-    s, w, v, b = world.s, world.leaf((2, 4)), world.leaf((4, 1)), world.leaf((4,))
+def _network(framework: Framework) -> list[Any]:
+    s, w, v, b = framework.s, framework.leaf((2, 4)), framework.leaf((4, 1)), framework.leaf((4,))
     hidden = s.relu(s.add(s.mm(s.w((3, 2)), w), b))
-    world.backward(s.sum(s.exp(s.sin(s.mm(hidden, v)))))
+    framework.backward(s.sum(s.exp(s.sin(s.mm(hidden, v)))))
     return [w, v, b]
 
 
-def _recorded(world: World) -> list[Any]:
-    s, x = world.s, world.leaf()
-    world.backward(s.sum(s.mul(s.sin(x), x)), create_graph=True)
+def _recorded(framework: Framework) -> list[Any]:
+    s, x = framework.s, framework.leaf()
+    framework.backward(s.sum(s.mul(s.sin(x), x)), create_graph=True)
     gradient, x.grad = x.grad, None
-    world.backward(s.sum(gradient))
+    framework.backward(s.sum(gradient))
     return [x]
 
 
@@ -200,7 +200,7 @@ PROGRAMS: dict[str, Any] = {
     "mul that broadcasts": _of_two("mul", (3, 1, 2), (2, 2)),
     "mm": _of_two("mm"),
     "matmul": _of_two("matmul", (2, 3), (3, 4)),
-    "threshold_backward": lambda world: _threshold(world),
+    "threshold_backward": lambda framework: _threshold(framework),
     "one of two": _of_one_of_two,
     "with a plain tensor": _with_a_plain_tensor,
     "an explicit gradient": _explicit,
@@ -222,26 +222,26 @@ PROGRAMS: dict[str, Any] = {
 }
 
 
-def _threshold(world: World) -> list[Any]:
-    x, y = world.leaf(), world.leaf()
-    world.backward(world.s.sum(world.s.threshold_backward(x, y, 2)))
+def _threshold(framework: Framework) -> list[Any]:
+    x, y = framework.leaf(), framework.leaf()
+    framework.backward(framework.s.sum(framework.s.threshold_backward(x, y, 2)))
     return [x, y]
 
 
 @pytest.fixture(scope="module")
-def ours() -> Iterator[World]:
+def ours() -> Iterator[Framework]:
     lab = Lab()
     with PythonDispatch(lab.dispatcher):
-        yield World(our_side(lab), lab)
+        yield Framework(our_side(lab), lab)
 
 
 @pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_backward_calls_what_torchs_calls(ours: World, program: str) -> None:
+def test_backward_calls_what_torchs_calls(ours: Framework, program: str) -> None:
     run = PROGRAMS[program]
-    theirs = World(their_side(), None)
-    worlds = {id(ours.s): ours, id(theirs.s): theirs}
-    (our_lines, our_leaves), (their_lines, their_leaves) = both(lambda s: run(worlds[id(s)]), ours.s, theirs.s)
+    theirs = Framework(their_side(), None)
+    frameworks = {id(ours.s): ours, id(theirs.s): theirs}
+    (our_lines, our_leaves), (their_lines, their_leaves) = both(lambda s: run(frameworks[id(s)]), ours.s, theirs.s)
     assert our_lines == their_lines
     for our, their in zip(our_leaves, their_leaves, strict=True):
         assert type(our.grad) is type(our)
@@ -249,7 +249,7 @@ def test_backward_calls_what_torchs_calls(ours: World, program: str) -> None:
     assert len(our_lines) >= 3
 
 
-def test_the_programs_call_every_operator_that_has_a_formula(ours: World) -> None:
+def test_the_programs_call_every_operator_that_has_a_formula(ours: Framework) -> None:
     seen = set()
     for run in PROGRAMS.values():
         with logging() as log:

@@ -196,7 +196,7 @@ TYPES = ("Tensor", "Tensor", "Tensor?", "Tensor[]", "Tensor?[]", "int")
 
 @dataclass
 class Twins:
-    """One operator in PyTorch and here, whose kernels tell their key and the set that they were handed."""
+    """One operator in PyTorch and here, whose kernels report their key and the set that they were handed."""
 
     name: str
     types: tuple[str, ...]
@@ -229,7 +229,7 @@ class Twins:
 
         return kernel
 
-    def told(self, call: Callable[[], object]) -> tuple[str, object]:
+    def outcome(self, call: Callable[[], object]) -> tuple[str, object]:
         """What a call comes to: a kernel and its set, or the key that has no kernel."""
         self.heard.clear()
         try:
@@ -287,12 +287,12 @@ def test_kernel_and_key_set_of_2000_generated_calls_are_torchs() -> None:
             their_values, our_values = _values(rng, twins.types, made)
             chosen = _some_guards(rng)
             with under(_their_guard, chosen):
-                expected = twins.told(lambda: twins.their_call(*their_values))  # noqa: B023 - called at once
+                expected = twins.outcome(lambda: twins.their_call(*their_values))  # noqa: B023 - called at once
             with under(_our_guard, chosen):
                 if number % 2:
-                    found = twins.told(lambda: twins.our_call(*our_values))  # noqa: B023 - called at once
+                    found = twins.outcome(lambda: twins.our_call(*our_values))  # noqa: B023 - called at once
                 else:
-                    found = twins.told(lambda: twins.our_call.call_boxed([*our_values]))  # noqa: B023 - likewise
+                    found = twins.outcome(lambda: twins.our_call.call_boxed([*our_values]))  # noqa: B023 - likewise
             assert found == expected, (twins.types, twins.kernels, their_values, chosen)
             calls += 1
             outcomes["refused" if found[0].islower() else "ran"] += 1

@@ -1,4 +1,4 @@
-"""What `explain` says of the bundled registry against the key and the kernel of the running PyTorch."""
+"""What `explain` predicts from the bundled registry against the key and the kernel of the running PyTorch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def live_kernel(name: str, key: str) -> str | None:
     return found[:at] + without_root(debug, package_roots()) + bracket + reason
 
 
-def told(hop: Hop) -> str | None:
+def explained_kernel(hop: Hop) -> str | None:
     kernel = hop.kernel
     return None if kernel is None else f"{'fallthrough ' * kernel.fallthrough}{kernel.debug} [{kernel.reason}]"
 
@@ -118,8 +118,8 @@ def test_the_key_and_the_kernel_are_those_of_the_running_pytorch(views: dict[str
             keys = live_keys(name, kinds)
             expected = (keys or ["Undefined"])[0]
             ours = [str(key) for key in first.order]
-            if (ours, str(first.key), told(first)) != (keys, expected, live_kernel(name, expected)):
-                different.append((name, kind, keys, ours, told(first), live_kernel(name, expected)))
+            if (ours, str(first.key), explained_kernel(first)) != (keys, expected, live_kernel(name, expected)):
+                different.append((name, kind, keys, ours, explained_kernel(first), live_kernel(name, expected)))
             compared[kind] += 1
             reasons["" if first.kernel is None else first.kernel.reason] += 1
     assert different == []
@@ -132,7 +132,7 @@ def test_every_later_hop_names_the_kernel_in_the_row_that_it_goes_to(views: dict
     for name, view in views.items():
         for kind in KINDS:
             for hop in explained(view, kind)[0].hops[1:]:
-                assert told(hop) == live_kernel(name, str(hop.key)), (name, kind, hop.key)
+                assert explained_kernel(hop) == live_kernel(name, str(hop.key)), (name, kind, hop.key)
                 hops += 1
     assert hops > 300
 
@@ -169,10 +169,12 @@ def test_the_hop_after_an_autograd_kernel_is_handed_the_set_that_pytorch_hands_o
 def test_the_live_pytorch_explains_itself_with_what_lost() -> None:
     found = inspect_operator("aten::add.Tensor", engine="torch")
     assert found.source == f"PyTorch {torch.__version__}"
-    told_of = explain(found.only_view, describe_arguments(schema_of(found.only_view), ["cpu", "cpu"]), thread_keys())
-    assert [str(hop.key) for hop in told_of.hops] == ["AutogradCPU", "CPU"]
-    for hop in told_of.hops:
-        assert told(hop) == live_kernel("aten::add.Tensor", str(hop.key))
+    explanation = explain(
+        found.only_view, describe_arguments(schema_of(found.only_view), ["cpu", "cpu"]), thread_keys()
+    )
+    assert [str(hop.key) for hop in explanation.hops] == ["AutogradCPU", "CPU"]
+    for hop in explanation.hops:
+        assert explained_kernel(hop) == live_kernel("aten::add.Tensor", str(hop.key))
         assert hop.kernel is not None
         assert hop.kernel.beaten
 
@@ -234,12 +236,12 @@ def test_the_last_hop_is_handed_the_set_that_pytorchs_own_kernels_redispatch_wit
 def test_a_scenario_is_explained_on_the_running_pytorch_as_on_its_model(tmp_path: Path) -> None:
     path = tmp_path / "stale.yaml"
     path.write_text(STAYS)
-    told = [
+    explanations = [
         explain(found.only_view, describe_arguments(schema_of(found.only_view), ["cpu requires_grad"]), thread_keys())
         for engine, semantics in (("torch", None), ("lab", "torch-2.13"))
         for found in [inspect_operator("foo", source=str(path), engine=cast(EngineName, engine), semantics=semantics)]
     ]
-    live, model = told
+    live, model = explanations
     assert live == model
     (hop,) = live.hops
     assert hop.kernel is not None

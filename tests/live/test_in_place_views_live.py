@@ -21,7 +21,7 @@ _PROGRAMS = 1_500
 
 
 @dataclass(slots=True)
-class World:
+class Framework:
     """One of the two: its operators, and the tensors so far."""
 
     op: Callable[[str], Any]
@@ -31,14 +31,14 @@ class World:
     pool: list[Any]
     leaves: list[Any]
 
-    def outcome(self, call: Callable[[World], Any]) -> tuple[str, Any]:
+    def outcome(self, call: Callable[[Framework], Any]) -> tuple[str, Any]:
         try:
             return "done", call(self)
         except (RuntimeError, IndexError, AutogradError, CallError) as error:
             return "refused", error
 
 
-def _worlds(lab: Lab) -> tuple[World, World]:
+def _frameworks(lab: Lab) -> tuple[Framework, Framework]:
     def their_op(name: str) -> Any:
         base, _, overload = SHORT_NAMES.get(name, name).partition(".")
         return getattr(getattr(torch.ops.aten, base), overload or "default")
@@ -47,23 +47,23 @@ def _worlds(lab: Lab) -> tuple[World, World]:
         return torch.from_numpy(np.array(array)).requires_grad_(requires_grad)
 
     made = (
-        World(lambda name: lab(SHORT_NAMES.get(name, name)), tensor, no_grad, lab.backward, [], []),
-        World(their_op, their_new, torch.no_grad, lambda one: one.backward(), [], []),
+        Framework(lambda name: lab(SHORT_NAMES.get(name, name)), tensor, no_grad, lab.backward, [], []),
+        Framework(their_op, their_new, torch.no_grad, lambda one: one.backward(), [], []),
     )
-    for world in made:
+    for framework in made:
         numbers = np.random.default_rng(0)
         shapes = ((2, 3), (3,), ())
-        world.leaves = [world.new(numbers.normal(size=shape), requires_grad=True) for shape in shapes]
-        world.pool = [
-            *world.leaves,
-            world.op("sin")(world.leaves[0]),
-            world.new(numbers.normal(size=(2, 3))),
-            world.op("clone")(world.leaves[1]),
+        framework.leaves = [framework.new(numbers.normal(size=shape), requires_grad=True) for shape in shapes]
+        framework.pool = [
+            *framework.leaves,
+            framework.op("sin")(framework.leaves[0]),
+            framework.new(numbers.normal(size=(2, 3))),
+            framework.op("clone")(framework.leaves[1]),
         ]
     return made
 
 
-Step = Callable[[World], Any]
+Step = Callable[[Framework], Any]
 
 
 def _view(choose: random.Random, at: int, shape: tuple[int, ...]) -> Step:
@@ -77,7 +77,7 @@ def _view(choose: random.Random, at: int, shape: tuple[int, ...]) -> Step:
         "expand": ([2, *shape],),
     }
     given = arguments.get(name, ())
-    return lambda world: world.op(name)(world.pool[at], *given)
+    return lambda framework: framework.op(name)(framework.pool[at], *given)
 
 
 def _write(choose: random.Random, at: int, pool: list[Any]) -> Step:
@@ -85,12 +85,14 @@ def _write(choose: random.Random, at: int, pool: list[Any]) -> Step:
     same = [n for n, one in enumerate(pool) if tuple(one.shape) in ((), tuple(pool[at].shape))]
     number = choose.choice((2, 0.5, None, None))
     source = choose.choice(same)
-    return lambda world: world.op(name)(world.pool[at], world.pool[source] if number is None else number)
+    return lambda framework: framework.op(name)(
+        framework.pool[at], framework.pool[source] if number is None else number
+    )
 
 
 def _function(choose: random.Random, at: int) -> Step:
     name = choose.choice(("sin", "exp", "neg", "clone", "mul"))
-    return lambda world: world.op(name)(*([world.pool[at]] * (2 if name == "mul" else 1)))
+    return lambda framework: framework.op(name)(*([framework.pool[at]] * (2 if name == "mul" else 1)))
 
 
 def _step(choose: random.Random, pool: list[Any]) -> tuple[str, Step]:
@@ -112,11 +114,11 @@ def _look_at(their_tensor: Any) -> None:
 
 
 def _backward_through(chosen: list[int]) -> Step:
-    def run(world: World) -> None:
-        loss = world.op("sum")(world.leaves[2])
+    def run(framework: Framework) -> None:
+        loss = framework.op("sum")(framework.leaves[2])
         for at in chosen:
-            loss = world.op("add")(loss, world.op("sum")(world.op("sin")(world.pool[at])))
-        world.backward(loss)
+            loss = framework.op("add")(loss, framework.op("sum")(framework.op("sin")(framework.pool[at])))
+        framework.backward(loss)
 
     return run
 
@@ -126,14 +128,14 @@ def test_writes_to_views_and_bases_are_refused_and_differentiated_as_torchs() ->
     refused = written = failed = differentiated = 0
     for seed in range(_PROGRAMS):
         choose = random.Random(seed)
-        ours, theirs = _worlds(lab)
+        ours, theirs = _frameworks(lab)
         for _ in range(choose.randint(3, 9)):
             kind, step = _step(choose, theirs.pool)
             without_grad = choose.random() < 0.12
             outcomes = []
-            for world in (ours, theirs):
-                with world.no_grad() if without_grad else nullcontext():
-                    outcomes.append(world.outcome(step))
+            for framework in (ours, theirs):
+                with framework.no_grad() if without_grad else nullcontext():
+                    outcomes.append(framework.outcome(step))
             (our_end, our_result), (their_end, their_result) = outcomes
             assert our_end == their_end, (seed, our_result, their_result)
             refused += our_end == "refused"
@@ -149,7 +151,7 @@ def test_writes_to_views_and_bases_are_refused_and_differentiated_as_torchs() ->
         chosen = [at for at, one in enumerate(theirs.pool) if one.requires_grad and choose.random() < 0.7]
         if not chosen:
             continue
-        ends = [world.outcome(_backward_through(chosen)) for world in (ours, theirs)]
+        ends = [framework.outcome(_backward_through(chosen)) for framework in (ours, theirs)]
         assert ends[0][0] == ends[1][0], (seed, ends)
         failed += ends[0][0] == "refused"
         if ends[0][0] == "done":

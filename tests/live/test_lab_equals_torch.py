@@ -17,7 +17,7 @@ from dispatchlab.explore.protocol import Handle, Sandbox
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.model.registration import Registration
 from tests.effort import examples
-from tests.live.generated import OPERATORS, registrations
+from tests.live.generated_scenarios import OPERATORS, registrations
 
 
 class Side:

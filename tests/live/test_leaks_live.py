@@ -1,4 +1,4 @@
-"""Registrations that are left behind on the running PyTorch."""
+"""Leaked registrations on the running PyTorch are listed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from dispatchlab.leaks import Watch  # noqa: E402  torch has to be there first
 
 
-def test_kernels_operators_and_fallbacks_are_told_and_released_ones_are_not() -> None:
+def test_leaked_kernels_operators_and_fallbacks_are_listed_and_released_ones_are_not() -> None:
     watch = Watch()
     library = torch.library.Library("dispatchlab_leaky", "DEF")
     library.define("op(Tensor x) -> Tensor")
@@ -17,11 +17,11 @@ def test_kernels_operators_and_fallbacks_are_told_and_released_ones_are_not() ->
     kernels.impl("relu", lambda x: x, "PrivateUse1")
     fallbacks = torch.library.Library("_", "IMPL")
     fallbacks.fallback(torch.library.fallthrough_kernel, "PrivateUse2")
-    told = [line for leak in watch.leaks() for line in leak.lines]
-    assert len(told) == 3
-    assert told[0].startswith("fallback PrivateUse2: fallthrough registered at")
-    assert told[1].startswith("aten::relu: kernel PrivateUse1 came: registered at")
-    assert told[2] == "operator came: dispatchlab_leaky::op(Tensor x) -> Tensor with 0 kernels"
+    lines = [line for leak in watch.leaks() for line in leak.lines]
+    assert len(lines) == 3
+    assert lines[0].startswith("fallback PrivateUse2: fallthrough registered at")
+    assert lines[1].startswith("aten::relu: kernel PrivateUse1 came: registered at")
+    assert lines[2] == "operator came: dispatchlab_leaky::op(Tensor x) -> Tensor with 0 kernels"
     for each in (library, kernels, fallbacks):
         each._destroy()
     assert watch.leaks() == ()

@@ -1,4 +1,4 @@
-"""What a sandbox leaves on PyTorch when something goes wrong at its end: nothing that it could take back."""
+"""What a sandbox leaves on PyTorch when closing it goes wrong: nothing that it could take back."""
 
 from __future__ import annotations
 

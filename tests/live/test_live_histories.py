@@ -20,8 +20,8 @@ from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
-from tests.live.live_words import BOXED, BY_REFERENCE, FALLTHROUGH
-from tests.live.native import native_kernels
+from tests.live.live_registrations import BOXED, BY_REFERENCE, FALLTHROUGH
+from tests.live.native_extension import native_kernels
 
 NAME = OperatorName("ns", "foo")
 KERNELS = {"t_t": BY_REFERENCE, "boxed": BOXED, "fallthrough": FALLTHROUGH}

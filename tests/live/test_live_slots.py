@@ -1,4 +1,4 @@
-"""What is read from memory is what calls reach: every slot of random histories, called."""
+"""The kernels read from memory are those that calls reach: every slot of random histories, called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Impl, Kernel, KernelForm
-from tests.live.live_words import FOO, define
+from tests.live.live_registrations import FOO, define
 
 KEYS = (
     *(K.CompositeImplicitAutograd, K.CompositeExplicitAutograd, K.Autograd, K.CPU, K.QuantizedCPU, K.NestedTensorCPU),

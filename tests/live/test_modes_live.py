@@ -1,4 +1,4 @@
-"""Modes and wrappers in generated nestings, against the running PyTorch: which handlers are called, and how it ends."""
+"""Modes and wrappers in generated nestings, against the running PyTorch: which are called, and how it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dispatchlab.layers import Lab
 from dispatchlab.layers.schemas import SHORT_NAMES
 from dispatchlab.overrides import DispatchMode, PythonDispatch
 from examples.logging_tensor import LoggingTensor
-from tests.live.logging_worlds import TheirTensor, elements
+from tests.live.logging_tensors import TheirTensor, elements
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -25,7 +25,7 @@ _BEHAVIOURS = ("on", "on", "on", "other", "decline", "raise", "answer")
 
 
 @dataclass(slots=True)
-class World:
+class Framework:
     """One of the two.
 
     Args:
@@ -76,7 +76,7 @@ class World:
         return type(who, (base,), {"__torch_dispatch__": classmethod(handler)})
 
 
-def _program(choose: random.Random) -> Callable[[World], Any]:
+def _program(choose: random.Random) -> Callable[[Framework], Any]:
     """Modes around each other, wrappers of two classes, and one call."""
     modes = [choose.choice(_BEHAVIOURS) for _ in range(choose.randint(0, 3))]
     kinds = [(choose.choice(_BEHAVIOURS), choose.random() < 0.5) for _ in range(2)]
@@ -85,24 +85,24 @@ def _program(choose: random.Random) -> Callable[[World], Any]:
     wrapped = [choose.choice((None, 0, 1)) for _ in range(count)]
     named: dict[str, Any] = {"alpha": choose.choice((1, 2))} if name == "add" and choose.random() < 0.5 else {}
 
-    def run(world: World) -> Any:
+    def run(framework: Framework) -> Any:
         made: list[Any] = []
         for number, (behaviour, derives) in enumerate(kinds):
-            base = made[0] if derives and made else world.wrapper
-            made.append(world.made_kind(f"Kind{number}", behaviour, base))
-        values = [world.new([1.0, 2.0]) if at is None else made[at](world.new([1.0, 2.0])) for at in wrapped]
+            base = made[0] if derives and made else framework.wrapper
+            made.append(framework.made_kind(f"Kind{number}", behaviour, base))
+        values = [framework.new([1.0, 2.0]) if at is None else made[at](framework.new([1.0, 2.0])) for at in wrapped]
         with ExitStack() as stack:
             for number, behaviour in enumerate(modes):
-                stack.enter_context(world.made_mode(f"Mode{number}", behaviour))
-            return world.op(name)(*(values or [[2]]), **named)
+                stack.enter_context(framework.made_mode(f"Mode{number}", behaviour))
+            return framework.op(name)(*(values or [[2]]), **named)
 
     return run
 
 
-def _end(world: World, run: Callable[[World], Any]) -> tuple[str, Any]:
-    world.log.clear()
+def _end(framework: Framework, run: Callable[[Framework], Any]) -> tuple[str, Any]:
+    framework.log.clear()
     try:
-        result = run(world)
+        result = run(framework)
     except KeyError as error:
         return "raised", error.args
     except TypeError:
@@ -113,7 +113,7 @@ def _end(world: World, run: Callable[[World], Any]) -> tuple[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def worlds() -> Iterator[tuple[World, World]]:
+def frameworks() -> Iterator[tuple[Framework, Framework]]:
     def their_op(name: str) -> Any:
         base, _, overload = SHORT_NAMES.get(name, name).partition(".")
         return getattr(getattr(torch.ops.aten, base), overload or "default")
@@ -121,14 +121,14 @@ def worlds() -> Iterator[tuple[World, World]]:
     lab = Lab()
     with PythonDispatch(lab.dispatcher):
         yield (
-            World(
+            Framework(
                 mode=DispatchMode,
                 wrapper=LoggingTensor,
                 op=lambda name: lab(SHORT_NAMES.get(name, name)),
                 new=lambda array: tensor(np.array(array)),
                 name=lambda func: str(func.name),
             ),
-            World(
+            Framework(
                 mode=torch.utils._python_dispatch.TorchDispatchMode,
                 wrapper=TheirTensor,
                 op=their_op,
@@ -138,8 +138,8 @@ def worlds() -> Iterator[tuple[World, World]]:
         )
 
 
-def test_modes_and_wrappers_are_called_in_torchs_order(worlds: tuple[World, World]) -> None:
-    ours, theirs = worlds
+def test_modes_and_wrappers_are_called_in_torchs_order(frameworks: tuple[Framework, Framework]) -> None:
+    ours, theirs = frameworks
     ends: list[str] = []
     calls = 0
     for seed in range(_PROGRAMS):

@@ -1,4 +1,4 @@
-"""The order in which handlers are called, and the types that they get, against the running PyTorch."""
+"""In which order handlers are called, and with what, against the running PyTorch."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from dispatchlab.layers import Lab
 from dispatchlab.overrides import PythonDispatch
 from examples.logging_tensor import logging
-from tests.live.logging_worlds import Program, Side, both, elements, our_side, their_side
+from tests.live.logging_tensors import Program, Side, both, elements, our_side, their_side
 
 
 def _chain(s: Side) -> Any:

@@ -1,4 +1,4 @@
-"""What the lab registers on PyTorch for itself is left out of what it shows, and nothing else is."""
+"""Operators in reserved namespaces are left out of whatever is shown, and no others are."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_signatures_are_those_of_the_generated_headers() -> None:
     declarations = [(parse_schema(ast.literal_eval(f'"{escaped}"')), demangled(real)) for real, escaped in found]
     wrong = [(str(schema), real) for schema, real in declarations if cpp_signature(schema) != real]
     assert len(found) > 2500
-    # What a schema does not tell: a mutable tensor that an old operator takes by const reference, the lists of
+    # What a schema does not show: a mutable tensor that an old operator takes by const reference, the lists of
     # structured kernels, and DeviceIndex, which schemas read as int.
     unexplained = [real for _, real in wrong if not re.search("IListRef|DeviceIndex|^at::Tensor const& ", real)]
     assert unexplained == []

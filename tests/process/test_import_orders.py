@@ -1,4 +1,4 @@
-"""Packages imported in every order: what depends on it is told with those who registered it."""
+"""Packages imported in every order: what depends on the order is shown with those who registered it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_two_kernels_at_one_key_differ_by_order_and_name_their_owners(tmp_path: 
     for name in ("left", "right"):
         package(tmp_path, name, init=_IMPLS)
     done = dispatchlab(tmp_path, "imports", "left", "right", "--format", "json")
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     assert done.returncode == 1, done.stderr
-    assert told["orders"] == [["left", "right"], ["right", "left"]]
-    assert told["failed"] == {}
-    (difference,) = told["between_orders"]
+    assert report["orders"] == [["left", "right"], ["right", "left"]]
+    assert report["failed"] == {}
+    (difference,) = report["between_orders"]
     assert (difference["what"], difference["expected_order"], difference["actual_order"]) == (
         "street::door",
         "left, right",
@@ -59,11 +59,11 @@ def test_a_package_that_needs_another_one_first_fails_in_one_order(tmp_path: Pat
     package(tmp_path, "defines", init=_DEFINES)
     package(tmp_path, "fakes", init=_FAKES)
     done = dispatchlab(tmp_path, "imports", "defines", "fakes", "--format", "json")
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     assert done.returncode == 1
-    assert list(told["failed"]) == ["fakes"]
-    assert told["failed"]["fakes"].startswith("RuntimeError: ")
-    assert {each["what"] for each in told["between_orders"]} == {"fakes", "street::door"}
+    assert list(report["failed"]) == ["fakes"]
+    assert report["failed"]["fakes"].startswith("RuntimeError: ")
+    assert {each["what"] for each in report["between_orders"]} == {"fakes", "street::door"}
 
 
 def test_a_package_that_registers_nothing_passes(tmp_path: Path) -> None:

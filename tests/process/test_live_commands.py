@@ -44,10 +44,10 @@ def test_a_package_is_imported_first_and_globs_and_near_names_work(tmp_path: Pat
     package(tmp_path, "street", init=_DOOR)
     imported = ["--engine", "torch", "--import", "street"]
     done = dispatchlab(tmp_path, "dump", "street::*", *imported, "--format", "json")
-    told = json.loads(done.stdout)
-    assert [each["name"] for each in told["operators"]] == ["street::door", "street::door.out"]
-    assert (told["scenario"], told["engine"]) == (None, "torch")
-    assert [(each["key"], each["debug"]) for each in told["operators"][0]["kernels"]] == [
+    report = json.loads(done.stdout)
+    assert [each["name"] for each in report["operators"]] == ["street::door", "street::door.out"]
+    assert (report["scenario"], report["engine"]) == (None, "torch")
+    assert [(each["key"], each["debug"]) for each in report["operators"][0]["kernels"]] == [
         ("CPU", "registered at street/__init__.py:2")
     ]
     done = dispatchlab(tmp_path, "dump", "street::dor", *imported)
@@ -60,7 +60,7 @@ def test_a_package_is_imported_first_and_globs_and_near_names_work(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["dump", "aten::add", "--engine", "torch"], "aten::add has 4 overloads: name one of aten::add.Scalar, "),
         (["dump", "aten::relu", "--engine", "torch", "--after", "+0"], "name it with --from SCENARIO"),
@@ -69,12 +69,12 @@ def test_a_package_is_imported_first_and_globs_and_near_names_work(tmp_path: Pat
         (["permute", "name.yaml", "--engine", "torch"], "no binding registers a name alone"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_ends_with_2(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_what_cannot_be_done_ends_with_2(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "five.yaml").write_text(FIVE)
     (tmp_path / "name.yaml").write_text("claim: A name.\nregistrations:\n  - name: foo\n  - def: foo() -> ()\n")
     done = dispatchlab(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def test_the_composite_defect_comes_with_a_program_that_gives_2_and_3(tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_a_scenario_that_kills_its_worker_ends_with_5_and_names_the_sequence(tmp
     before = set(children_of(os.getpid()))
     done = dispatchlab(tmp_path, "permute", "deadly.yaml", "--engine", "torch", "--allow-import", "--format", "json")
     assert done.returncode == 5, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["verdict"], told["counterexample"]["kind"], told["counterexample"]["actual_sequence"]) == (
+    report = json.loads(done.stdout)
+    assert (report["verdict"], report["counterexample"]["kind"], report["counterexample"]["actual_sequence"]) == (
         "engine crashed",
         "crash",
         "+1",
     )
-    assert "SIGABRT" in told["counterexample"]["why"][0]
+    assert "SIGABRT" in report["counterexample"]["why"][0]
     assert set(children_of(os.getpid())) <= before
 
 
@@ -147,9 +147,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to count processes in")
 @pytest.mark.parametrize("everybody", [True, False], ids=["a terminal", "one process"])
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_leaves_no_process_behind_and_tells_what_was_covered(
-    tmp_path: Path, jobs: str, *, everybody: bool
-) -> None:
+def test_ctrl_c_ends_every_process_and_reports_what_was_covered(tmp_path: Path, jobs: str, *, everybody: bool) -> None:
     for name in ("one.yaml", "two.yaml"):
         (tmp_path / name).write_text(many(14))
     command = [sys.executable, "-m", "dispatchlab.cli", "permute", "one.yaml", "two.yaml", "--engine", "torch"]

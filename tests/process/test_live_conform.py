@@ -20,7 +20,7 @@ from dispatchlab.explore.result import Verdict
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.model.registration import Registration
 from tests.effort import examples
-from tests.live.generated import OPERATORS, registrations
+from tests.live.generated_scenarios import OPERATORS, registrations
 from tests.live.packages import ROOT, dispatchlab
 from tests.scenario_texts import COMPOSITES, FIVE
 
@@ -33,8 +33,11 @@ SEEN: Counter[str] = Counter()
 def test_generated_scenarios_conform_at_every_step(scenario: list[Registration]) -> None:
     live = LocalEngine(scenario, every_table=False)
     found = lockstep(LabEngine("torch-2.13"), live, scenario, OPERATORS)
-    told = found.counterexample
-    assert found.verdict is Verdict.NO_VIOLATION_FOUND, (told and told.actual_sequence, told and told.diff)
+    counterexample = found.counterexample
+    assert found.verdict is Verdict.NO_VIOLATION_FOUND, (
+        counterexample and counterexample.actual_sequence,
+        counterexample and counterexample.diff,
+    )
     SEEN["scenarios"] += 1
     SEEN["steps"] += found.edges
 
@@ -44,7 +47,7 @@ def test_three_hundred_scenarios_were_walked() -> None:
     assert SEEN["steps"] > 5_000
 
 
-def test_agreement_is_told_with_what_it_covers(tmp_path: Path) -> None:
+def test_agreement_is_reported_with_what_it_covers(tmp_path: Path) -> None:
     (tmp_path / "five.yaml").write_text(FIVE)
     done = dispatchlab(tmp_path, "permute", "five.yaml", "--engine", "torch", "--conform", "--passes", "2")
     assert done.returncode == 0, done.stderr
@@ -65,9 +68,9 @@ def test_a_difference_exits_with_1_and_has_the_shortest_sequence(tmp_path: Path)
     done = dispatchlab(
         tmp_path, "permute", "composites.yaml", "--engine", "torch", "--conform", "--format", "json", "--seed", "3"
     )
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["exit_code"], told["as_expected"]) == (1, 1, False), done.stderr
-    note = next(each for each in told["notes"] if "differ" in each)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["exit_code"], report["as_expected"]) == (1, 1, False), done.stderr
+    note = next(each for each in report["notes"] if "differ" in each)
     assert re.match(
         r"the engine and its model differ after \+\d: strict and torch-2\.13 differ in table of test::foo\n", note
     )

@@ -1,4 +1,4 @@
-"""A worker that dies takes nobody along, says where it was, and leaves nothing behind."""
+"""A crash of the worker is an error that says where it was; the next sandbox has a new worker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dispatchlab.model.registration import (
     TorchLibraryCall,
     TorchLibraryFunction,
 )
-from tests.live.live_words import FOO, define, impl
+from tests.live.live_registrations import FOO, define, impl
 
 DEADLY = impl(K.CUDA, "deadly", Kernel(KernelForm.BOXED, reference="tests.live.crash_on_import:kernel"))
 ROOT = Path(__file__).parents[2]
@@ -133,7 +133,7 @@ def test_calling_an_operator_of_a_destroyed_library_kills_the_worker_only(tmp_pa
 _PARENT = """
 import sys
 from dispatchlab.live.worker.engine import LiveEngine
-from tests.live.live_words import FOO, define, impl
+from tests.live.live_registrations import FOO, define, impl
 from dispatchlab.model.keys import DispatchKey as K
 engine = LiveEngine()
 print(engine.worker.pid, flush=True)
@@ -170,7 +170,7 @@ def test_a_parent_that_is_ended_takes_its_worker_along(how: signal.Signals, tmp_
         assert list(tmp_path.iterdir()) == []
 
 
-def test_what_the_bindings_cannot_say_is_told_and_not_counted_as_refused() -> None:
+def test_what_the_bindings_cannot_express_is_an_error_and_no_refusal() -> None:
     with LiveEngine() as engine:
         with pytest.raises(NotExpressibleError, match="no binding registers a name alone"):
             engine.explore([define(), NameOnly(FOO)], [FOO])
@@ -180,7 +180,7 @@ def test_what_the_bindings_cannot_say_is_told_and_not_counted_as_refused() -> No
         assert dict(caught.value.facts) == {"key": "AutogradHIP"}
 
 
-def test_of_several_tags_that_pytorch_does_not_have_the_first_is_told() -> None:
+def test_of_several_unknown_tags_the_error_names_the_first() -> None:
     tags = frozenset(f"tag_{number}" for number in range(10, 42))
     tagged = replace(define(), tags=tags)
     block = Block("test", BlockKind.FRAGMENT, (tagged,), made_by=TorchLibraryCall(TorchLibraryFunction.DEFINE, FOO))

@@ -14,7 +14,7 @@ from dispatchlab.explore.result import Verdict
 from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration
-from tests.live.live_words import FOO, define, impl
+from tests.live.live_registrations import FOO, define, impl
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def live() -> Iterator[LiveEngine]:
         yield engine
 
 
-def test_a_difference_is_told_with_the_shortest_sequence(live: LiveEngine) -> None:
+def test_a_difference_is_shown_with_the_shortest_sequence(live: LiveEngine) -> None:
     scenario: list[Registration] = [
         define(),
         impl(K.CPU, "cpu"),
@@ -32,11 +32,11 @@ def test_a_difference_is_told_with_the_shortest_sequence(live: LiveEngine) -> No
     ]
     found = lockstep(LabEngine("strict"), live, scenario, [FOO])
     assert found.verdict is Verdict.VIOLATED
-    told = found.counterexample
-    assert told is not None
+    counterexample = found.counterexample
+    assert counterexample is not None
     # `strict` has no backend fallbacks of PyTorch, so the first def already shows another table.
-    assert len(told.actual_sequence) == 1
-    assert ", table" in told.diff
+    assert len(counterexample.actual_sequence) == 1
+    assert ", table" in counterexample.diff
 
 
 def test_an_engine_agrees_with_itself_where_order_matters() -> None:

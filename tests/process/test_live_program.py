@@ -15,7 +15,7 @@ from dispatchlab.live.program import program_text
 from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Fallback, Registration
-from tests.live.live_words import FOO, define, impl
+from tests.live.live_registrations import FOO, define, impl
 
 
 def output(text: str, directory: Path) -> list[str]:
@@ -34,9 +34,11 @@ def test_the_composite_defect_gives_2_in_one_order_and_3_in_the_other(tmp_path: 
         impl(K.CompositeExplicitAutograd, "cea"),
     ]
     with LiveEngine() as engine:
-        told = engine.explore(scenario, [FOO]).counterexample
-    assert told is not None
-    assert output(program_text(scenario, told.expected_sequence, told.actual_sequence), tmp_path) == [
+        counterexample = engine.explore(scenario, [FOO]).counterexample
+    assert counterexample is not None
+    assert output(
+        program_text(scenario, counterexample.expected_sequence, counterexample.actual_sequence), tmp_path
+    ) == [
         "after +2 +1",
         "  a call with a tensor of ones that requires grad gives 3.0",
         "after +1 +2",
@@ -52,7 +54,7 @@ def test_a_stale_slot_that_no_tensor_here_reaches_is_called_by_its_key(tmp_path:
     assert len(shown) == 6
 
 
-def test_what_torch_library_cannot_say_is_told() -> None:
+def test_what_torch_library_cannot_express_is_an_error() -> None:
     with pytest.raises(NotExpressibleError, match="defs and impls alone"):
         program_text([impl(K.CPU, "cpu"), Fallback(K.CUDA)], (0, 1), (1, 0))
     with pytest.raises(NotExpressibleError, match="calls with one tensor"):

@@ -20,7 +20,7 @@ from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.live.worker.main import load_extension
 from dispatchlab.scenario import Scenario, load_scenario
-from tests.live.native import native_kernels
+from tests.live.native_extension import native_kernels
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 PASSES = 2
@@ -53,7 +53,7 @@ def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
         about = scenario.registrations, scenario.operators
         engine = LocalEngine(scenario.registrations, native=native)
         try:
-            told = explore(engine, *about, order=scenario.order, passes=PASSES)
+            explored = explore(engine, *about, order=scenario.order, passes=PASSES)
             both = lockstep(
                 LabEngine("torch-2.13"),
                 LocalEngine(scenario.registrations, native=native),
@@ -63,8 +63,8 @@ def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
         except NotExpressibleError as error:
             found[name] = "not expressible", error.reason
             continue
-        refusals = len(told.conflicts) + len(told.never_accepted)
-        as_expected, _ = judge(told.verdict, scenario.expect, conflicts=refusals)
+        refusals = len(explored.conflicts) + len(explored.never_accepted)
+        as_expected, _ = judge(explored.verdict, scenario.expect, conflicts=refusals)
         found[name] = "as expected" if as_expected else "otherwise", str(both.verdict)
     return found
 
@@ -72,13 +72,13 @@ def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
 @pytest.mark.filterwarnings("ignore")
 def test_scenarios_go_as_expected_and_as_their_model_with_kernels_of_cpp() -> None:
     found = outcomes(load_extension(native_kernels()))
-    assert {name: told for name, (how, told) in found.items() if how == "not expressible"}.keys() == (
+    assert {name: verdict for name, (how, verdict) in found.items() if how == "not expressible"}.keys() == (
         NOT_EXPRESSIBLE.keys()
     )
     for name, reason in NOT_EXPRESSIBLE.items():
         assert reason in found[name][1]
     assert {name for name, (how, _) in found.items() if how == "otherwise"} == set()
-    assert {told for how, told in found.values() if how != "not expressible"} == {str(Verdict.NO_VIOLATION_FOUND)}
+    assert {verdict for how, verdict in found.values() if how != "not expressible"} == {str(Verdict.NO_VIOLATION_FOUND)}
     counts = Counter(how for how, _ in found.values())
     assert counts == {
         "as expected": len(found) - len(NOT_EXPRESSIBLE),
@@ -96,24 +96,24 @@ def test_without_a_compiler_only_kernels_of_other_types_are_left_out() -> None:
     for name in left - NOT_EXPRESSIBLE.keys():
         assert "needs an extension" in found[name][1] or "infer a schema only" in found[name][1]
     assert {name for name, (how, _) in found.items() if how == "otherwise"} == set()
-    assert {told for name, (_, told) in found.items() if name not in left} == {str(Verdict.NO_VIOLATION_FOUND)}
+    assert {verdict for name, (_, verdict) in found.items() if name not in left} == {str(Verdict.NO_VIOLATION_FOUND)}
 
 
 def test_the_defects_of_pytorch_are_violated_live() -> None:
     defects = {name: scenario for name, scenario in about_torch() if scenario.semantics == "torch-2.13"}
-    told = {}
+    verdicts = {}
     for name, scenario in defects.items():
         if scenario.expect is not Expectation.ORDER_MATTERS:
             continue
         try:
-            told[name] = explore(
+            verdicts[name] = explore(
                 LocalEngine(scenario.registrations), scenario.registrations, scenario.operators, order=scenario.order
             ).verdict
         except NotExpressibleError:
             continue
-    assert set(told.values()) == {Verdict.VIOLATED}
-    assert {"defects/stale_slots_torch", "defects/stale_quantized_torch", "defects/stale_nested_torch"} <= set(told)
-    assert len(told) >= 6
+    assert set(verdicts.values()) == {Verdict.VIOLATED}
+    assert {"defects/stale_slots_torch", "defects/stale_quantized_torch", "defects/stale_nested_torch"} <= set(verdicts)
+    assert len(verdicts) >= 6
 
 
 @pytest.mark.filterwarnings("ignore")

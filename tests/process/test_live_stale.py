@@ -1,4 +1,4 @@
-"""The defects of the running PyTorch that its own dumps cannot show, found by the live engine."""
+"""Stale slots of the running PyTorch, which its own dumps cannot show, found by the live engine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.slot_set import ALIAS_SLOTS, NESTED_TENSOR_SLOTS, keys_of
-from tests.live.live_words import BY_REFERENCE, BY_VALUE, FALLTHROUGH, FOO, define, impl
-from tests.live.native import native_kernels
+from tests.live.live_registrations import BY_REFERENCE, BY_VALUE, FALLTHROUGH, FOO, define, impl
+from tests.live.native_extension import native_kernels
 
 CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd
 
@@ -41,11 +41,17 @@ def test_a_composite_kernel_that_comes_first_stays_in_slots_that_are_not_its_own
 ) -> None:
     found = engine.explore([impl(CIA, "cia"), impl(second, "second")], [FOO])
     assert found.verdict is Verdict.VIOLATED
-    told = found.counterexample
-    assert told is not None
-    assert (told.flaw, told.expected_sequence, told.actual_sequence) == (Flaw.NON_COMMUTING, (1, 0), (0, 1))
-    assert ", table" not in told.diff
-    shown = {line[1:].partition(": ")[0] for line in told.diff.splitlines() if line.endswith(": cia [math kernel]")}
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert (counterexample.flaw, counterexample.expected_sequence, counterexample.actual_sequence) == (
+        Flaw.NON_COMMUTING,
+        (1, 0),
+        (0, 1),
+    )
+    assert ", table" not in counterexample.diff
+    shown = {
+        line[1:].partition(": ")[0] for line in counterexample.diff.splitlines() if line.endswith(": cia [math kernel]")
+    }
     assert shown == stale
 
 
@@ -66,7 +72,7 @@ def test_reading_fewer_tables_finds_the_same(*, every_table: bool) -> None:
     assert (quiet.verdict, quiet.sets) == (Verdict.NO_VIOLATION_FOUND, 16)
 
 
-def test_two_kernels_of_one_type_are_told_apart_in_the_slots() -> None:
+def test_two_kernels_of_one_type_are_distinguished_in_the_slots() -> None:
     scenario: list[Registration] = [
         impl(K.Autograd, "old", BY_REFERENCE),
         impl(CIA, "composite", BY_REFERENCE),
@@ -108,7 +114,7 @@ def test_the_signature_of_a_kernel_that_is_gone_refuses_another() -> None:
     with LiveEngine(native=native_kernels()) as engine:
         found = engine.explore(scenario, [FOO])
         assert found.verdict is Verdict.VIOLATED
-        told = found.counterexample
-        assert told is not None
-        assert (told.expected_sequence, told.actual_sequence) == ((0, 2), (0, 1, ~1, 2))
-        assert "signature_mismatch" in told.diff
+        counterexample = found.counterexample
+        assert counterexample is not None
+        assert (counterexample.expected_sequence, counterexample.actual_sequence) == ((0, 2), (0, 1, ~1, 2))
+        assert "signature_mismatch" in counterexample.diff

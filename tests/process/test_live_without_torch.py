@@ -1,4 +1,4 @@
-"""What the live engine does where PyTorch is not imported, or not there at all."""
+"""The live engine where PyTorch is not imported, or not installed at all."""
 
 from __future__ import annotations
 

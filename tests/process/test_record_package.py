@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from dispatchlab.model.registration import AliasKind, Block, Claim, Def, Fallback, Impl, TorchLibraryFunction
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
-from tests.live.packages import HELPER, LAYERED, dispatchlab, line_of, package
+from tests.live.packages import HELPER, SHOP, dispatchlab, line_of, package
 
 
 def is_installed(name: str, wanted: str = "") -> bool:
@@ -32,7 +32,7 @@ needs_quanto = pytest.mark.skipif(
 
 
 def recorded(folder: Path, *packages: str) -> tuple[Scenario, str]:
-    """The scenario of packages, and what the command told."""
+    """The scenario of packages, and what the command printed."""
     done = dispatchlab(folder, "record", *packages, "-o", "found.yaml")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return load_scenario(folder / "found.yaml"), done.stderr
@@ -49,14 +49,14 @@ def functions(scenario: Scenario) -> Counter[str]:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scenario, str]:
     folder = tmp_path_factory.mktemp("shop")
     lazy = "import torch._inductor.test_operators\n"
-    package(folder, "shop", init=LAYERED, helper=HELPER, lazy=lazy)
+    package(folder, "shop", init=SHOP, helper=HELPER, lazy=lazy)
     return folder, *recorded(folder, "shop")
 
 
-def test_every_call_of_the_layer_is_a_registration_and_what_failed_or_went_is_none(
+def test_every_call_of_torch_library_is_a_registration_and_refused_or_released_ones_are_not(
     shop: tuple[Path, Scenario, str],
 ) -> None:
-    _, scenario, told = shop
+    _, scenario, printed = shop
     assert functions(scenario) == {
         "define": 4,
         "impl": 5,
@@ -74,15 +74,15 @@ def test_every_call_of_the_layer_is_a_registration_and_what_failed_or_went_is_no
     foundation = scenario.registrations[0]
     assert isinstance(foundation, Def)
     assert str(foundation.operator) == "aten::cumsum"
-    assert "17 registrations at " in told
-    assert "registrations that PyTorch made for itself on the way were left out" in told
+    assert "17 registrations at " in printed
+    assert "registrations that PyTorch made for itself on the way were left out" in printed
 
 
 def test_sites_are_where_the_package_calls_and_helpers_are_named_besides(shop: tuple[Path, Scenario, str]) -> None:
     _, scenario, _ = shop
     sites = {each.debug for each in scenario.registrations if isinstance(each, Block)}
-    assert f"registered at shop/__init__.py:{line_of(LAYERED, 'lib.define')}" in sites
-    first = line_of(LAYERED, 'helper.register(lib, "first")')
+    assert f"registered at shop/__init__.py:{line_of(SHOP, 'lib.define')}" in sites
+    first = line_of(SHOP, 'helper.register(lib, "first")')
     assert {f"registered at shop/__init__.py:{first} via shop/helper.py:{line}" for line in (2, 3)} <= sites
     assert not any("torch/library.py" in site or "test_operators" in site for site in sites)
     made = next(
@@ -93,8 +93,8 @@ def test_sites_are_where_the_package_calls_and_helpers_are_named_besides(shop: t
     assert made.made_by is not None
     assert made.made_by.on == ("cpu",)
     assert [(str(part.function), part.on, part.debug) for part in made.made_by.parts] == [
-        ("register_fake", (), f"registered at shop/__init__.py:{line_of(LAYERED, '@made.register_fake')}"),
-        ("register_kernel", ("cuda",), f"registered at shop/__init__.py:{line_of(LAYERED, '@made.register_kernel')}"),
+        ("register_fake", (), f"registered at shop/__init__.py:{line_of(SHOP, '@made.register_fake')}"),
+        ("register_kernel", ("cuda",), f"registered at shop/__init__.py:{line_of(SHOP, '@made.register_kernel')}"),
     ]
     keys = [str(one.key) for one in made.registrations if isinstance(one, Impl)]
     assert keys == ["Meta", "Autograd", "CPU", "CUDA"]
@@ -103,9 +103,9 @@ def test_sites_are_where_the_package_calls_and_helpers_are_named_besides(shop: t
 def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path, Scenario, str]) -> None:
     folder, scenario, _ = shop
     done = dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["verdict"], told["components"]) == (1, "violated", 7), done.stderr
-    found = told["counterexample"]
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["verdict"], report["components"]) == (1, "violated", 7), done.stderr
+    found = report["counterexample"]
     assert found["kind"] == "asymmetry"
     last = int(found["expected_sequence"].rpartition("+")[2])
     block = scenario.registrations[last]
@@ -156,7 +156,7 @@ below.fallback_fallthrough(dispatch="FPGA")
 """
 
 
-def test_arguments_that_are_named_are_read_like_those_in_their_places(tmp_path: Path) -> None:
+def test_keyword_arguments_are_read_like_positional_ones(tmp_path: Path) -> None:
     package(tmp_path, "mall", init=_NAMED)
     scenario, _ = recorded(tmp_path, "mall")
     assert functions(scenario) == {
@@ -179,8 +179,8 @@ def test_arguments_that_are_named_are_read_like_those_in_their_places(tmp_path: 
 
 @needs_torchao
 def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
-    scenario, told = recorded(tmp_path, "torchao")
-    assert "PyTorch made for itself" in told
+    scenario, printed = recorded(tmp_path, "torchao")
+    assert "PyTorch made for itself" in printed
     places = {each.debug for each in scenario.registrations if isinstance(each, Block)}
     assert all(place.startswith("registered at torchao/") for place in places)
     defs = [
@@ -198,9 +198,9 @@ def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
 
 @needs_quanto
 def test_the_kernel_of_quanto_for_mps_dangles_in_the_record_too(tmp_path: Path) -> None:
-    scenario, told = recorded(tmp_path, "optimum.quanto")
-    assert "12 registrations at 12 sites, 4 operators and 8 kernels; the dumps of PyTorch name 2 places" in told
-    assert "kernels without a def dangle: quanto_py::qbytes_mm" in told
+    scenario, printed = recorded(tmp_path, "optimum.quanto")
+    assert "12 registrations at 12 sites, 4 operators and 8 kernels; the dumps of PyTorch name 2 places" in printed
+    assert "kernels without a def dangle: quanto_py::qbytes_mm" in printed
     dangling = next(
         each for each in scenario.registrations if isinstance(each, Block) and each.namespace == "quanto_py"
     )
@@ -213,7 +213,7 @@ def test_the_kernel_of_quanto_for_mps_dangles_in_the_record_too(tmp_path: Path) 
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "no violation found")
 
 
-def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_recorded_is_an_error(tmp_path: Path) -> None:
     package(tmp_path, "broken", init="raise ValueError('nobody home')\n")
     done = dispatchlab(tmp_path, "record", "broken", "-o", "found.yaml")
     assert (done.returncode, done.stdout) == (2, "")

@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 )
 def test_all_of_pytorch_is_recorded_and_replayed_to_the_character() -> None:
     probe = [sys.executable, "-m", "tests.live.registry_probe"]
-    told = subprocess.run(probe, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(told.stdout) == {
+    done = subprocess.run(probe, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {
         "operators": 3598,
         "records that print as PyTorch": 3598,
         "recorded twice the same": True,
@@ -89,7 +89,7 @@ def test_what_a_package_registers_is_on_record_with_paths_that_start_at_the_pack
     assert replace(record_registry(), imports=()) == before
 
 
-def test_what_cannot_be_imported_is_told() -> None:
+def test_a_module_that_cannot_be_imported_is_an_error() -> None:
     with pytest.raises(ImportFailedError) as caught:
         record_registry(["dl_no_such_package"])
     assert str(caught.value) == (

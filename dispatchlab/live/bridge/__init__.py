@@ -1,1 +1,9 @@
-"""How registrations reach the running PyTorch: its bindings, `torch.library`, and the errors that come back."""
+"""How registrations reach the running PyTorch: its bindings, `torch.library`, and the errors that come back.
+
+- `torch`: import PyTorch, and packages that register on it.
+- `expressible`: what the bindings can express, and the error for what they cannot.
+- `torch_library_calls`: make the `torch.library` call of a block.
+- `registration_calls`: turn a registration into calls on the bindings.
+- `error_parser`: the kind and the facts of a refusal, from PyTorch's text.
+- `reserved_namespaces`: the namespaces of sandboxes and probes.
+"""

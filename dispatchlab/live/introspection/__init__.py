@@ -1,1 +1,9 @@
-"""What the running PyTorch shows: dumps, tables, slots in memory, and its whole registry."""
+"""What the running PyTorch shows: dumps, tables, slots in memory, and its whole registry.
+
+- `package_paths`: paths in debug texts, made independent of the machine.
+- `queries`: single operators: schema, dump, table, and PyTorch's own check.
+- `registry_reader`: the whole registry, recorded.
+- `slot_memory`: the kernel object in each slot, read where calls read it.
+- `builtin_fallbacks`: the kernels that every operator has.
+- `kernel_identity`: which registered kernel sits in which slot, and its name as the user wrote it.
+"""

@@ -1,1 +1,6 @@
-"""What importing packages registers: watched, recorded as scenarios, and tried in every order."""
+"""What importing packages registers: watched, recorded as a scenario, and looked at after one order of imports.
+
+- `watch`: each call that registers, and its call site.
+- `record_package`: packages as a scenario.
+- `import_orders`: one order of imports in a fresh process.
+"""

@@ -1,1 +1,7 @@
-"""Sandboxes in the running PyTorch: fresh namespaces, what they show, and the engine that hands them out."""
+"""Sandboxes in the running PyTorch: fresh namespaces, what they show, and the engine that hands them out.
+
+- `journal`: the sequence that a sandbox is at, readable after a crash.
+- `observation`: snapshots and stale slots of a sandbox's operators.
+- `sandbox`: registers and releases.
+- `local_engine`: the PyTorch of this process as an engine.
+"""

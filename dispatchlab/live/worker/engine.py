@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A question to the worker and its answer take 100 us, several times what an edge costs. So `LiveEngine.explore` sends
 # the registrations over once and runs the explorer there, on a `LocalEngine`; only progress comes back. If the worker
-# dies, its journal tells the sequence, and the explorer's own shortening runs it again from here, in a worker for each
+# dies, its journal has the sequence, and the explorer's own shortening runs it again from here, in a worker for each
 # crash. Whoever needs two engines side by side, as the lockstep does, drives `sandbox()` from here.
 
 

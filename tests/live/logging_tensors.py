@@ -1,4 +1,4 @@
-"""The same program in two worlds: our LoggingTensor, and the same class on the running PyTorch."""
+"""The same program on two frameworks: our LoggingTensor, and the same class on the running PyTorch."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def both(program: Program, ours: Side, theirs: Side) -> tuple[tuple[list[Line], 
 
 
 def elements(result: Any) -> Any:
-    """What a tensor of either world holds, as an array."""
+    """What a tensor of either framework holds, as an array."""
     while isinstance(result, LoggingTensor | TheirTensor):
         result = result.elem
     return result.detach().numpy() if hasattr(result, "detach") else result.numpy()

@@ -1,4 +1,4 @@
-"""Scenarios by chance, drawn from the keys, kernels and schemas that have something to do with one another."""
+"""Random scenarios, drawn from keys, kernels and schemas that have something to do with one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short forms for the tests of the live engine."""
+"""Short forms of registrations for the tests of the live engine."""
 
 from __future__ import annotations
 

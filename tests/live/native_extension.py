@@ -1,4 +1,4 @@
-"""Builds the extension of tests/live/cpp with torch's own tools, once, and says why when it cannot."""
+"""Build the extension of tests/live/cpp with torch's own tools, once; skip the test where it cannot be built."""
 
 from __future__ import annotations
 
