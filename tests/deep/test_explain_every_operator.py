@@ -27,7 +27,7 @@ def test_every_hop_of_every_operator_names_the_kernel_that_the_running_pytorch_h
             keys = live.live_keys(name, kinds)
             assert [str(key) for key in found.hops[0].order] == keys, (name, kind)
             for hop in found.hops:
-                assert live.told(hop) == live.live_kernel(name, str(hop.key)), (name, kind, hop.key)
+                assert live.explained_kernel(hop) == live.live_kernel(name, str(hop.key)), (name, kind, hop.key)
             calls += 1
             hops += len(found.hops)
     assert calls > 10_000
