@@ -218,29 +218,23 @@ def test_processes_find_what_one_finds() -> None:
     assert len(alone.certificates) == 3
 
 
-def of_pytorch(*names: str, semantics: str = "strict") -> list[Certificate]:
+def of_pytorch(name: str) -> Certificate:
     recorded = open_bundled()
-    some = [found for name in names if (found := recorded.operator(name))]
-    return list(certification_of(recorded, name="torch-2.13", operators=some, semantics=semantics).certificates)
+    found = recorded.operator(name)
+    assert found is not None
+    (certificate,) = certification_of(recorded, name="torch-2.13", operators=[found]).certificates
+    return certificate
 
 
 def test_relu_of_pytorch_is_proved() -> None:
-    (relu,) = of_pytorch("aten::relu")
-    assert relu.verdict is Certified.PROVED
+    assert of_pytorch("aten::relu").verdict is Certified.PROVED
 
 
 def test_floor_of_pytorch_depends_on_the_order_of_a_kernel_of_its_meta_registrations() -> None:
-    (floor,) = of_pytorch("aten::floor")
+    floor = of_pytorch("aten::floor")
     assert floor.verdict is Certified.ORDER_MATTERS
     assert floor.reasons[0].winner is not None
     assert "_meta_registrations.py" in floor.reasons[0].winner.debug
-
-
-def test_linear_of_pytorch_is_proved_where_every_slot_is_refreshed() -> None:
-    (strict,) = of_pytorch("aten::linear")
-    assert strict.verdict is Certified.PROVED
-    (torch,) = of_pytorch("aten::linear", semantics="torch-2.13")
-    assert torch.reasons[0].keys == (K.AutogradNestedTensor,)
 
 
 def test_the_text_names_owners_and_says_what_is_not_covered() -> None:

@@ -15,6 +15,7 @@ from dispatchlab.codegen.emit.generate import NoSuchGroupError
 from dispatchlab.codegen.kernels.lab import StructuredLab, lab_functions
 from dispatchlab.codegen.runtime.python_bindings import PythonArgParser, PythonFunctions, PythonSignature
 from dispatchlab.errors import ParseError
+from tests.effort import share
 
 ADD = (
     "add(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",
@@ -157,7 +158,7 @@ def test_variants_of_all_kinds_of_operators_have_a_call_stack() -> None:
     above, below = ["Python binding", "API", "autograd kernel", "redispatch"], ["wrapper", "structured impl"]
     inplace = {each.inplace.short_name for each in lab_functions().structured_groups if each.inplace is not None}
     assert len(inplace) == 17
-    for name in names[::3]:
+    for name in names[:: len(names) // share(23)]:
         between = ["ADInplaceOrView", "redispatch"] if name in inplace else []
         assert [frame.layer for frame in call_stack(name).frames] == [*above, *between, *below, "kernel by hand"]
     with pytest.raises(NoSuchGroupError, match=r"did you mean add\.out"):

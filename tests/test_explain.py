@@ -37,6 +37,7 @@ from dispatchlab.errors import ErrorKind
 from dispatchlab.layers import Lab
 from dispatchlab.model.schema_parser import parse_schema
 from tests.call_cases import CASES, run, tensors
+from tests.effort import share
 
 SEED = 20264
 
@@ -131,7 +132,8 @@ def test_the_first_hop_is_what_a_call_does_for_random_operators_arguments_and_gu
     rng = random.Random(SEED)
     endings: Counter[str] = Counter()
     broken: list[bool] = []
-    for _ in range(400):
+    rounds = share(400)
+    for _ in range(rounds):
         dispatcher, _held = random_operator(rng)
         kinds = [rng.choice(list(KINDS)) for _ in range(2)]
         included = tuple(DispatchKey[key] for key in rng.sample(GUARD_KEYS, rng.choice((0, 0, 1))))
@@ -162,7 +164,7 @@ def test_the_first_hop_is_what_a_call_does_for_random_operators_arguments_and_gu
         assert {left.key.functionality for left in hop.left_out} == {key.functionality for key in hop.start} - kept
         assert all(bool(left.debug) == (left.why == "fallthrough") for left in hop.left_out)
         endings[str(refusal)] += 1
-    assert endings["None"] > 100
+    assert endings["None"] > rounds // 4
     assert all(broken)
     assert len(broken) > 0
     assert set(endings) >= {"None", "missing_kernel", "ambiguous_autogradother"}

@@ -12,6 +12,7 @@ from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 
@@ -45,6 +46,18 @@ def test_the_operators_of_pytorch_whose_slots_depend_on_order() -> None:
         "aten::_test_autograd_multiple_dispatch.ntonly",
         "aten::chunk",
     ]
+
+
+def test_the_slot_of_linear_that_pytorch_leaves_stale_is_refreshed_under_strict() -> None:
+    recorded = open_bundled()
+    linear = recorded.operator("aten::linear")
+    assert linear is not None
+    strict, torch = (
+        certification_of(recorded, name="torch-2.13", operators=[linear], semantics=semantics).certificates[0]
+        for semantics in ("strict", "torch-2.13")
+    )
+    assert strict.verdict is Certified.PROVED
+    assert torch.reasons[0].keys == (DispatchKey.AutogradNestedTensor,)
 
 
 @pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")

@@ -1,0 +1,14 @@
+"""The bundled registry, replayed under the semantics of the PyTorch that it was recorded of."""
+
+from __future__ import annotations
+
+from dispatchlab.analysis.replay_on_lab import registry_on
+from tests.test_registry_replay import EVERYTHING, pytorch, replayed, shown
+
+
+def test_every_dump_and_every_table_is_pytorchs_to_the_character_under_torch() -> None:
+    assert shown(replayed("torch-2.13").dispatcher) == EVERYTHING
+
+
+def test_what_is_on_the_bench_under_torch_is_the_registry_again() -> None:
+    assert registry_on(replayed("torch-2.13").dispatcher, pytorch().torch) == pytorch()
