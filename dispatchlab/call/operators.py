@@ -113,7 +113,7 @@ class Operator:
         return self.redispatch(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<Operator {self.name}>"
+        return f"<Operator {self.dispatcher.find_schema(self.name) or self.name}>"
 
     # -- the general way: whatever is unusual, slower
 

@@ -90,6 +90,10 @@ class Dispatcher:
         self._postponed: deque[LoweredRegistration] = deque()
         self._listeners = Listeners()
 
+    def __repr__(self) -> str:
+        count = len(self.operators())
+        return f"<Dispatcher {self.semantics.name} with {count} operator{'' if count == 1 else 's'}>"
+
     # -- changing
 
     def register(self, registration: Registration) -> RegistrationHandle:

@@ -19,6 +19,7 @@ from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_tex
 from dispatchlab.model.infer_schema import infer_schema, takes_key_set
 from dispatchlab.model.keys import BACKENDS, DispatchKey, UnknownKeyError, parse_key
 from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm, SourceLocation
+from dispatchlab.model.short_repr import short_repr
 
 PythonFunction: TypeAlias = Callable[..., object]
 
@@ -36,6 +37,8 @@ class KernelFunction:
     kernel: Kernel
     key: DispatchKey | None = None
     debug_text: str = ""
+
+    __repr__ = short_repr
 
     def debug(self, text: str) -> KernelFunction:
         """The same kernel with a debug text."""

@@ -64,6 +64,9 @@ class Lab:
         except RegistrationError as error:
             raise AttributeError(str(error)) from error
 
+    def __repr__(self) -> str:
+        return f"<Lab on {self.dispatcher!r}>"
+
     def release(self) -> None:
         """Take everything out again."""
         for library in reversed(self._libraries):

@@ -42,6 +42,9 @@ def _instance(functionality: DispatchKey, backend: int) -> DispatchKey:
     return DispatchKey(DispatchKey.CPU + 17 * PER_BACKEND_FUNCTIONALITIES.index(functionality) + backend)
 
 
+_SHOWN = 12  # keys that a repr lists
+
+
 @dataclass(frozen=True, slots=True)
 class DispatchKeySet:
     """A set of dispatch keys; `bits` is upstream's `raw_repr()`."""
@@ -131,3 +134,9 @@ class DispatchKeySet:
 
     def __str__(self) -> str:
         return f"DispatchKeySet({', '.join(map(str, self))})"
+
+    def __repr__(self) -> str:
+        keys = [*self]
+        if len(keys) > _SHOWN or DispatchKeySet.of(*keys) != self:
+            return f"DispatchKeySet({self.bits:#x})"
+        return f"DispatchKeySet.of({', '.join(map(repr, keys))})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.model.short_repr import member_repr
 
 
 class DispatchKey(IntEnum):
@@ -164,6 +165,8 @@ class DispatchKey(IntEnum):
     CompositeImplicitAutogradNestedTensor = 153
     CompositeExplicitAutograd = 154
     CompositeExplicitAutogradNonFunctional = 155
+
+    __repr__ = member_repr
 
     def __str__(self) -> str:
         return self.name

@@ -16,6 +16,9 @@ class OperatorName:
     name: str
     overload: str = ""
 
+    def __repr__(self) -> str:
+        return f"parse_name({str(self)!r})"
+
     def __str__(self) -> str:
         return self.qualified + (f".{self.overload}" if self.overload else "")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.short_repr import member_repr, short_repr
 
 if TYPE_CHECKING:
     from dispatchlab.model.schema import FunctionSchema
@@ -38,6 +39,8 @@ class AliasKind(StrEnum):
     PURE_FUNCTION = "PURE_FUNCTION"
     INTERNAL_SPECIAL_CASE = "INTERNAL_SPECIAL_CASE"
 
+    __repr__ = member_repr
+
 
 class BlockKind(StrEnum):
     """What a library block may hold: `TORCH_LIBRARY`, `_FRAGMENT`, `_IMPL`, or the `import` of PR #35061."""
@@ -47,6 +50,8 @@ class BlockKind(StrEnum):
     IMPL = "IMPL"
     IMPORT = "IMPORT"
 
+    __repr__ = member_repr
+
 
 class KernelForm(StrEnum):
     """How a kernel can be called: with typed arguments, with a stack, or not at all because calls skip it."""
@@ -54,6 +59,8 @@ class KernelForm(StrEnum):
     UNBOXED = "unboxed"
     BOXED = "boxed"
     FALLTHROUGH = "fallthrough"
+
+    __repr__ = member_repr
 
 
 class KernelFlags(StrEnum):
@@ -92,6 +99,8 @@ class Kernel:
     takes_stack: bool = False
     with_keyset: bool = False
 
+    __repr__ = short_repr
+
     @property
     def is_fallthrough(self) -> bool:
         """True when calls skip the key that this kernel is at."""
@@ -127,6 +136,8 @@ class Def:
     key: DispatchKey | None = None
     location: SourceLocation | None = field(default=None, compare=False)
 
+    __repr__ = short_repr
+
     @property
     def operator(self) -> OperatorName:
         """The operator that this defines."""
@@ -143,6 +154,8 @@ class Impl:
     debug: str = ""
     location: SourceLocation | None = field(default=None, compare=False)
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
@@ -153,6 +166,8 @@ class Fallback:
     debug: str = ""
     location: SourceLocation | None = field(default=None, compare=False)
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, slots=True)
 class NameOnly:
@@ -160,6 +175,8 @@ class NameOnly:
 
     operator: OperatorName
     location: SourceLocation | None = field(default=None, compare=False)
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +186,8 @@ class Claim:
     namespace: str
     debug: str = ""
     location: SourceLocation | None = field(default=None, compare=False)
+
+    __repr__ = short_repr
 
 
 class TorchLibraryFunction(StrEnum):
@@ -183,6 +202,8 @@ class TorchLibraryFunction(StrEnum):
     REGISTER_VMAP = "register_vmap"
     REGISTER_AUTOCAST = "register_autocast"
     REGISTER_TORCH_DISPATCH = "register_torch_dispatch"
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +224,8 @@ class TorchLibraryCall:
     on: tuple[str, ...] = ()
     parts: tuple[TorchLibraryCall, ...] = ()
     debug: str = ""
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +249,8 @@ class Block:
     debug: str = ""
     made_by: TorchLibraryCall | None = None
     location: SourceLocation | None = field(default=None, compare=False)
+
+    __repr__ = short_repr
 
 
 Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block

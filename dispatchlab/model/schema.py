@@ -160,6 +160,9 @@ class FunctionSchema:
     is_vararg: bool = False
     is_varret: bool = False
 
+    def __repr__(self) -> str:
+        return f"{'parse_schema' if self.name.name else 'parse_inferred'}({str(self)!r})"
+
     def __str__(self) -> str:
         """The text that PyTorch 2.13 prints."""
         returns = self._returns_text()

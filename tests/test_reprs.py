@@ -1,0 +1,99 @@
+"""Reprs of public values: frozen ones are code that makes an equal value, the others name what they stand for."""
+
+from pathlib import Path
+
+import pytest
+
+from dispatchlab import Dispatcher, DispatchKey, DispatchKeySet, Library, operator, tensor
+from dispatchlab.layers import Lab
+from dispatchlab.model import key_set, keys, names, registration, schema_parser
+from dispatchlab.model.registration import (
+    AliasKind,
+    Block,
+    BlockKind,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    Kernel,
+    KernelForm,
+    NameOnly,
+    SourceLocation,
+    TorchLibraryCall,
+    TorchLibraryFunction,
+)
+from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema
+
+CODE = {
+    name: value
+    for module in (key_set, keys, names, registration, schema_parser)
+    for name, value in vars(module).items()
+}
+FOO = parse_name("test::foo.out")
+SCHEMA = parse_schema("test::foo.out(Tensor x, *, str s='a') -> Tensor")
+TYPED = Kernel(KernelForm.UNBOXED, parse_inferred("(Tensor _0) -> Tensor _0"), "at::Tensor (at::Tensor)")
+SCHEMAS = Path(__file__).parent / "data" / "torch-2.13-schemas.txt"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (FOO, "parse_name('test::foo.out')"),
+        (DispatchKey.CPU, "DispatchKey.CPU"),
+        (DispatchKeySet(), "DispatchKeySet.of()"),
+        (
+            DispatchKeySet.of(DispatchKey.CPU, DispatchKey.AutogradCPU),
+            "DispatchKeySet.of(DispatchKey.CPU, DispatchKey.AutogradCPU)",
+        ),
+        (DispatchKeySet(1), "DispatchKeySet(0x1)"),
+        (Kernel(), "Kernel()"),
+        (Impl(FOO, DispatchKey.CPU, debug="a"), "Impl(parse_name('test::foo.out'), DispatchKey.CPU, debug='a')"),
+        (Impl(FOO, location=SourceLocation("a.yaml", 3)), "Impl(parse_name('test::foo.out'))"),
+        (Fallback(None), "Fallback(None)"),
+        (Claim("test", "a"), "Claim('test', 'a')"),
+        (NameOnly(FOO), "NameOnly(parse_name('test::foo.out'))"),
+        (Def(FOO, None, kernel=TYPED), f"Def(parse_name('test::foo.out'), None, kernel={TYPED!r})"),
+        (
+            Block("test", BlockKind.DEF, (Impl(FOO),)),
+            "Block('test', BlockKind.DEF, (Impl(parse_name('test::foo.out')),))",
+        ),
+    ],
+)
+def test_a_value_prints_as_the_code_that_makes_it(value: object, text: str) -> None:
+    assert repr(value) == text
+    assert eval(text, CODE) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        SCHEMA,
+        TYPED,
+        Def(SCHEMA, AliasKind.PURE_FUNCTION, frozenset({"pointwise"}), "a", TYPED, DispatchKey.CPU),
+        TorchLibraryCall(TorchLibraryFunction.REGISTER_KERNEL, FOO, ("cpu", "cuda")),
+        DispatchKeySet.full(),
+        *DispatchKey,
+    ],
+)
+def test_a_repr_reads_back_as_an_equal_value(value: object) -> None:
+    assert eval(repr(value), CODE) == value
+
+
+def test_every_schema_of_torch_has_a_repr_that_reads_back() -> None:
+    schemas = [parse_schema(line) for line in SCHEMAS.read_text(encoding="utf-8").splitlines()[::20]]
+    assert len(schemas) > 100
+    assert [eval(repr(schema), CODE) for schema in schemas] == schemas
+
+
+def test_what_is_alive_says_what_it_is() -> None:
+    dispatcher = Dispatcher()
+    assert repr(dispatcher) == "<Dispatcher strict with 0 operators>"
+    with Library("test", "DEF", dispatcher=dispatcher) as library:
+        library.define("foo(Tensor x) -> Tensor")
+        foo = operator(dispatcher, "test::foo")
+        assert repr(dispatcher) == "<Dispatcher strict with 1 operator>"
+        assert repr(foo) == "<Operator test::foo(Tensor x) -> Tensor>"
+        assert repr(library) == "<Library test DEF>"
+    assert repr(foo) == "<Operator test::foo>"
+    assert repr(Lab()).startswith("<Lab on <Dispatcher strict with ")
+    assert eval(repr(tensor([1.0, 2.5], requires_grad=True)), {"tensor": tensor}).requires_grad
