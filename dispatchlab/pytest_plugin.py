@@ -130,7 +130,7 @@ class _Item(pytest.Item):
         self.golden = golden
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What went wrong, in words."""
+        """The text of the error, without a traceback."""
         from dispatchlab.errors import DispatchLabError
 
         if isinstance(excinfo.value, (GoldenError, DispatchLabError)):

@@ -16,10 +16,10 @@ from dispatchlab.registry.model import RecordedFallback, RecordedOperator, Regis
 from tests.registry_cases import BAR, DANGLING, FALLBACKS, FOO, SMALL, T_T, kernel
 
 
-def with_tables(before: Registry, after: Registry, *, places: bool = True) -> RegistryDiff:
+def with_tables(before: Registry, after: Registry, *, locations: bool = True) -> RegistryDiff:
     first, second = bench(before), bench(after)
     tables = (first.dispatcher.dump_table, second.dispatcher.dump_table)
-    return compare(before, after, tables=tables, places=places)
+    return compare(before, after, tables=tables, locations=locations)
 
 
 def with_foo(foo: RecordedOperator) -> Registry:
@@ -114,9 +114,9 @@ def test_kernels_that_only_changed_places_are_told() -> None:
 def test_without_places_a_moved_line_is_no_difference() -> None:
     moved = replace(FOO, debug="elsewhere", kernels=(kernel(K.CPU, "registered at foo.cpp:99", T_T), *FOO.kernels[1:]))
     assert with_tables(SMALL, with_foo(moved)).exit_code == 1
-    assert with_tables(SMALL, with_foo(moved), places=False).is_empty
+    assert with_tables(SMALL, with_foo(moved), locations=False).is_empty
     boxed = replace(FOO, kernels=(kernel(K.CPU, "registered at foo.cpp:12"), *FOO.kernels[1:]))
-    assert with_tables(SMALL, with_foo(boxed), places=False).count(Subject.KERNEL, ChangeKind.CHANGED) == 1
+    assert with_tables(SMALL, with_foo(boxed), locations=False).count(Subject.KERNEL, ChangeKind.CHANGED) == 1
 
 
 def test_a_fallback_changes_the_tables_of_all_operators() -> None:

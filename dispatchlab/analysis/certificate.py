@@ -46,7 +46,7 @@ class OrderReason:
 
     Args:
         cause: why.
-        keys: the place of an override, or the slots that can be stale.
+        keys: the key of an override, or the slots that can be stale.
         winner: for an override, the kernel that the recorded order made active.
         losers: the kernels that it replaced, newest first.
         registrations: what the numbers of the sequences mean.

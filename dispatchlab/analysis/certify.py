@@ -276,7 +276,7 @@ class _Bench:
         return ""
 
     def overrides(self) -> Iterable[OrderReason]:
-        """Each place with several kernels, with two sequences that end differently."""
+        """Each key with several kernels, with two sequences that end differently."""
         for key, kernels in overrides_of(self.operator):
             numbers = [at for at, one in enumerate(self.registrations) if isinstance(one, Impl) and one.key is key]
             pair = numbers[-2:]
@@ -287,7 +287,7 @@ class _Bench:
             yield OrderReason(Cause.OVERRIDE, (key,), owners, (0, 1), (1, 0), winner, tuple(losers))
 
     def stale(self, explored: Explored) -> OrderReason | None:
-        """Slots that are left behind, with two sequences of this operator that show it; None when they do not."""
+        """Slots that stay stale, with two sequences of this operator that show it; None when they do not."""
         sequences = [self._sequence(sequence) for sequence in explored.sequences]
         if not self._tell(sequences[0], sequences[1]):
             return None
@@ -329,19 +329,19 @@ class _Bench:
         self, keys: tuple[DispatchKey, ...], expected: Sequence[int], actual: Sequence[int], *, in_force: bool
     ) -> OrderReason:
         numbers = sorted({~step if step < 0 else step for step in (*expected, *actual)})
-        place = {number: at for at, number in enumerate(numbers)}
+        index = {number: at for at, number in enumerate(numbers)}
         owners = tuple(
             Owner(one.key if isinstance(one, Impl) else None, one.debug)
             for one in (self.registrations[number] for number in numbers)
         )
         sequences = [
-            tuple(~place[~step] if step < 0 else place[step] for step in sequence) for sequence in (expected, actual)
+            tuple(~index[~step] if step < 0 else index[step] for step in sequence) for sequence in (expected, actual)
         ]
         return OrderReason(Cause.STALE, keys, owners, sequences[0], sequences[1], in_force=in_force)
 
 
 def _newer_of(registrations: Sequence[Registration]) -> list[int]:
-    """For each registration the kernels that came after it at its place, as a mask."""
+    """For each registration the kernels that came after it at its key, as a mask."""
     masks = []
     for at, one in enumerate(registrations):
         newer = 0

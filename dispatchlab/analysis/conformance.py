@@ -53,7 +53,7 @@ def conform(
         seed: of the passes.
         passes: how many times to try every edge.
         timeout_s: stop after so many seconds.
-        progress: told about ten times a second how far it has come.
+        progress: is called about ten times a second with how far it has come.
 
     Returns:
         As `explore.lockstep.lockstep`.
@@ -85,14 +85,13 @@ def beside_its_model(
 
 
 def sentence(found: Exploration) -> str:
-    """What came of it, for a reader."""
-    told = found.counterexample
+    """The result of a comparison, for a reader."""
     covered = f" ({found.notes[-1]})" if found.notes else ""
     if found.verdict is Verdict.NO_VIOLATION_FOUND:
         return f"the engine and its model agree{covered}"
-    if told is None:
+    if found.counterexample is None:
         return f"the engine and its model agree as far as they went together: {'; '.join(found.notes)}"
-    sequence = format_sequence(told.actual_sequence)
+    sequence, why = format_sequence(found.counterexample.actual_sequence), "; ".join(found.counterexample.why)
     if found.verdict is Verdict.VIOLATED:
-        return f"the engine and its model differ after {sequence}: {'; '.join(told.why)}\n{told.diff.rstrip()}"
-    return f"the engine and its model could not be compared: {found.verdict} at {sequence}: {'; '.join(told.why)}"
+        return f"the engine and its model differ after {sequence}: {why}\n{found.counterexample.diff.rstrip()}"
+    return f"the engine and its model could not be compared: {found.verdict} at {sequence}: {why}"

@@ -74,15 +74,15 @@ def model_of(engine: Engine) -> LabEngine | None:
 
 def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
     """Ask the model for the reasons that an engine does not know, if the sequences disagree there too."""
-    told, model = found.counterexample, model_of(engine)
-    if told is None or told.why or model is None or found.verdict is not Verdict.VIOLATED:
+    counterexample, model = found.counterexample, model_of(engine)
+    if counterexample is None or counterexample.why or model is None or found.verdict is not Verdict.VIOLATED:
         return found
     sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
-    same = tell(sessions, told.expected_sequence, told.actual_sequence)
-    if same is None or same.flaw is not told.flaw:
+    same = tell(sessions, counterexample.expected_sequence, counterexample.actual_sequence)
+    if same is None or same.flaw is not counterexample.flaw:
         return found
-    reasons = _why(model.space(scenario.registrations, scenario.operators), told)
-    return replace(found, counterexample=replace(told, why=reasons))
+    reasons = _why(model.space(scenario.registrations, scenario.operators), counterexample)
+    return replace(found, counterexample=replace(counterexample, why=reasons))
 
 
 def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
@@ -90,16 +90,16 @@ def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
     started = perf_counter()
     expected, actual = resolve(saved, scenario)
     sessions = on_sandboxes(engine, scenario.registrations, scenario.operators)
-    told = tell(sessions, expected, actual)
-    if told is not None and isinstance(engine, Forkable) and told.flaw is not Flaw.CRASH:
+    counterexample = tell(sessions, expected, actual)
+    if counterexample is not None and isinstance(engine, Forkable) and counterexample.flaw is not Flaw.CRASH:
         space = engine.space(scenario.registrations, scenario.operators)
-        told = replace(told, why=_why(space, told))
+        counterexample = replace(counterexample, why=_why(space, counterexample))
     sequences = {expected, actual}
-    if told is None:
+    if counterexample is None:
         verdict = Verdict.NO_VIOLATION_FOUND
         notes = [f"{format_sequence(expected)} and {format_sequence(actual)} lead to the same"]
     else:
-        verdict = Verdict.CRASHED if told.flaw is Flaw.CRASH else Verdict.VIOLATED
+        verdict = Verdict.CRASHED if counterexample.flaw is Flaw.CRASH else Verdict.VIOLATED
         notes = []
     sets = len({active for sequence in sequences for active in _sets(sequence)})
     return Exploration(
@@ -110,19 +110,19 @@ def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
         states=sets,
         edges=sum(map(len, sequences)),
         orders=len(sequences),
-        counterexample=told,
+        counterexample=counterexample,
         notes=tuple(notes),
         elapsed_s=perf_counter() - started,
         seed=saved.seed,
     )
 
 
-def _why(space: StateSpace[Any], told: Counterexample) -> tuple[str, ...]:
-    if told.flaw in (Flaw.ASYMMETRY, Flaw.RELEASE):
+def _why(space: StateSpace[Any], counterexample: Counterexample) -> tuple[str, ...]:
+    if counterexample.flaw in (Flaw.ASYMMETRY, Flaw.RELEASE):
         return ()
-    last = 1 if told.flaw is Flaw.OUTCOME else 0
+    last = 1 if counterexample.flaw is Flaw.OUTCOME else 0
     states = []
-    for sequence in (told.expected_sequence, told.actual_sequence):
+    for sequence in (counterexample.expected_sequence, counterexample.actual_sequence):
         session = StateSession(space)
         for _ in run(session, sequence[: len(sequence) - last]):
             pass
@@ -144,17 +144,17 @@ def _sets(sequence: StepSequence) -> set[frozenset[int]]:
 
 def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
     """The counterexample in the form that the name of its file asks for."""
-    told = report.exploration.counterexample
-    if told is None:
+    counterexample = report.exploration.counterexample
+    if counterexample is None:
         return None
     if path.endswith(PROGRAM_SUFFIX):
         return program_of(scenario, report)
     if path.endswith(SCENARIO_SUFFIX):
-        return cut_text(scenario, told, report.semantics)
+        return cut_text(scenario, counterexample, report.semantics)
     saved = make_replay(
         scenario,
-        told.expected_sequence,
-        told.actual_sequence,
+        counterexample.expected_sequence,
+        counterexample.actual_sequence,
         engine=report.engine,
         semantics=report.semantics,
         seed=report.exploration.seed,
@@ -164,34 +164,43 @@ def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
 
 def program_of(scenario: Scenario, report: Report) -> str | None:
     """A program for what runs the engine: torch alone for the live one, this package for the lab."""
-    told = report.exploration.counterexample
-    if told is None:
+    counterexample = report.exploration.counterexample
+    if counterexample is None:
         return None
     if report.engine != "torch":
-        return program_text(scenario, told, report.semantics)
+        return program_text(scenario, counterexample, report.semantics)
     from dispatchlab.live.program import program_text as torch_program
 
-    if told.expected_sequence == told.actual_sequence:
+    if counterexample.expected_sequence == counterexample.actual_sequence:
         raise OneSequenceError
-    return torch_program(scenario.registrations, told.expected_sequence, told.actual_sequence, keys=_slots_in(told))
+    return torch_program(
+        scenario.registrations,
+        counterexample.expected_sequence,
+        counterexample.actual_sequence,
+        keys=_slots_in(counterexample),
+    )
 
 
-def _slots_in(told: Counterexample) -> tuple[str, ...]:
+def _slots_in(counterexample: Counterexample) -> tuple[str, ...]:
     """The first keys whose slots differ, by the diff."""
-    slots = told.diff.partition(f", {TABLES[1]}\n")[2]
+    slots = counterexample.diff.partition(f", {TABLES[1]}\n")[2]
     return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
 
 
-def cut(scenario: Scenario, told: Counterexample, semantics: str) -> tuple[Scenario, StepSequence, StepSequence]:
+def cut(
+    scenario: Scenario, counterexample: Counterexample, semantics: str
+) -> tuple[Scenario, StepSequence, StepSequence]:
     """The scenario with the registrations of a counterexample alone, and its two sequences in the new numbers.
 
     Args:
         scenario: the scenario.
-        told: the counterexample.
+        counterexample: what was found.
         semantics: those of the engine; named in the scenario where a file can name them.
     """
-    members = sorted({max(step, ~step) for step in (*told.expected_sequence, *told.actual_sequence)})
-    number = {member: place for place, member in enumerate(members)}
+    members = sorted(
+        {max(step, ~step) for step in (*counterexample.expected_sequence, *counterexample.actual_sequence)}
+    )
+    number = {member: new for new, member in enumerate(members)}
     registrations = tuple(scenario.registrations[member] for member in members)
     named = operators_named_by(registrations)
     small = replace(
@@ -207,25 +216,25 @@ def cut(scenario: Scenario, told: Counterexample, semantics: str) -> tuple[Scena
     def renumbered(sequence: StepSequence) -> StepSequence:
         return tuple(number[step] if step >= 0 else ~number[~step] for step in sequence)
 
-    return small, renumbered(told.expected_sequence), renumbered(told.actual_sequence)
+    return small, renumbered(counterexample.expected_sequence), renumbered(counterexample.actual_sequence)
 
 
-def cut_text(scenario: Scenario, told: Counterexample, semantics: str) -> str:
+def cut_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
     """The cut scenario as the text of a file.
 
     Raises:
         UnwritableError: a registration cannot be written.
     """
-    return scenario_text(cut(scenario, told, semantics)[0])
+    return scenario_text(cut(scenario, counterexample, semantics)[0])
 
 
-def program_text(scenario: Scenario, told: Counterexample, semantics: str) -> str:
+def program_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
     """A Python program that runs both sequences on the lab engine and prints how they differ.
 
     Raises:
         UnwritableError: a registration cannot be written.
     """
-    small, expected, actual = cut(scenario, told, semantics)
+    small, expected, actual = cut(scenario, counterexample, semantics)
     text = scenario_text(small)
     quoted = f'"""\\\n{text}"""' if "\\" not in text and '"""' not in text else repr(text)
     return _PROGRAM.format(

@@ -74,10 +74,10 @@ class Inspection:
     Args:
         snapshots: the operators, in the order of their names; one that does not exist is here too.
         view: an operator of these with the reasons behind its table.
-        source: where they come from, in words.
+        source: where they come from, for a reader.
         semantics: how the engine behaves.
         sequence: what was registered and released before.
-        refused: the steps of the sequence that were refused, with the registration in words and the reason.
+        refused: the steps of the sequence that were refused, each with its registration as a text and the reason.
         warnings: what the engine warned of meanwhile.
         build: the version of the PyTorch that was recorded, if one was.
         bare: the dispatcher has none of PyTorch's backend fallbacks.

@@ -87,7 +87,7 @@ class Outcome:
         program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
         graph: the states, when a picture of them was asked for.
         not_drawn: why there is no picture, when one was asked for.
-        notes: what else to tell, a line each.
+        notes: what else a reader should know, a line each.
         interrupted: somebody pressed Ctrl-C, and the report is what was covered until then.
     """
 

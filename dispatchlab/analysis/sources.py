@@ -120,7 +120,7 @@ def compare_sources(
     imports: tuple[str, ...] = (),
     semantics: str | None = None,
     tables: bool = True,
-    places: bool = True,
+    locations: bool = True,
     report: Callable[[str], None] | None = None,
 ) -> SourceComparison:
     """Compare two sources.
@@ -132,7 +132,7 @@ def compare_sources(
             the registry without the imports and then with them.
         semantics: those of scenarios, and of the lab engine that computes the tables; `strict` when left out.
         tables: compare the rows of computed tables, too.
-        places: compare debug texts, too.
+        locations: compare debug texts, too.
         report: see `recorded_from`.
 
     Raises:
@@ -153,7 +153,7 @@ def compare_sources(
         dump_tables = replayed[0].dispatcher.dump_table, replayed[1].dispatcher.dump_table
     from dispatchlab.registry.compare import compare
 
-    return SourceComparison(first, second, compare(first, second, tables=dump_tables, places=places))
+    return SourceComparison(first, second, compare(first, second, tables=dump_tables, locations=locations))
 
 
 def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
@@ -277,7 +277,7 @@ def table_rows(keys: Iterable[str]) -> tuple[str, ...]:
     """The names of table rows.
 
     Raises:
-        UnknownKeyError: one is no dispatch key; tells the nearest.
+        UnknownKeyError: one is no dispatch key; the error names the nearest.
         TableRowError: one is a key without a row, as an alias key is.
     """
     from dispatchlab.model.keys import parse_key

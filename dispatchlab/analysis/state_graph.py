@@ -48,7 +48,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A step between two nodes, by their places; `refused` when the registration was turned down."""
+    """A step between two nodes, by their indices; `refused` when the registration was turned down."""
 
     source: int
     target: int
@@ -174,22 +174,22 @@ class _Drawing:
                     target = mask if refused else mask | 1 << index
                     if refused and new == state:
                         continue
-                place = self._known.get((target, new))
-                if place is None:
+                node = self._known.get((target, new))
+                if node is None:
                     if len(self.states) >= self.max_nodes:
                         return False
-                    place = self._add(target, new)
+                    node = self._add(target, new)
                     masks.append(target)
-                self.edges[head, step] = Edge(head, place, step, refused)
+                self.edges[head, step] = Edge(head, node, step, refused)
             head += 1
         return True
 
     def _add(self, mask: int, state: Any) -> int:
-        place = len(self.states)
+        node = len(self.states)
         members = tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
         number = self._of_set.get(mask, 0)
         self._of_set[mask] = number + 1
         self.nodes.append(Node(members, number))
         self.states.append(state)
-        self._known[mask, state] = place
-        return place
+        self._known[mask, state] = node
+        return node

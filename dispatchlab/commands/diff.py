@@ -14,7 +14,7 @@ from dispatchlab.commands.output import Format, exit_with, note, show
 @import_option()
 @semantics_option
 @click.option("--tables/--no-tables", default=True, help="Compare the rows of computed tables, too. Default: yes.")
-@click.option("--places/--no-places", default=True, help="Compare where kernels come from, too. Default: yes.")
+@click.option("--locations/--no-locations", default=True, help="Compare where kernels come from, too. Default: yes.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @format_option
 def diff(
@@ -24,7 +24,7 @@ def diff(
     imports: tuple[str, ...],
     semantics: str | None,
     tables: bool,
-    places: bool,
+    locations: bool,
     exit_code: bool,
     format: Format | None,
 ) -> None:
@@ -35,14 +35,14 @@ def diff(
     \b
     Examples:
       dispatchlab diff torch-2.13 live --import my_package
-      dispatchlab diff before.dlreg after.dlreg --no-places --exit-code
+      dispatchlab diff before.dlreg after.dlreg --no-locations --exit-code
     """
     from dispatchlab.analysis.sources import compare_sources
     from dispatchlab.registry.compare import diff_text
     from dispatchlab.render.registry_diff import diff_json
 
     found = compare_sources(
-        before, after, imports=imports, semantics=semantics, tables=tables, places=places, report=note
+        before, after, imports=imports, semantics=semantics, tables=tables, locations=locations, report=note
     )
     show(format, text=lambda: diff_text(found.diff, before, after), json=lambda: diff_json(found, before, after))
     exit_with(found.diff.exit_code if exit_code else 0)

@@ -93,7 +93,7 @@ def compare(
     after: Recorded,
     *,
     tables: tuple[TableOf, TableOf] | None = None,
-    places: bool = True,
+    locations: bool = True,
 ) -> RegistryDiff:
     """In what do two registries differ?
 
@@ -102,14 +102,14 @@ def compare(
         after: the second.
         tables: how to get the computed tables of each; left out, no rows are compared. An operator that came or went
             is one change, without its kernels and rows.
-        places: whether debug texts count. Between two versions of PyTorch nearly every line number differs; without
+        locations: whether debug texts count. Between two versions of PyTorch nearly every line number differs; without
             them kernels are told apart by their key, type and flags.
 
     Raises:
         RegistryFileError: a registry is in a file that is damaged.
     """
     looked_at = 0
-    changes = list(_fallbacks(before, after, places=places))
+    changes = list(_fallbacks(before, after, locations=locations))
     all_tables = bool(changes)
     names = sorted({*before.names, *after.names})
     olds, news = {str(each.name): each for each in before}, {str(each.name): each for each in after}
@@ -118,12 +118,12 @@ def compare(
         if old is None or new is None:
             changes += _one_sided(name, old, new)
             continue
-        differences = [] if old == new else list(_operator(name, old, new, places=places))
+        differences = [] if old == new else list(_operator(name, old, new, locations=locations))
         changes += differences
         if tables is not None:
             looked_at += 1
             if all_tables or old.kernels != new.kernels:
-                changes += _rows(name, tables[0](name), tables[1](name), places=places)
+                changes += _rows(name, tables[0](name), tables[1](name), locations=locations)
     return RegistryDiff(tuple(changes), len(names), None if tables is None else looked_at)
 
 
@@ -134,10 +134,13 @@ def _change(
     return Change(subject, kind, operator, key, before, after)
 
 
-def _fallbacks(before: Recorded, after: Recorded, *, places: bool) -> Iterator[Change]:
+def _fallbacks(before: Recorded, after: Recorded, *, locations: bool) -> Iterator[Change]:
     sides = [
         {
-            one.key: (f"{'fallthrough ' if one.fallthrough else ''}{one.debug}", (one.fallthrough, one.debug * places))
+            one.key: (
+                f"{'fallthrough ' if one.fallthrough else ''}{one.debug}",
+                (one.fallthrough, one.debug * locations),
+            )
             for one in side.fallbacks
         }
         for side in (before, after)
@@ -158,10 +161,10 @@ def _sentence(operator: RecordedOperator) -> str:
     return f"{operator.schema or f'{operator.name}, without a def,'} with {count} kernel{'' if count == 1 else 's'}"
 
 
-def _operator(name: str, old: RecordedOperator, new: RecordedOperator, *, places: bool) -> Iterator[Change]:
+def _operator(name: str, old: RecordedOperator, new: RecordedOperator, *, locations: bool) -> Iterator[Change]:
     if old.schema != new.schema:
         yield _change(Subject.SCHEMA, name, None, old.schema, new.schema)
-    if places and old.debug != new.debug and old.schema is not None and new.schema is not None:
+    if locations and old.debug != new.debug and old.schema is not None and new.schema is not None:
         yield _change(Subject.DEF, name, None, old.debug, new.debug)
     if old.alias != new.alias:
         yield Change(Subject.ALIAS_KIND, ChangeKind.CHANGED, name, None, old.alias or "default", new.alias or "default")
@@ -170,14 +173,14 @@ def _operator(name: str, old: RecordedOperator, new: RecordedOperator, *, places
         yield Change(Subject.TAGS, ChangeKind.CHANGED, name, None, *texts)
     sides = [{key: list(group) for key, group in groupby(side.kernels, lambda each: each.key)} for side in (old, new)]
     for key in sorted({*sides[0], *sides[1]}):
-        yield from _kernels(name, key, sides[0].get(key, []), sides[1].get(key, []), places=places)
+        yield from _kernels(name, key, sides[0].get(key, []), sides[1].get(key, []), locations=locations)
 
 
 def _kernels(
-    name: str, key: DispatchKey, old: Sequence[RecordedKernel], new: Sequence[RecordedKernel], *, places: bool
+    name: str, key: DispatchKey, old: Sequence[RecordedKernel], new: Sequence[RecordedKernel], *, locations: bool
 ) -> Iterator[Change]:
     """What both sides have is no change, be it active or not; of the rest, what stands in for what is."""
-    old_ids, new_ids = ([_identity(kernel, places=places) for kernel in side] for side in (old, new))
+    old_ids, new_ids = ([_identity(kernel, locations=locations) for kernel in side] for side in (old, new))
     if old_ids == new_ids:
         return
     both = Counter(old_ids) & Counter(new_ids)
@@ -196,8 +199,8 @@ def _kernels(
 _Identity: TypeAlias = tuple[str, str | None, str]
 
 
-def _identity(kernel: RecordedKernel, *, places: bool) -> _Identity:
-    return kernel.debug if places else "", kernel.inferred, kernel.flags
+def _identity(kernel: RecordedKernel, *, locations: bool) -> _Identity:
+    return kernel.debug if locations else "", kernel.inferred, kernel.flags
 
 
 def _without(
@@ -217,13 +220,13 @@ def _kernel_text(kernel: RecordedKernel) -> str:
     return f"{kernel_text(kernel.debug, kernel.inferred, kernel.flags)}{'' if kernel.active else ' (inactive)'}"
 
 
-def _rows(name: str, old: str, new: str, *, places: bool) -> Iterator[Change]:
+def _rows(name: str, old: str, new: str, *, locations: bool) -> Iterator[Change]:
     olds, news = parse_table(old), parse_table(new)
     for key in sorted({*olds, *news}, key=lambda key: key.slot):
         before, after = olds.get(key), news.get(key)
         if before == after:
             continue
-        if places or before is None or after is None or before._replace(debug=after.debug) != after:
+        if locations or before is None or after is None or before._replace(debug=after.debug) != after:
             yield _change(Subject.ROW, name, key, _text(before), _text(after))
 
 
