@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
-    from dispatchlab.live.recording.import_orders import Imported, ImportRun
+    from dispatchlab.live.recording.import_run import ImportOutcome, ImportRun
 
 EVERY = 5
 """Up to this many packages are imported in every order."""
@@ -134,23 +134,23 @@ def _run(order: tuple[str, ...]) -> ImportRun:
 
     with LiveEngine() as engine:
         try:
-            run: ImportRun = engine.ask("dispatchlab.live.recording.import_orders:run_order", order)
+            run: ImportRun = engine.ask("dispatchlab.live.recording.import_run:run_order", order)
         except WorkerCrashed as crash:
             raise WorkerCrashed(f"importing {', '.join(order)}: {crash.text}", crash.sequence) from None
     return run
 
 
 def _distinct(runs: Sequence[ImportRun], *, again: bool = False) -> Iterator[ImportRun]:
-    """One run for each thing that was seen."""
+    """One run for each outcome."""
     known: list[object] = []
     for run in runs:
-        seen = (run.first.seen, run.again.seen) if again else run.first.seen
-        if seen not in known:
-            known.append(seen)
+        observed = (run.first.observed, run.again.observed) if again else run.first.observed
+        if observed not in known:
+            known.append(observed)
             yield run
 
 
-def _compared(expected: str, actual: str, one: Imported, other: Imported) -> list[Difference]:
+def _compared(expected: str, actual: str, one: ImportOutcome, other: ImportOutcome) -> list[Difference]:
     found = []
     for package in sorted({*one.failures, *other.failures}):
         texts = [side.failures.get(package, "imported") for side in (one, other)]

@@ -19,7 +19,7 @@ class TorchMissingError(DispatchLabError):
     """PyTorch cannot be imported here.
 
     Args:
-        reason: what the import said.
+        reason: the error of the import.
     """
 
     def __init__(self, reason: str = "No module named 'torch'") -> None:
@@ -28,7 +28,7 @@ class TorchMissingError(DispatchLabError):
 
     def __str__(self) -> str:
         return (
-            f"the live engine needs PyTorch, and importing it says: {self.reason}. "
+            f"the live engine needs PyTorch, which cannot be imported: {self.reason}. "
             "Install it with: pip install 'dispatchlab[torch]'"
         )
 
@@ -38,7 +38,7 @@ class ImportFailedError(DispatchLabError):
 
     Args:
         module: the package.
-        reason: what the import said.
+        reason: the error of the import.
     """
 
     def __init__(self, module: str, reason: str) -> None:

@@ -130,7 +130,7 @@ class KernelNames:
         return found
 
     def row(self, line: str) -> TableRow:
-        """What a line of the raw table says."""
+        """A line of the raw table, read."""
         found = self._rows.get(line)
         if found is None:
             found = self._rows[line] = self._read(line)

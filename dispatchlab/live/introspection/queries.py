@@ -42,7 +42,7 @@ def schema_text(name: OperatorName) -> str | None:
 
 
 def upstream_check(name: str) -> str | None:
-    """What PyTorch's check of its invariants says of an operator; None when they hold."""
+    """What PyTorch's check of its invariants reports of an operator; None when they hold."""
     try:
         bindings()._dispatch_check_invariants(name)
     except RuntimeError as error:

@@ -2,5 +2,5 @@
 
 - `watch`: each call that registers, and its call site.
 - `record_package`: packages as a scenario.
-- `import_orders`: one order of imports in a fresh process.
+- `import_run`: one order of imports in a fresh process.
 """

@@ -231,7 +231,7 @@ class Observer:
         return found
 
     def _agrees(self, operator: ObservedOperator, known: ObservedSet) -> bool:
-        """Whether the slots hold what the table says."""
+        """Whether the slots hold what the table shows."""
         objects = self.objects
         if objects is None:
             table = known.observation.table
@@ -278,12 +278,12 @@ class Observer:
 def _stale_slots(
     found: Fingerprints, wanted: KernelNumbers, last: KernelNumbers | None, objects: KernelObjects, names: KernelNames
 ) -> dict[int, str | None]:
-    """The stale slots, which do not hold what the table says, and what each holds; None for nothing.
+    """The stale slots, which do not hold what the table shows, and what each holds; None for nothing.
 
     Args:
         found: what the slots show.
-        wanted: the kernels that the table says.
-        last: those that it said when the operator was looked at last; None for never.
+        wanted: the kernels that the table shows.
+        last: those that it showed when the operator was looked at last; None for never.
         objects: the kernels that are known by what slots show.
         names: the texts of their rows.
     """

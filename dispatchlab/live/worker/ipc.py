@@ -45,7 +45,7 @@ def send(stream: IO[bytes], message: Request | Reply) -> None:
 
 
 def interrupt(stream: IO[bytes]) -> None:
-    """Write the message that says nothing but that Ctrl-C came.
+    """Write the empty message, which means that Ctrl-C came.
 
     Raises:
         OSError: nobody reads it any more.

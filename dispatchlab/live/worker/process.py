@@ -150,7 +150,7 @@ class WorkerProcess:
         lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
         sequence, older = self._journal.sequence()
         end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        last = f"; it last said: {' / '.join(lines[-_LAST_LINES:])}" if lines else ""
+        last = f"; its last output: {' / '.join(lines[-_LAST_LINES:])}" if lines else ""
         more = f"; {older} earlier steps of its sequence were not kept" if older else ""
         self.end()
         return WorkerCrashed(f"the process that ran PyTorch ended with {end}{last}{more}", sequence)

@@ -1,4 +1,4 @@
-"""Import packages in one order in a fresh process: what is registered afterwards, and what failed.
+"""One run of imports in a fresh process: what is registered afterwards, and what failed.
 
 `run_order` runs where torch is, in a process that has imported nothing else.
 """
@@ -24,11 +24,11 @@ _UNTOUCHED = f"{IMPORT_ORDERS}::untouched"
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
-    """What there is after the packages were imported.
+class ImportOutcome:
+    """What is registered after the packages were imported, and what failed.
 
     Args:
-        failures: what the import of a package said, by package; those that went well are not in it.
+        failures: the error of each import that failed, by package.
         dumps: the dump of every operator that is not as it was before.
         tables: the table of each of these, and of an untouched one under `FALLBACKS`.
         owners: where these were registered, by operator, `file:line` each.
@@ -40,24 +40,24 @@ class Imported:
     owners: Mapping[str, tuple[str, ...]]
 
     @property
-    def seen(self) -> tuple[object, ...]:
-        """What orders are compared by."""
+    def observed(self) -> tuple[object, ...]:
+        """What two outcomes are compared by."""
         return tuple(sorted(mapping.items()) for mapping in (self.failures, self.dumps, self.tables))
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRun:
-    """One order.
+    """One order of imports, run.
 
     Args:
         order: the packages as they were imported.
-        first: what there is then.
-        again: what there is after their modules were purged and they were imported once more.
+        first: the outcome.
+        again: the outcome after their modules were purged and they were imported once more.
     """
 
     order: tuple[str, ...]
-    first: Imported
-    again: Imported
+    first: ImportOutcome
+    again: ImportOutcome
 
 
 def run_order(packages: Sequence[str]) -> ImportRun:
@@ -97,7 +97,7 @@ def _purge(packages: Sequence[str], before: frozenset[str]) -> None:
     invalidate_caches()
 
 
-def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[WatchedCall]) -> Imported:
+def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[WatchedCall]) -> ImportOutcome:
     now, roots = all_dumps(), package_roots()
     changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
     owners: dict[str, dict[str, None]] = {}
@@ -107,7 +107,7 @@ def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[W
             name = FALLBACKS if is_fallback else f"{call.namespace}::{str(one.operator).rpartition('::')[2]}"  # type: ignore[union-attr]
             owners.setdefault(name, {})[package_path(str(call.site), roots)] = None
     table = bindings()._dispatch_dump_table
-    return Imported(
+    return ImportOutcome(
         failures,
         {name: without_roots(now.get(name, ""), roots) for name in changed},
         {
