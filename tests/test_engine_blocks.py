@@ -1,4 +1,4 @@
-"""What a library block may hold: every cell of the table, and the order in which the rules are asked."""
+"""What a library block may hold: every entry of the table, and the order in which the rules are asked."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dispatchlab.explore.protocol import Cell
+from dispatchlab.explore.protocol import StateVariable
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Impl, Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
@@ -28,7 +28,7 @@ class TownSpace:
     town: Town
     registrations: Sequence[Registration]
     operators: Sequence[OperatorName]
-    seen: set[Cell] = field(default_factory=set)
+    seen: set[StateVariable] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         names = {one.operator for one in self.registrations if isinstance(one, Impl)} | set(self.operators)
@@ -87,16 +87,16 @@ class TownSpace:
     def why(self, _expected: TownState, _actual: TownState, /) -> tuple[str, ...]:
         return ("the town knows",)
 
-    def cells(self, index: int, /) -> frozenset[Cell]:
+    def written_variables(self, index: int, /) -> frozenset[StateVariable]:
         return frozenset() if self.is_broadcast(index) else frozenset({str(self.targets(index)[0][0])})
 
     def is_broadcast(self, index: int, /) -> bool:
         return isinstance(self.registrations[index], Fallback)
 
-    def shared_cells(self) -> frozenset[Cell]:
+    def shared_variables(self) -> frozenset[StateVariable]:
         return frozenset({"broadcasts"})
 
-    def touched(self) -> frozenset[Cell]:
+    def touched(self) -> frozenset[StateVariable]:
         return frozenset(self.seen)
 
     def pattern(self, indices: Sequence[int], /) -> Hashable:
@@ -120,7 +120,7 @@ class Town:
     Args:
         houses: the toys; each counts the broadcasts as its last registrations.
         broadcasts: how many registrations reach every house.
-        gossip: registering in house 0 looks into house 1, which its cells do not tell.
+        gossip: registering in house 0 looks into house 1, which is none of its variables.
         hides_differences: patterns are equal although the houses are not.
     """
 

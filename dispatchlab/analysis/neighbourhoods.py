@@ -141,7 +141,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
     registrations, order = _small_scenario(neighbourhood.kernels, coming)
     space = LabSpace(registrations, [_NAME], footprint.watched)
     found = explore_graph(space, len(registrations), order=order)
-    strays = frozenset({*footprint.strays, *_strange_cells(space)})
+    strays = frozenset({*footprint.strays, *_strange_variables(space)})
     trouble, stale = "", frozenset[int]()
     sequences: tuple[KeySequence, ...] = ()
     if found.conflicts or found.never_accepted:
@@ -173,9 +173,9 @@ def _small_scenario(
     return (*registrations, *fallbacks), tuple(order)
 
 
-def _strange_cells(space: LabSpace) -> Iterable[str]:
-    for cell in space.touched() - space.shared_cells() - {str(_NAME)}:
-        yield f"a registration touched {cell}, which is not its operator"
+def _strange_variables(space: LabSpace) -> Iterable[str]:
+    for variable in space.touched() - space.shared_variables() - {str(_NAME)}:
+        yield f"a registration touched {variable}, which is not its operator"
 
 
 def _in_keys(sequence: StepSequence, registrations: Sequence[Registration]) -> KeySequence:

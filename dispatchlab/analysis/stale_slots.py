@@ -103,6 +103,6 @@ def _entry(bit: int) -> RegisteredKernel:
 
 def _differing(one: Slots, other: Slots) -> int:
     bits = 0
-    for cell in {**one, **other}:
-        bits |= one.get(cell, 0) ^ other.get(cell, 0)
+    for key in {**one, **other}:
+        bits |= one.get(key, 0) ^ other.get(key, 0)
     return bits

@@ -115,7 +115,7 @@ class LabSpace:
         """Why two states of the same registrations differ."""
         return why(expected.variables, actual.variables, self._semantics)
 
-    def cells(self, index: int, /) -> frozenset[StateVariable]:
+    def written_variables(self, index: int, /) -> frozenset[StateVariable]:
         """The variables that registration `index` writes by name."""
         return self._lowered[index].written_variables()
 
@@ -124,7 +124,7 @@ class LabSpace:
         primitives = self._lowered[index].primitives
         return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
 
-    def shared_cells(self) -> frozenset[StateVariable]:
+    def shared_variables(self) -> frozenset[StateVariable]:
         """The variable of the fallbacks, which every operator reads."""
         return frozenset({FALLBACKS})
 

@@ -5,13 +5,14 @@ See Note [Why parts may be explored apart].
 
 # Note [Why parts may be explored apart]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Registrations whose cells are disjoint do not meet, except through broadcasts (a fallback reaches every operator). So
-# a part is whatever shares cells, together with all broadcasts, and the sets to visit are a sum and not a product.
-# That is a guess about the engine until it is checked: a space records every cell that was read or written on any
-# edge and by any look. All of them must lie in the cells of the part, in the shared cells that broadcasts write, or be
-# an operator that the part observes (a cell may be the name of an operator, as a value or as text). Then nothing
-# outside of the part can have changed what happened in it, and what was proved for the part holds in the whole. If
-# one cell lies elsewhere the whole is explored in one go.
+# Registrations whose state variables are disjoint do not meet, except through broadcasts (a fallback reaches every
+# operator). So a part is whatever shares variables, together with all broadcasts, and the sets to visit are a sum and
+# not a product.
+# That is a guess about the engine until it is checked: a space records every variable that was read or written on any
+# edge and by any look. All of them must lie in the variables of the part, in the shared variables that broadcasts
+# write, or be an operator that the part observes (a variable may be the name of an operator, as a value or as text).
+# Then nothing outside of the part can have changed what happened in it, and what was proved for the part holds in the
+# whole. If one variable lies elsewhere, the whole is explored in one go.
 #
 # Parts whose registrations are equal up to names form a class. One of them is explored. For each of the others a random
 # sequence is run and compared with the same sequence there: the same outcomes, the same returns to former states.
@@ -27,7 +28,7 @@ from dispatchlab.explore.conclude import check_determinism
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import Cell, Footprints, Forkable, StateSpace
+from dispatchlab.explore.protocol import Footprints, Forkable, StateSpace, StateVariable
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import on_states
 from dispatchlab.model.names import OperatorName
@@ -107,7 +108,7 @@ def parts_of(
 
 
 def _groups(space: Footprints, count: int) -> list[list[int]]:
-    """Registrations that share cells, directly or through others, without the broadcasts."""
+    """Registrations that share variables, directly or through others, without the broadcasts."""
     leader = list(range(count))
 
     def find(index: int) -> int:
@@ -115,12 +116,12 @@ def _groups(space: Footprints, count: int) -> list[list[int]]:
             leader[index] = index = leader[leader[index]]
         return index
 
-    owner: dict[Cell, int] = {}
+    owner: dict[StateVariable, int] = {}
     groups: dict[int, list[int]] = {}
     mine = [index for index in range(count) if not space.is_broadcast(index)]
     for index in mine:
-        for cell in space.cells(index):
-            one, other = sorted((find(index), find(owner.setdefault(cell, index))))
+        for variable in space.written_variables(index):
+            one, other = sorted((find(index), find(owner.setdefault(variable, index))))
             leader[other] = one
     for index in mine:
         groups.setdefault(find(index), []).append(index)
@@ -189,8 +190,8 @@ class _Run:
             elapsed_s=self.watch.elapsed_s,
         )
 
-    def _explore_class(self, members: Sequence[Part]) -> frozenset[Cell]:
-        """Explore the first part of a class and compare the others; the cells that lie outside of their part."""
+    def _explore_class(self, members: Sequence[Part]) -> frozenset[StateVariable]:
+        """Explore the first part of a class and compare the others; the variables that lie outside of their part."""
         first, *others = members
         space = self._space(first)
         found = self._one(first, space, self._shorter())
@@ -281,13 +282,13 @@ class _Run:
         return replace(found, counterexample=None, conflicts=tuple(conflicts), never_accepted=never)
 
 
-def _strays(space: StateSpace[Any], part: Part) -> frozenset[Cell]:
-    """The cells that were touched outside of a part."""
+def _strays(space: StateSpace[Any], part: Part) -> frozenset[StateVariable]:
+    """The variables that were touched outside of a part."""
     if not isinstance(space, Footprints):
         return frozenset()
-    allowed: set[Cell] = {*space.shared_cells(), *part.operators, *map(str, part.operators)}
+    allowed: set[StateVariable] = {*space.shared_variables(), *part.operators, *map(str, part.operators)}
     for index in range(len(part.indices)):
-        allowed |= space.cells(index)
+        allowed |= space.written_variables(index)
     return space.touched() - allowed
 
 

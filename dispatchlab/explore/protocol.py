@@ -68,7 +68,7 @@ class Engine(Protocol):
 
 
 S = TypeVar("S", bound=Hashable)
-Cell: TypeAlias = Hashable
+StateVariable: TypeAlias = Hashable
 
 
 class StateSpace(Protocol[S]):
@@ -106,19 +106,19 @@ class Forkable(Protocol):
 
 @runtime_checkable
 class Footprints(Protocol):
-    """A state space that knows, and records, which cells of its state are read and written."""
+    """A state space that knows, and records, which variables of its state are read and written."""
 
-    def cells(self, index: int, /) -> frozenset[Cell]:
-        """The cells that registration `index` is expected to write; broadcasts write more, see `is_broadcast`."""
+    def written_variables(self, index: int, /) -> frozenset[StateVariable]:
+        """The variables that registration `index` is expected to write; broadcasts write more, see `is_broadcast`."""
 
     def is_broadcast(self, index: int, /) -> bool:
         """Whether it reaches every operator there is, as a fallback does; it is part of every component then."""
 
-    def shared_cells(self) -> frozenset[Cell]:
-        """The cells that broadcasts write and everybody may read."""
+    def shared_variables(self) -> frozenset[StateVariable]:
+        """The variables that broadcasts write and everybody may read."""
 
-    def touched(self) -> frozenset[Cell]:
-        """The cells that were read or written since the space was made, observations included."""
+    def touched(self) -> frozenset[StateVariable]:
+        """The variables that were read or written since the space was made, observations included."""
 
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators and debug texts renamed in order of appearance.
