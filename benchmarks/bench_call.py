@@ -39,7 +39,7 @@ class Ours:
     """An operator with a CPU kernel and fallthroughs above it, as torch's operators have them."""
 
     def setup(self) -> None:
-        self.dispatcher = Dispatcher()
+        self.dispatcher = Dispatcher(builtin_fallbacks=False)
         self.libraries = [Library("bench", "FRAGMENT", dispatcher=self.dispatcher)]
         self.libraries[0].define("foo(Tensor x, Tensor y) -> Tensor")
         self.libraries[0].define("scaled(Tensor x, Tensor y, *, Scalar alpha=1) -> Tensor")

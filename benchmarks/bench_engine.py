@@ -19,7 +19,7 @@ class Engine:
     """One dispatcher with an operator of 16 registrations."""
 
     def __init__(self) -> None:
-        self.dispatcher = Dispatcher()
+        self.dispatcher = Dispatcher(builtin_fallbacks=False)
         self.handles: list[RegistrationHandle] = [self.dispatcher.register(one) for one in sixteen()]
         entry = operator_in(self.dispatcher.state, FOO)
         assert entry is not None

@@ -15,7 +15,6 @@ from dispatchlab import (
     DispatchKeySet,
     ErrorKind,
     Library,
-    fallthrough,
     operator,
     tensor,
 )
@@ -57,11 +56,8 @@ def churn(*, rounds: int) -> list[int]:
     """
     dispatcher = Dispatcher()
     library = Library("test", "FRAGMENT", dispatcher=dispatcher)
-    everywhere = Library("_", "IMPL", dispatcher=dispatcher)
     for name in NAMES:
         library.define(f"{name}(Tensor x) -> int")
-    for key in ("BackendSelect", "ADInplaceOrView", "Autograd"):
-        everywhere.fallback(fallthrough, key)
     calls = [operator(dispatcher, f"test::{name}") for name in NAMES]
     before = [dispatcher.dump_table(f"test::{name}") for name in NAMES]
     key_sets = [DispatchKeySet.of(DispatchKey[key]) for key in KEYS]

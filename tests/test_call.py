@@ -44,6 +44,8 @@ from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.local_key_set import open_guards
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, functionality_bit
 from dispatchlab.model.keys import RUNTIME_KEYS
+from dispatchlab.model.registration import Impl, Kernel
+from dispatchlab.model.schema_parser import parse_name
 
 Scalar: TypeAlias = int | float  # read by its name, when a schema is inferred
 CPU, CUDA = DispatchKeySet.of(DispatchKey.CPU), DispatchKeySet.of(DispatchKey.CUDA)
@@ -53,7 +55,7 @@ ON_CUDA = tensor([1.0], device="cuda")
 
 
 class World:
-    """A dispatcher with the fallthroughs that every call wants, and a library to register in."""
+    """A dispatcher, a library to register in, and one for fallbacks."""
 
     def __init__(self, *schemas: str, semantics: str = "strict") -> None:
         self.dispatcher = Dispatcher(semantics)
@@ -61,9 +63,6 @@ class World:
         self.everywhere = Library("_", "IMPL", dispatcher=self.dispatcher)
         for schema in schemas:
             self.library.define(schema)
-        if semantics == "strict":
-            for key in ("BackendSelect", "ADInplaceOrView", "Autograd"):
-                self.everywhere.fallback(fallthrough, key)
 
     def __call__(self, name: str) -> Operator:
         return operator(self.dispatcher, f"test::{name}")
@@ -130,6 +129,7 @@ def test_every_kernel_hears_the_same_however_it_is_called(convention: str) -> No
     heard: list[Any] = []
     world = World("foo(Tensor self, Tensor other, int n=2, *, Scalar alpha=1) -> (Tensor, int)")
     kernel, with_keyset = _python_kernels(heard)[convention]
+    world.library.impl("foo", fallthrough, "Autograd")  # so that every way comes with the same set
     world.library.impl("foo", kernel, "CPU", with_keyset=with_keyset)
     foo = world("foo")
 
@@ -301,8 +301,9 @@ def test_a_call_for_a_key_takes_its_own_kernel_then_the_fallback_and_hands_over_
 
     world = World("foo(Tensor x) -> Tensor")
     world.library.impl("foo", boxed(kernel, with_keyset=True), "CUDA")
-    world.everywhere.fallback(boxed(kernel, with_keyset=True), "Tracer")
-    for key in (DispatchKey.CUDA, DispatchKey.Tracer):
+    world.library.impl("foo", fallthrough, "Autograd")
+    world.everywhere.fallback(boxed(kernel, with_keyset=True), "DeferredInit")
+    for key in (DispatchKey.CUDA, DispatchKey.DeferredInit):
         world("foo").call_boxed_for_key(key, [X])
     assert heard == [CPU, CPU]
     with pytest.raises(CallError) as caught:
@@ -356,11 +357,11 @@ def test_every_call_sees_the_registrations_that_were_done_before_it() -> None:
     ask()
     own = world.library.impl("foo", lambda x: 2, "CPU")
     ask()
-    fallback = world.everywhere.fallback(lambda op, x: 3, "Tracer")
-    with IncludeDispatchKeyGuard(DispatchKey.Tracer):
+    fallback = world.everywhere.fallback(lambda op, x: 3, "DeferredInit")
+    with IncludeDispatchKeyGuard(DispatchKey.DeferredInit):
         ask()
     fallback.release()
-    with IncludeDispatchKeyGuard(DispatchKey.Tracer):
+    with IncludeDispatchKeyGuard(DispatchKey.DeferredInit):
         ask()
     own.release()
     ask()
@@ -580,9 +581,9 @@ def test_a_missing_kernel_names_the_key_and_those_that_there_are() -> None:
     error = caught.value
     assert error.kind is ErrorKind.MISSING_KERNEL
     assert error.facts["key"] == "CUDA"
-    assert error.facts["available_keys"].startswith("CPU, Meta, BackendSelect, ADInplaceOrView, AutogradOther, ")
+    assert error.facts["available_keys"].startswith("CPU, Meta, BackendSelect, Python, FuncTorchDynamicLayerBackMode, ")
     assert str(error) == (
-        "missing_kernel: test::foo has no kernel for CUDA, the highest key of DispatchKeySet(CUDA): it has kernels for "
+        "missing_kernel: test::foo has no kernel for CUDA, the backend that the call came to: it has kernels for "
         'CPU, Meta; register one: lib.impl("foo", kernel, "CUDA"), or call with other tensors\n'
         "  test::foo(Tensor x) -> Tensor"
     )
@@ -610,8 +611,12 @@ def test_ambiguous_and_executed_fallthroughs_have_kinds_of_their_own() -> None:
 
 
 def test_a_kernel_without_a_function_says_so() -> None:
-    world = World("foo(Tensor x) -> Tensor", semantics="torch-2.13")
-    with pytest.raises(CallError, match="has no Python function"), IncludeDispatchKeyGuard(DispatchKey.Tracer):
+    world = World("foo(Tensor x) -> Tensor")
+    registration = Impl(parse_name("test::foo"), DispatchKey.CPU, Kernel(), "elsewhere")
+    with (
+        world.dispatcher.register(registration),
+        pytest.raises(CallError, match="elsewhere of test::foo has no Python function"),
+    ):
         world("foo")(X)
 
 
@@ -631,4 +636,4 @@ def test_a_stale_table_reports_the_invariant_and_not_the_missing_kernel() -> Non
     world.library.impl("foo", lambda x: x)
     world.library.impl("foo", lambda x: x, "SparseCPU")
     with pytest.raises(InvariantError):
-        world("foo").redispatch(DispatchKeySet.of(DispatchKey.VmapMode), X)
+        world("foo").redispatch(DispatchKeySet.of(DispatchKey.DeferredInit), X)

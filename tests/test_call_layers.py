@@ -364,7 +364,7 @@ def test_the_layers_leave_nothing_behind() -> None:
 
 
 def test_layers_that_cannot_all_come_do_not_come_at_all() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     other = Library("_", "IMPL", "Tracer", dispatcher=dispatcher)
     other.fallback(boxed(lambda operator, stack: None))
     with pytest.raises(RegistrationError) as caught:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatchlab import Dispatcher, DispatchKey, Library, fallthrough, operator
+from dispatchlab import Dispatcher, DispatchKey, Library, operator
 from dispatchlab.call import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard, excluded, included
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, open_guards
 from tests.call_threads import THREADS, X, churn, in_threads
@@ -17,8 +17,6 @@ def test_a_guard_of_one_thread_is_none_of_anothers_business() -> None:
     keys = ("CPU", "AutogradCPU", "Tracer", "Batched")
     for number, key in enumerate(keys):
         library.impl("which", lambda x, number=number: number, key)
-    for key in ("BackendSelect", "ADInplaceOrView"):
-        library.impl("which", fallthrough, key)
     which = operator(dispatcher, "test::which")
     right = [0] * THREADS
 

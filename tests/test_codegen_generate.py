@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from click.testing import Result
 
-from dispatchlab import Dispatcher, LabEngine, Library, fallthrough, load_scenario
+from dispatchlab import Dispatcher, LabEngine, load_scenario
 from dispatchlab.atomic_write import WriteError
 from dispatchlab.call import AutoDispatchBelowAutograd, operator, tensor
 from dispatchlab.codegen import FunctionGroup, NativeFunctions, NativeYamlError, load_native_functions
@@ -109,7 +109,7 @@ def test_what_the_module_registers_is_what_its_scenario_registers(package: Modul
     assert groups == ("add_Tensor", "index_copy", "sort_stable")
     operators = 0
     for name in groups:
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher.for_scenario()
         module = importlib.import_module(f"{package.__name__}.{name}")
         held = module.register(dispatcher, object())
         scenario = load_scenario(tmp_path / package.__name__ / f"{name}.yaml")
@@ -154,9 +154,6 @@ def test_registering_again_is_refused_and_leaves_nothing_new(package: ModuleType
 def test_a_function_that_nobody_wrote_is_named_when_it_is_called(package: ModuleType) -> None:
     dispatcher = Dispatcher()
     held = package.register(dispatcher, object())
-    rest = Library("_", "IMPL", dispatcher=dispatcher)
-    for key in ("BackendSelect", "ADInplaceOrView"):
-        rest.fallback(fallthrough, key)
     with pytest.raises(CallError) as caught, AutoDispatchBelowAutograd():
         operator(dispatcher, "aten::add.Tensor")(tensor([1.0]), tensor([2.0]))
     assert caught.value.kind is ErrorKind.MISSING_KERNEL

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatchlab import Dispatcher, Library, fallthrough
+from dispatchlab import Dispatcher, Library
 from dispatchlab.call import Tensor, operator, tensor
 from dispatchlab.call.tensor_options import Device, DeviceType, DType
 from dispatchlab.codegen import read_native_functions
@@ -48,9 +48,6 @@ class ByColumns:
 @pytest.fixture
 def twice() -> Iterator[tuple[Dispatcher, ByColumns]]:
     dispatcher, kernels = Dispatcher(), ByColumns()
-    rest = Library("_", "IMPL", dispatcher=dispatcher)
-    for key in ("BackendSelect", "ADInplaceOrView", "Autograd"):
-        rest.fallback(fallthrough, key)
     (module,) = generated_modules(read_native_functions(TWICE), file="twice.yaml").values()
     with module.register(dispatcher, kernels):
         yield dispatcher, kernels
@@ -190,9 +187,6 @@ def test_a_precomputed_value_is_what_impl_gets() -> None:
         out.data[...] = self.data.sum()
 
     dispatcher = Dispatcher()
-    rest = Library("_", "IMPL", dispatcher=dispatcher)
-    for key in ("BackendSelect", "ADInplaceOrView", "Autograd"):
-        rest.fallback(fallthrough, key)
     (module,) = generated_modules(read_native_functions(text), file="pick.yaml").values()
     with module.register(dispatcher, SimpleNamespace(meta_pick=meta_pick, pick_out=pick_out)):
         assert operator(dispatcher, "aten::pick")(tensor([[1.0, 2.0]]), -1).data.item() == 3.0

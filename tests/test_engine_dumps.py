@@ -25,7 +25,7 @@ class TestDumps(TestCase):
     maxDiff = None
 
     def test_a_def_with_kernels_of_every_form(self) -> None:
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher(builtin_fallbacks=False)
         symint = Kernel(KernelForm.UNBOXED, inferred("(Tensor _0, SymInt _1) -> Tensor _0"), "symint", symint=True)
         with overrides_allowed():
             handles = [
@@ -56,7 +56,7 @@ CompositeImplicitAutograd[alias]: fn_math :: (Tensor _0, int _1) -> Tensor _0 [ 
         assert len(handles) == 6
 
     def test_keys_stand_in_the_order_of_their_enum_values(self) -> None:
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher(builtin_fallbacks=False)
         keys = (
             *(K.CompositeExplicitAutograd, K.AutogradCPU, K.NestedTensorCPU, K.CPU, K.PythonDispatcher, K.Dense),
             *(K.Autograd, K.CompositeImplicitAutograd, K.FuncTorchBatchedDecomposition, K.FPGA, K.QuantizedMeta),
@@ -87,7 +87,7 @@ CompositeExplicitAutogradNonFunctional[alias]: 12 :: (none) [ boxed ]
         assert len(handles) == 14
 
     def test_an_operator_without_anything_but_a_def(self) -> None:
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher(builtin_fallbacks=False)
         with dispatcher.register(define(debug="def.cpp:1", alias=AliasKind.CONSERVATIVE)):
             self.assertExpectedInline(
                 dispatcher.dump(FOO) + dispatcher.dump_table(FOO),
@@ -103,7 +103,7 @@ alias analysis kind: CONSERVATIVE
         assert dispatcher.dump_slots(FOO) == ""
 
     def test_a_table_names_the_reason_of_each_row(self) -> None:
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher(builtin_fallbacks=False)
         handles = [
             dispatcher.register(one)
             for one in (
@@ -141,7 +141,7 @@ FuncTorchBatched: fn_batched [batched kernel]
         assert len(handles) == 8
 
     def test_fallbacks_are_in_the_table_and_not_in_the_dump(self) -> None:
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher(builtin_fallbacks=False)
         with dispatcher.register(fallback(K.CPU, "everybody")), dispatcher.register(impl(K.CUDA, "fn")):
             self.assertExpectedInline(
                 dispatcher.dump(FOO) + dispatcher.dump_table(FOO),
@@ -155,7 +155,7 @@ CUDA: fn [kernel]
             )
 
     def test_the_dump_of_2020_has_no_debug_line_and_the_catch_all_last(self) -> None:
-        dispatcher = Dispatcher("pr35061")
+        dispatcher = Dispatcher.for_scenario("pr35061")
         with overrides_allowed():
             handles = [
                 dispatcher.register(one)

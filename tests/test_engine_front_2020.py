@@ -40,7 +40,7 @@ def refusal(attempt: Any) -> ErrorKind:
 
 @each_semantics
 def test_calls_chain_and_come_down_with_the_block(semantics: str) -> None:
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     before = state(dispatcher)
     block = (
         Import("test", dispatcher=dispatcher, debug="import.py:1")
@@ -75,7 +75,7 @@ def test_the_alias_kind_of_each_form_of_def() -> None:
     ]
     seen = []
     for given, function, expected in forms:
-        dispatcher = Dispatcher("pr35061")
+        dispatcher = Dispatcher.for_scenario("pr35061")
         with Import("test", dispatcher=dispatcher).def_(given, function):
             seen.append((dispatcher.dump("test::foo").splitlines()[2], f"alias analysis kind: {expected}"))
     assert [found for found, _ in seen] == [expected for _, expected in seen]
@@ -84,7 +84,7 @@ def test_the_alias_kind_of_each_form_of_def() -> None:
 
 @each_semantics
 def test_a_namespace_is_filled_in_where_it_is_missing_and_never_compared(semantics: str) -> None:
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     block = Import("ns1", dispatcher=dispatcher)
     block.def_("ns2::blah(Tensor x) -> Tensor").def_("blah(Tensor x) -> Tensor").impl("ns3::blah", "CPU", one)
     assert [str(name) for name in dispatcher.operators()] == ["ns1::blah", "ns2::blah", "ns3::blah"]
@@ -92,7 +92,7 @@ def test_a_namespace_is_filled_in_where_it_is_missing_and_never_compared(semanti
 
 @each_semantics
 def test_at_top_level_every_name_is_qualified(semantics: str) -> None:
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     block = Import(dispatcher=dispatcher).def_("test::foo(Tensor x) -> Tensor").impl("test::impl_only", "CPU", one)
     assert dispatcher.find_schema("test::foo") is not None
     assert dispatcher.find_op("test::impl_only") == OperatorName("test", "impl_only")
@@ -108,7 +108,7 @@ def test_at_top_level_every_name_is_qualified(semantics: str) -> None:
 
 @each_semantics
 def test_a_fallback_stands_at_top_level_and_has_a_key(semantics: str) -> None:
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     everywhere = Import(dispatcher=dispatcher).fallback(dispatch("FPGA", boxed(kernel).debug("fb")))
     operator = Import("test", dispatcher=dispatcher).def_("foo(Tensor x) -> Tensor")
     assert slots(dispatcher, K.FPGA) == {"FPGA": "fb [backend fallback]"}
@@ -122,7 +122,7 @@ def number() -> int:
 
 
 def test_every_wrapper_makes_its_kernel_at_its_key() -> None:
-    dispatcher = Dispatcher("pr35061")
+    dispatcher = Dispatcher.for_scenario("pr35061")
     block = Import("test", dispatcher=dispatcher, debug="d").impl("foo", one).impl("foo", "XLA", fallthrough)
     block.impl("foo", dispatch("cuda", unboxed(one))).impl("foo", "", dispatch("CPU", number))
     block.impl("foo", "Tracer", dispatch("CPU", boxed(kernel).debug("mine")))
@@ -136,13 +136,13 @@ def test_every_wrapper_makes_its_kernel_at_its_key() -> None:
 
 
 def test_autograd_kernels_have_a_short_way() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     with Import("test", dispatcher=dispatcher, debug="d").impl("foo", dispatch_autograd(one)):
         assert "\nAutograd[alias]: d ::" in dispatcher.dump("test::foo")
 
 
 def test_what_cannot_be_a_kernel_or_a_name_is_refused() -> None:
-    dispatcher = Dispatcher("pr35061")
+    dispatcher = Dispatcher.for_scenario("pr35061")
     block = Import("test", dispatcher=dispatcher)
     not_a_kernel: Any = 7
     attempts = [
@@ -162,14 +162,14 @@ def test_what_cannot_be_a_kernel_or_a_name_is_refused() -> None:
 
 
 def test_a_refused_def_with_a_kernel_leaves_nothing() -> None:
-    dispatcher = Dispatcher("pr35061")
+    dispatcher = Dispatcher.for_scenario("pr35061")
     block = Import("test", dispatcher=dispatcher)
     assert refusal(lambda: block.def_("foo(Tensor x, Tensor y) -> Tensor", one)) is ErrorKind.SCHEMA_MISMATCH
     assert state(dispatcher) == {}
 
 
 def test_delayed_listener_hears_of_the_def_and_not_of_the_impl() -> None:
-    dispatcher = Dispatcher("pr35061")
+    dispatcher = Dispatcher.for_scenario("pr35061")
     heard: list[str] = []
 
     class Listener:

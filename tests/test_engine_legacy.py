@@ -40,7 +40,7 @@ def refusal(attempt: Any) -> RegistrationError:
 
 @each_semantics
 def test_an_op_is_a_def_and_an_impl_for_each_kernel(semantics: str) -> None:
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     before = state(dispatcher)
     options = Options().kernel("CPU", one).kernel(K.CUDA, boxed(stack)).catch_all_kernel(one)
     operators: RegisterOperators | None = RegisterOperators(dispatcher=dispatcher).op(SCHEMA, options)
@@ -67,14 +67,14 @@ def test_the_schema_may_stand_before_after_or_inside_the_options() -> None:
     ]
     found = []
     for way in ways:
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher(builtin_fallbacks=False)
         with RegisterOperators(dispatcher=dispatcher).op(*way):
             found.append(str(dispatcher.find_schema(NAME)))
     assert found == [SCHEMA] * 3 + ["_test::dummy(Tensor _0) -> Tensor _0"] * 2
 
 
 def test_a_schema_without_kernels_is_an_operator_and_a_name_without_kernels_is_not() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     register = RegisterOperators(dispatcher=dispatcher)
     assert refusal(lambda: register.op(NAME)).kind is ErrorKind.CANNOT_INFER_SCHEMA
     register.op(SCHEMA)
@@ -83,7 +83,7 @@ def test_a_schema_without_kernels_is_an_operator_and_a_name_without_kernels_is_n
 
 
 def test_a_schema_is_inferred_from_the_first_kernel_that_has_one() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     options = Options().kernel("CPU", boxed(stack)).kernel("CUDA", one).kernel("XLA", boxed(stack))
     register = RegisterOperators(dispatcher=dispatcher).op(NAME, options)
     assert str(dispatcher.find_schema(NAME)) == "_test::dummy(Tensor _0) -> Tensor _0"
@@ -149,7 +149,7 @@ CONTRADICTIONS: dict[str, tuple[Any, ErrorKind, str]] = {
 @pytest.mark.parametrize("name", CONTRADICTIONS)
 def test_options_that_contradict_themselves_are_refused_with_a_reason(name: str) -> None:
     attempt, kind, message = CONTRADICTIONS[name]
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     error = refusal(lambda: attempt(RegisterOperators(dispatcher=dispatcher)))
     assert (error.kind, error.message) == (kind, message)
     assert state(dispatcher) == {}
@@ -157,7 +157,7 @@ def test_options_that_contradict_themselves_are_refused_with_a_reason(name: str)
 
 @each_semantics
 def test_an_op_whose_kernel_is_refused_leaves_no_registration(semantics: str) -> None:
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     before = state(dispatcher)
     register = RegisterOperators(dispatcher=dispatcher)
     options = Options().kernel("CPU", one).kernel("CUDA", two)
@@ -177,18 +177,19 @@ def test_kernels_of_different_signatures_are_refused_in_either_order_and_across_
             options = Options()
             for key, function in zip(keys, (first, second), strict=True):
                 options = options.kernel(key, function) if key else options.catch_all_kernel(function)
-            kinds.append(refusal(lambda: RegisterOperators(dispatcher=Dispatcher()).op(NAME, options)).kind)  # noqa: B023
+            register = RegisterOperators(dispatcher=Dispatcher(builtin_fallbacks=False))
+            kinds.append(refusal(lambda: register.op(NAME, options)).kind)  # noqa: B023
     assert kinds == [ErrorKind.SIGNATURE_MISMATCH] * 6
 
 
 def test_the_same_op_twice_is_a_second_def_and_merged_where_defs_merge() -> None:
     for semantics in ("strict", "torch-2.13"):
-        dispatcher = Dispatcher(semantics)
+        dispatcher = Dispatcher.for_scenario(semantics)
         register = RegisterOperators(dispatcher=dispatcher).op(SCHEMA, Options().kernel("CPU", one))
         error = refusal(lambda: register.op(SCHEMA, Options().kernel("CUDA", one)))  # noqa: B023
         assert error.kind is ErrorKind.DUPLICATE_DEF
         assert dispatcher.def_and_impl_count(NAME) == 2
-    old = Dispatcher("pr35061")
+    old = Dispatcher.for_scenario("pr35061")
     both = RegisterOperators(dispatcher=old).op(SCHEMA, Options().kernel("CPU", one))
     both.op(SCHEMA, Options().kernel("CUDA", one))
     assert (old.def_count(NAME), old.def_and_impl_count(NAME)) == (2, 4)
@@ -209,7 +210,7 @@ def test_the_same_op_twice_is_a_second_def_and_merged_where_defs_merge() -> None
 def test_alias_kinds_of_two_ops_merge_as_those_of_two_defs(
     first: AliasKind | None, second: AliasKind | None, *, merges: bool
 ) -> None:
-    register = RegisterOperators(dispatcher=Dispatcher("pr35061"))
+    register = RegisterOperators(dispatcher=Dispatcher.for_scenario("pr35061"))
     options = [Options() if kind is None else Options().alias_analysis(kind) for kind in (first, second)]
     register.op(SCHEMA, options[0])
     if merges:
@@ -220,7 +221,7 @@ def test_alias_kinds_of_two_ops_merge_as_those_of_two_defs(
 
 
 def test_a_kernel_that_goes_leaves_the_schema_and_the_catch_all() -> None:
-    dispatcher = Dispatcher("pr35061")
+    dispatcher = Dispatcher.for_scenario("pr35061")
     catch_all = RegisterOperators(dispatcher=dispatcher).op(SCHEMA, Options().catch_all_kernel(one))
     cpu = RegisterOperators(dispatcher=dispatcher).op(SCHEMA, Options().kernel("CPU", one))
     operator = dispatcher.operators()[0]
@@ -234,5 +235,7 @@ def test_a_kernel_that_goes_leaves_the_schema_and_the_catch_all() -> None:
 @pytest.mark.parametrize("overload", ["default", "__name__"])
 def test_an_illegal_overload_name_is_refused(overload: str) -> None:
     with pytest.raises(ParseError) as caught:
-        RegisterOperators(dispatcher=Dispatcher()).op(f"_test::dummy.{overload}(Tensor x) -> Tensor")
+        RegisterOperators(dispatcher=Dispatcher(builtin_fallbacks=False)).op(
+            f"_test::dummy.{overload}(Tensor x) -> Tensor"
+        )
     assert caught.value.kind is ErrorKind.ILLEGAL_OVERLOAD

@@ -31,7 +31,7 @@ PURE, FROM_SCHEMA = AliasKind.PURE_FUNCTION, AliasKind.FROM_SCHEMA
 
 @pytest.fixture
 def dispatcher() -> Dispatcher:
-    return Dispatcher("pr35061")
+    return Dispatcher.for_scenario("pr35061")
 
 
 def test_look_up_is_kernel_then_fallback_then_catch_all(dispatcher: Dispatcher) -> None:

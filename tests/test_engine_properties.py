@@ -78,7 +78,7 @@ STRICT_LIKE = ("strict", "pr35061")
 
 def run(semantics: str, given: Sequence[Registration]) -> tuple[Dispatcher, list[RegistrationHandle]]:
     """A dispatcher with all of these that it accepts."""
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     handles = []
     for registration in given:
         try:
@@ -132,7 +132,7 @@ def test_when_all_is_released_nothing_is_left(semantics: str, given: list[Regist
     for handle in handles:
         handle.release()
     if semantics != "torch-2.13":
-        assert dispatcher.state == Dispatcher(semantics).state
+        assert dispatcher.state == Dispatcher.for_scenario(semantics).state
     assert all(dispatcher.def_and_impl_count(name) == 0 for name in (FOO, BAR)) or semantics == "torch-2.13"
 
 
@@ -213,7 +213,7 @@ def test_the_dispatcher_and_the_space_of_states_do_the_same() -> None:
     steps = 0
     for semantics in ("strict", "torch-2.13", "pr35061"):
         space = LabEngine(semantics).space(given, [FOO])
-        dispatcher, now = Dispatcher(semantics), space.empty()
+        dispatcher, now = Dispatcher.for_scenario(semantics), space.empty()
         handles: dict[int, RegistrationHandle] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverrideWarning)

@@ -20,7 +20,7 @@ class Table:
     """An operator with kernels at some keys, each named after its key."""
 
     def __init__(self, *keys: DispatchKey, fallbacks: tuple[DispatchKey, ...] = ()) -> None:
-        self.dispatcher = Dispatcher()
+        self.dispatcher = Dispatcher(builtin_fallbacks=False)
         registrations: list[Registration] = [
             *(impl(key, str(key)) for key in keys),
             *(fallback(key, "fallback") for key in fallbacks),
@@ -102,7 +102,7 @@ def test_backends_without_an_autograd_key_of_their_own_make_autograd_other_ambig
 
 
 def test_a_fallthrough_kernel_counts_as_a_kernel() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     handles = [dispatcher.register(impl(K.CPU, "skip", FALLTHROUGH)), dispatcher.register(impl(CIA, "math"))]
     assert rows(dispatcher, K.CPU, K.AutogradCPU) == {"CPU": "fallthrough skip [kernel]"}
     assert len(handles) == 2
@@ -132,7 +132,7 @@ def test_a_kernel_at_a_functionality_key_fills_no_slot_and_counts_for_all_of_its
 
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
 def test_a_fallback_reaches_operators_that_are_there_and_those_that_come(semantics: str) -> None:
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     early = dispatcher.register(impl(K.CPU, "fn"))
     everywhere = dispatcher.register(fallback(K.XLA, "fallback"))
     late = dispatcher.register(impl(K.XLA, "own", operator=BAR))
@@ -146,7 +146,7 @@ def test_a_fallback_reaches_operators_that_are_there_and_those_that_come(semanti
 
 
 def test_a_second_fallback_of_a_key_is_refused_with_both_of_them_named() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     first = dispatcher.register(fallback(K.XLA, "first"))
     before = state(dispatcher)
     error = refused(dispatcher, fallback(K.XLA, "second"))
@@ -157,7 +157,7 @@ def test_a_second_fallback_of_a_key_is_refused_with_both_of_them_named() -> None
 
 
 def test_pytorch_brings_38_fallbacks_along() -> None:
-    torch = Dispatcher("torch-2.13")
+    torch = Dispatcher.for_scenario("torch-2.13")
     handle = torch.register(impl(K.CPU, "fn"))
     found = [row for row in rows(torch).values() if row.endswith("[backend fallback]")]
     assert (len(found), sum(row.startswith("fallthrough ") for row in found)) == (38, 10)

@@ -53,7 +53,7 @@ def at_once(*jobs: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])
 def test_no_registration_of_any_thread_is_lost(semantics: str) -> None:
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
     before = state(dispatcher)
     keys = [key for key in RUNTIME_KEYS[1:] if key.name in ("CPU", "CUDA", "XLA", "Meta")]
     kept: list[list[RegistrationHandle]] = [[] for _ in range(THREADS)]
@@ -81,7 +81,7 @@ def test_no_registration_of_any_thread_is_lost(semantics: str) -> None:
 
 
 def test_a_handle_that_two_threads_release_is_released_once() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     for _ in range(ROUNDS):
         keep = dispatcher.register(impl(K.CUDA))
         handle = dispatcher.register(impl(K.CPU))
@@ -92,7 +92,7 @@ def test_a_handle_that_two_threads_release_is_released_once() -> None:
 
 
 def test_look_ups_never_see_half_of_a_registration() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     done = threading.Event()
     looks = [0]
     operators = [OperatorName("test", name) for name in "abc"]
@@ -126,7 +126,7 @@ def test_look_ups_never_see_half_of_a_registration() -> None:
 
 
 def test_one_namespace_has_one_owner_however_many_ask() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     owners: list[Library] = []
     refusals = []
 
@@ -166,7 +166,7 @@ class Interrupting:
 def test_a_release_in_the_middle_of_a_change_waits_until_it_is_done(
     monkeypatch: pytest.MonkeyPatch, when: str, how: str
 ) -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     cycle: list[object] = [dispatcher.register(impl(K.CPU, "old"))]
     cycle.append(cycle)
     plain = dispatcher.register(impl(K.CUDA, "old"))
@@ -210,7 +210,7 @@ def test_a_release_in_the_middle_of_a_change_waits_until_it_is_done(
 
 
 def test_a_release_in_the_middle_of_a_refused_registration_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     handle = dispatcher.register(impl(K.CUDA, "old"))
     keep = dispatcher.register(define())
     original: Any = plan.register
@@ -228,7 +228,7 @@ def test_a_release_in_the_middle_of_a_refused_registration_is_not_lost(monkeypat
 def test_a_registration_in_the_middle_of_a_registration_is_refused_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     refusals: list[RegistrationError] = []
     interrupting = Interrupting(lambda: refusals.append(refused(dispatcher, impl(K.CUDA))))
     interrupting.install(monkeypatch, "register")
@@ -241,7 +241,7 @@ def test_a_registration_in_the_middle_of_a_registration_is_refused_with_a_reason
 
 
 def test_a_forgotten_handle_does_not_wait_for_a_thread_that_is_changing_the_dispatcher() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     inside, go_on = threading.Event(), threading.Event()
 
     class Slow:
@@ -267,7 +267,7 @@ def test_a_forgotten_handle_does_not_wait_for_a_thread_that_is_changing_the_disp
 
 
 def test_two_dispatchers_whose_handles_hold_each_other_do_not_deadlock() -> None:
-    one, other = Dispatcher(), Dispatcher()
+    one, other = Dispatcher(builtin_fallbacks=False), Dispatcher(builtin_fallbacks=False)
 
     def churn(mine: Dispatcher, theirs: Dispatcher) -> None:
         for _ in range(ROUNDS):
@@ -286,7 +286,7 @@ def test_two_dispatchers_whose_handles_hold_each_other_do_not_deadlock() -> None
 def test_what_a_listener_raises_in_a_forgotten_release_is_printed_and_breaks_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
 
     class Raising:
         def on_operator_registered(self, name: OperatorName, schema: FunctionSchema) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.engine.builtin_fallbacks import TORCH_2_13_FALLBACKS
+from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.introspection import fallbacks_in
@@ -33,7 +33,7 @@ KERNELS = {
 }
 FROM_CPP = replace(TORCH_2_13, keys=frozenset(DispatchKey))
 """PyTorch 2.13 as C++ code sees it, which can name the keys that no text can."""
-BUILTIN = {str(fallback.key) for fallback in TORCH_2_13_FALLBACKS}
+BUILTIN = {str(fallback.key) for fallback in BUILTIN_FALLBACKS}
 
 
 def recorded() -> list[list[dict[str, Any]]]:

@@ -13,7 +13,7 @@ SCHEMA = parse_schema("test::foo(Tensor x) -> Tensor")
 
 
 def test_what_is_released_is_no_leak() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     watch = Watch()
     with dispatcher.register(Def(SCHEMA)), dispatcher.register(Impl(FOO, DispatchKey.CPU, Kernel(), "mine")):
         assert [leak.operator for leak in watch.leaks()] == ["test::foo"]
@@ -21,7 +21,7 @@ def test_what_is_released_is_no_leak() -> None:
 
 
 def test_each_sort_of_registration_is_told() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     handles = [dispatcher.register(Def(SCHEMA, debug="the def"))]
     watch = Watch()
     handles.append(dispatcher.register(Impl(FOO, DispatchKey.CPU, Kernel(), "mine")))
@@ -44,14 +44,14 @@ def test_each_sort_of_registration_is_told() -> None:
 
 def test_dispatchers_that_came_later_are_nobodys_business() -> None:
     watch = Watch()
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     with dispatcher.register(Def(SCHEMA)):
         assert watch.leaks() == ()
         assert dispatcher.operators() == (FOO,)
 
 
 def test_what_is_allowed_may_stay() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     watch = Watch()
     watch.allow("other::*", "test::f*")
     with dispatcher.register(Def(SCHEMA)):
@@ -59,7 +59,7 @@ def test_what_is_allowed_may_stay() -> None:
 
 
 def test_a_library_in_a_reference_cycle_is_collected_before_it_is_blamed() -> None:
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(builtin_fallbacks=False)
     watch = Watch()
 
     def leave() -> None:
@@ -74,7 +74,7 @@ def test_a_library_in_a_reference_cycle_is_collected_before_it_is_blamed() -> No
 
 
 def test_dumps_of_2020_are_told_line_by_line() -> None:
-    dispatcher = Dispatcher("pr35061")
+    dispatcher = Dispatcher.for_scenario("pr35061")
     handle = dispatcher.register(Def(SCHEMA))
     watch = Watch()
     with dispatcher.register(Impl(FOO, None, Kernel(), "mine")):

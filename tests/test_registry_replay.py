@@ -54,7 +54,7 @@ def test_every_dump_and_every_table_is_pytorchs_to_the_character() -> None:
 
 
 def test_fallbacks_may_come_last() -> None:
-    dispatcher = Dispatcher(for_registry("strict"))
+    dispatcher = Dispatcher(for_registry("strict"), builtin_fallbacks=False)
     handles = replay(part(), dispatcher.register, fallbacks_first=False)
     assert len(handles) == len(part()) + part().kernel_count + 38
     whole = replayed().dispatcher
@@ -85,7 +85,7 @@ def test_what_is_on_the_bench_is_the_registry_again() -> None:
 
 
 def test_when_the_handles_go_nothing_is_left() -> None:
-    dispatcher = Dispatcher(for_registry("strict"))
+    dispatcher = Dispatcher(for_registry("strict"), builtin_fallbacks=False)
     handles = replay(SMALL, dispatcher.register)
     assert len(dispatcher.operators()) == 3
     assert registry_on(dispatcher, "2.13.0") == replace(SMALL, imports=())

@@ -60,7 +60,7 @@ def shown(*, stream: io.StringIO, width: int, color: bool, draw: Callable[[Conso
 def dispatcher(text: str) -> tuple[Dispatcher, list[object]]:
     """A dispatcher with a scenario in force, and what holds it there."""
     scenario = parse_scenario(text)
-    made = Dispatcher(scenario.semantics or "strict")
+    made = Dispatcher.for_scenario(scenario.semantics or "strict")
     return made, [made.register(registration) for registration in scenario.registrations]
 
 

@@ -37,7 +37,7 @@ SCENARIO = parse_scenario({scenario})
 
 def after(*steps: int) -> list[str]:
     """What is seen after registering i for each i, and releasing i for each ~i."""
-    dispatcher, held, seen = Dispatcher("{semantics}"), {{}}, []
+    dispatcher, held, seen = Dispatcher.for_scenario("{semantics}"), {{}}, []
     for step in steps:
         if step < 0:
             held.pop(~step).release()

@@ -57,7 +57,7 @@ def bench(
         RegistrationError: the dispatcher refuses a registration.
         DispatchLabError: a record cannot be read.
     """
-    dispatcher = Dispatcher(for_registry(semantics))
+    dispatcher = Dispatcher(for_registry(semantics), builtin_fallbacks=False)
     if operators is None:
         return Bench(dispatcher, replay(recorded, dispatcher.register))
     some = [found for name in operators if (found := recorded.operator(name)) is not None]

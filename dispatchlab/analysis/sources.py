@@ -88,7 +88,7 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
 
     scenario = load_scenario(source)
     semantics = asked or scenario.semantics or "strict"
-    dispatcher = Dispatcher(semantics)
+    dispatcher = Dispatcher.for_scenario(semantics)
 
     def register(registration: Registration) -> RegistrationHandle | None:
         try:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from dispatchlab.call.call_signature import CallSignature
 from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.errors import ErrorKind
+from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.slot_set import UNDEFINED_SLOT, keys_of
+from dispatchlab.model.slot_set import DUMP_ORDER, KEY_OF_BIT, UNDEFINED_SLOT, keys_of
 
 
 def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
@@ -37,7 +39,7 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
         "key": str(key),
         "available_keys": ", ".join(map(str, available)),
     }
-    there = _listed(tuple(one for one in available if not _falls_through(entry, one)))
+    there = _listed(_registered(entry))
     local = f'lib.impl("{entry.name.name}{"." if entry.name.overload else ""}{entry.name.overload}", kernel'
     if held is AMBIGUOUS:
         kind = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
@@ -66,22 +68,55 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
             "takes part, and nothing asks it; hold a PythonDispatch(dispatcher) of dispatchlab.overrides for as long "
             "as it is to be asked, or call inside of no_dispatch()"
         )
-    else:
+    elif key.functionality <= DispatchKey.NestedTensor:
         kind = ErrorKind.MISSING_KERNEL
         message = (
-            f"{name} has no kernel for {key}, the highest key of {keys}: it has kernels for {there}; "
+            f"{name} has no kernel for {key}, the backend that the call came to: it has kernels for {there}; "
             f'register one: {local}, "{key}"), or call with other tensors'
         )
+    else:
+        kind = ErrorKind.MISSING_KERNEL
+        message = _nothing_above_the_backend(entry, name, keys, local, there)
     refusal = signature.refused(kind, message, "")
     raise type(refusal)(kind, refusal.message, {**facts})
 
 
-def _falls_through(entry: OperatorEntry, key: DispatchKey) -> bool:
+def _nothing_above_the_backend(entry: OperatorEntry, name: str, keys: DispatchKeySet, local: str, there: str) -> str:
+    """The message for a key at which calls have something to do before they get to the backend, or nothing."""
+    key = keys.highest()
+    backends = tuple(one for one in keys if one.functionality <= DispatchKey.NestedTensor)
+    # See Note [What to register below]
+    missing = backends[-1:] if backends and _entry_at(entry, backends[-1]) is None else ()
+    found = (
+        f"{name} has no kernel and no fallthrough for {key}, where a call for {_listed(backends)} comes before the "
+        f"backend: it has kernels for {there}"
+    )
+    advice = [f'{local}, "{one}")' for one in missing]
+    advice.append(f'{local.removesuffix("kernel")}fallthrough, "{key}")')
+    if not any(held.reason is Provenance.FALLBACK for held in entry.slots):
+        found += "; this dispatcher is bare, and Dispatcher() starts with the backend fallbacks that PyTorch has"
+    return f"{found}; register {' and '.join(advice)}"
+
+
+# Note [What to register below]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A call stops at a functionality key, such as AutogradNestedTensor, at which nothing is registered and no backend
+# fallback serves. A kernel there would have to do what the backend should do; so the advice is a kernel for the backend
+# of the arguments, unless there is one, and a fallthrough that lets calls go on to it. The highest backend decides.
+
+
+def _entry_at(entry: OperatorEntry, key: DispatchKey) -> TableEntry | None:
     bit = 1 << key.slot
-    return any(held.registered.kernel.is_fallthrough for held, slots in entry.slots.items() if slots & bit)
+    return next((held for held, slots in entry.slots.items() if slots & bit), None)
 
 
-def _listed(keys: tuple[DispatchKey, ...]) -> str:
+def _registered(entry: OperatorEntry) -> tuple[str, ...]:
+    """Where the operator has kernels of its own to run, alias keys among them."""
+    bits = (bit for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__))
+    return tuple(key_text(KEY_OF_BIT[bit]) for bit in bits if not entry.kernels[bit][0].kernel.is_fallthrough)
+
+
+def _listed(keys: Sequence[DispatchKey | str]) -> str:
     shown = [str(key) for key in keys[:12]]
     more = f" and {len(keys) - 12} more keys" if len(keys) > 12 else ""
     return ", ".join(shown) + more if shown else "no key"

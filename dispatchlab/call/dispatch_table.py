@@ -11,7 +11,7 @@ from dispatchlab.call.calling_conventions import Target, returns_of, short_targe
 from dispatchlab.call.dispatch_errors import refuse
 from dispatchlab.call.local_key_set import DEFAULT_MASKS, thread
 from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
-from dispatchlab.engine.introspection import fallbacks_in
+from dispatchlab.engine.introspection import fallbacks_in, fallthroughs_without_row
 from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.model.dump_format import Provenance
@@ -98,7 +98,8 @@ class CallTable:
         self.operator = operator
         self.entry = entry
         self.signature = signature
-        self.masks = masks(fallthrough_slots(entry.slots))
+        hidden = fallthroughs_without_row(entry, fallbacks_in(dispatcher.state), dispatcher.semantics)
+        self.masks = masks(fallthrough_slots(entry.slots) | hidden)
         self.plain: dict[int, Target] = {}
         self.plain_short: dict[int, Target] = {}
         self.guarded: dict[int, Target] = {}
@@ -129,7 +130,7 @@ class CallTable:
         """
         held = self.entry_at(keys)
         if held is None or held is AMBIGUOUS or held.registered.kernel.is_fallthrough:
-            violations = self.dispatcher.violations(self.entry.name)
+            violations = self.dispatcher.violations(self.entry.name) if held is None else ()
             if violations:
                 raise InvariantError(violations)
             refuse(self.signature, self.entry, keys, held)

@@ -8,13 +8,14 @@ tools/autograd/gen_variable_type.py, tools/autograd/gen_inplace_or_view_type.py,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dispatchlab.call.argument_spec import Described
 from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.explanation import CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
+from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.errors import DispatchLabError, ErrorKind
 from dispatchlab.model.dump_format import Provenance, parse_entry
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
@@ -80,13 +81,18 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     for argument in described.arguments:
         of_arguments |= argument.keys
     hops = [_first_hop(table, of_arguments, thread)]
-    factory = _is_factory(schema)
+    factory, aliases = _is_factory(schema), any(one.alias is not None for one in schema.returns)
+    current = thread
     while True:
-        after = _after(hops[-1], described, thread, factory=factory)
+        after = _after(hops[-1], described, current, factory=factory, aliases=aliases)
         if isinstance(after, str):
             break
+        if isinstance(after, ThreadKeys):
+            current = after
+            hops.append(replace(_first_hop(table, of_arguments, current), why=_ANEW.format(key=hops[-1].key)))
+            continue
         hops.append(_hop(table, "redispatch", after.why, after.keys, (), assumed=after.assumed, start=after.keys))
-    if hops[-1].refusal is not None and view.violations:
+    if hops[-1].refusal is not None and hops[-1].kernel is None and view.violations:
         after += f", told as a broken invariant, since those are checked first: {view.violations[0]}"
     return CallExplanation(view.name, str(schema), described.arguments, of_arguments, thread, tuple(hops), after)
 
@@ -99,15 +105,17 @@ class _Table:
     """What each slot holds now, and the keys that calls skip."""
 
     held: Mapping[DispatchKey, Chosen]
+    skipped: frozenset[DispatchKey]
 
     @classmethod
     def of(cls, view: OperatorView) -> _Table:
-        return cls({DispatchKey[row.key]: chosen for row in view.table if (chosen := _chosen(row)) is not None})
+        held = {DispatchKey[row.key]: chosen for row in view.table if (chosen := _chosen(row)) is not None}
+        fallthroughs = {key for key, chosen in held.items() if chosen.fallthrough}
+        return cls(held, frozenset(fallthroughs.union(DispatchKey[key] for key in view.skipped)))
 
     def skipped_from(self, base: DispatchKeySet) -> DispatchKeySet:
         """The final set: without the keys at which the operator falls through."""
-        fallthroughs = slots_of(key for key, chosen in self.held.items() if chosen.fallthrough)
-        return DispatchKeySet(masks(fallthroughs).applied(base.bits))
+        return DispatchKeySet(masks(slots_of(self.skipped)).applied(base.bits))
 
 
 def _chosen(row: TableRow) -> Chosen | None:
@@ -144,8 +152,11 @@ def _fallthroughs(table: _Table, base: DispatchKeySet, keys: DispatchKeySet) -> 
         # Which fallthrough counts is up to the highest backend of the call alone.
         if key.functionality in PER_BACKEND_FUNCTIONALITIES and key.backend != (backend or 0):
             continue
-        chosen = table.held[key]
-        yield LeftOut(key, "fallthrough", chosen.debug, chosen.reason)
+        chosen = table.held.get(key)
+        if chosen is None or not chosen.fallthrough:
+            yield LeftOut(key, "fallthrough", reason=Provenance.FALLBACK)
+        else:
+            yield LeftOut(key, "fallthrough", chosen.debug, chosen.reason)
 
 
 def _gone(before: DispatchKeySet, after: DispatchKeySet) -> list[DispatchKey]:
@@ -175,6 +186,8 @@ def _hop(
         refusal = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
     elif kernel.fallthrough:
         refusal = ErrorKind.FALLTHROUGH_EXECUTED
+    elif keys.highest() == DispatchKey.Meta and _is_builtin(DispatchKey.Meta, kernel):
+        refusal = ErrorKind.MISSING_KERNEL  # all that the builtin fallback does is to raise this
     return Hop(kind, why, assumed, start, left_out, keys, keys.highest(), kernel, refusal)
 
 
@@ -195,12 +208,18 @@ class _Next:
 # autograd key it was reached by; one for ADInplaceOrView with everything below that. BackendSelect computes a new set
 # from dtype, layout and device: the thread's sets and the keys of tensors enter into it only when there are tensors.
 # The fallbacks for Conjugate, Negative, ZeroTensor, Tracer and PythonTLSSnapshot redispatch to everything below
-# themselves, and so does, as far as is known here, any other kernel that stands above the backends. A composite kernel
+# themselves, and so does, as far as is known here, any other kernel that stands above the backends; that of
+# Functionalize calls anew. A composite kernel
 # does not redispatch at all: it calls other operators, and a Python key hands over to code that nobody has seen.
 
 
-def _after(hop: Hop, described: Described, thread: ThreadKeys, *, factory: bool) -> _Next | str:
-    """The next set, or why there is none. See Note [The hop after a kernel]."""
+def _after(
+    hop: Hop, described: Described, thread: ThreadKeys, *, factory: bool, aliases: bool
+) -> _Next | ThreadKeys | str:
+    """The next set, the state of the thread for a new call, or why there is neither.
+
+    See Note [The hop after a kernel].
+    """
     kernel, key, keys = hop.kernel, hop.key, hop.keys
     if hop.refusal is not None or kernel is None:
         return f"the call fails: {hop.refusal}"
@@ -213,21 +232,57 @@ def _after(hop: Hop, described: Described, thread: ThreadKeys, *, factory: bool)
         if kernel.reason in _FOR_ALL_BACKENDS:
             return "a kernel for all backends: it redispatches no further, and what it calls dispatches anew"
         return "a backend kernel: it does the work and redispatches no further"
+    builtin = _is_builtin(key, kernel)
+    tensors = any("Tensor[" in one.type or ("Tensor" in one.type and one.keys) for one in described.arguments)
+    if builtin and key in _VMAP and not tensors:
+        return replace(thread, local_excluded=thread.local_excluded.add(key))
+    if builtin and key == DispatchKey.Python and not tensors:
+        return "the builtin fallback of Python fails where no argument is a tensor and no mode is active"
+    if builtin and key in _OUTSIDE:
+        return f"the builtin fallback of {key} {_OUTSIDE[key]}"
+    if builtin and key == DispatchKey.Functionalize:
+        if aliases:
+            return "the builtin fallback of Functionalize refuses an operator whose results alias its arguments"
+        return replace(thread, local_excluded=thread.local_excluded.add(DispatchKey.Functionalize))
+    if builtin and key == DispatchKey.Python and not any(one.keys.has(key) for one in described.arguments):
+        why = "no argument and no mode has a __torch_dispatch__, so the builtin fallback redispatches below Python"
+        return _Next(_below(functionality, keys), why)
     if functionality == DispatchKey.Python:
         return "the subclass decides: its __torch_dispatch__ is called with the operator"
     if AUTOGRAD_KEYS.bits & DispatchKeySet.of(functionality).bits:
-        records = "records the call on the tape" if described.requires_grad else "has nothing to record, as no argument"
-        records += "" if described.requires_grad else " requires grad"
+        records = "records the call on the tape"
+        if not described.requires_grad:
+            records = "has nothing to record, as no argument requires grad"
+        elif builtin:
+            records = "knows no formula, and marks the results so that backward warns"
         why = f"the autograd kernel {records}, and redispatches with keys & full_after(AutogradOther)"
         return _Next(keys & _BELOW_AUTOGRAD, why)
     if functionality == DispatchKey.BackendSelect and factory:
         return _Next(*_selected(described, thread))
     below = _below(functionality, keys)
-    if not below.bits & FUNCTIONALITY_BITS:
+    if not below.bits & FUNCTIONALITY_BITS and not builtin:
         return f"nothing is left below {key}, so its kernel does the work"
-    known = functionality in _REDISPATCH_BELOW
+    known = builtin or functionality in _REDISPATCH_BELOW
     told = "" if known else "if it does as most do, "
     return _Next(below, f"{told}the kernel redispatches with keys & full_after({functionality})", assumed=not known)
+
+
+_ANEW = "the builtin fallback calls the operator anew, without {key}"
+_VMAP = (DispatchKey.FuncTorchBatched, DispatchKey.BatchedNestedTensor)
+_OUTSIDE: Mapping[DispatchKey, str] = {
+    DispatchKey.Batched: "calls the operator for each element of a batch, and fails where no argument is batched",
+    DispatchKey.FuncTorchBatched: "calls the operator for each element of a batch, and fails outside of vmap",
+    DispatchKey.BatchedNestedTensor: "calls the operator for each element of a batch, and fails outside of vmap",
+    DispatchKey.FuncTorchGradWrapper: "unwraps what a transform of functorch left behind, and fails without that",
+    DispatchKey.FuncTorchDynamicLayerFrontMode: "enters the transform of functorch, and fails where none is active",
+    DispatchKey.FuncTorchDynamicLayerBackMode: "leaves the transform of functorch, and fails where none is active",
+    DispatchKey.PythonDispatcher: "asks the Python dispatcher of the thread, and fails where there is none",
+}
+"""What the builtin fallbacks do that run no kernel by themselves."""
+
+
+def _is_builtin(key: DispatchKey, kernel: Chosen) -> bool:
+    return kernel.reason == Provenance.FALLBACK and is_builtin(key, kernel.debug)
 
 
 _REDISPATCH_BELOW = frozenset(

@@ -11,10 +11,11 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dispatchlab.engine import introspection, lowering
+from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.initial_state import preloaded
 from dispatchlab.engine.introspection import dump, dump_table, slots_text
@@ -30,7 +31,7 @@ from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, n
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
-from dispatchlab.model.registration import Registration, describe
+from dispatchlab.model.registration import Fallback, Registration, describe
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.model.slot_set import KEY_OF_BIT
@@ -72,6 +73,12 @@ class Dispatcher:
 
     Args:
         semantics: `strict`, `torch-2.13` or `pr35061`, or a record of choices of your own.
+        builtin_fallbacks: start with the backend fallbacks of PyTorch 2.13, without which a call needs a kernel or a
+            fallthrough at every key that it passes: BackendSelect, ADInplaceOrView, and that of autograd. Without
+            them the dispatcher is bare: a table shows nothing but what was registered.
+
+    Attributes:
+        builtin_fallbacks: the keys of the fallbacks that it started with.
 
     Raises:
         UnknownSemanticsError: there are no semantics of that name.
@@ -82,13 +89,28 @@ class Dispatcher:
     state: State
     """What is registered now, to be read only: operators, fallbacks and claims. See Note [Looking without a lock]."""
 
-    def __init__(self, semantics: str | Semantics = "strict") -> None:
+    def __init__(self, semantics: str | Semantics = "strict", *, builtin_fallbacks: bool = True) -> None:
         self.semantics = semantics_named(semantics) if isinstance(semantics, str) else semantics
-        self._publish(dict(preloaded(self.semantics)))
+        self._start_with(BUILTIN_FALLBACKS if builtin_fallbacks else ())
         self._lock = threading.RLock()
         self._changing = False
         self._postponed: deque[LoweredRegistration] = deque()
         self._listeners = Listeners()
+
+    @classmethod
+    def for_scenario(cls, semantics: str | Semantics = "strict") -> Dispatcher:
+        """A dispatcher as scenarios find it: bare under `strict` and `pr35061`, as PyTorch's under `torch-2.13`.
+
+        Raises:
+            UnknownSemanticsError: there are no semantics of that name.
+        """
+        made = cls(semantics, builtin_fallbacks=False)
+        made._start_with(made.semantics.fallbacks)
+        return made
+
+    def _start_with(self, fallbacks: Sequence[Fallback]) -> None:
+        self._publish(dict(preloaded(self.semantics, fallbacks)))
+        self.builtin_fallbacks = frozenset(fallback.key for fallback in fallbacks)
 
     def __repr__(self) -> str:
         count = len(self.operators())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.invariants import expected_slots, stale_keys, violations
@@ -154,7 +155,17 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
         kernels=kernels,
         table=table,
         violations=violations(entry, fallbacks, semantics),
+        skipped=tuple(map(str, keys_of(fallthroughs_without_row(entry, fallbacks, semantics)))),
     )
+
+
+def fallthroughs_without_row(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
+    """The slots that calls skip although they hold no fallthrough.
+
+    Under `pr35061` a fallthrough fallback makes way for the catch-all in the table, and calls skip its key all the
+    same, unless the operator has a kernel there.
+    """
+    return fallbacks.fallthrough_slots & ~entry.present if semantics.catch_all else 0
 
 
 def _source(entry: RegisteredKernel, reason: Provenance) -> str:
@@ -173,9 +184,14 @@ class _Registered:
 def _registered(entry: OperatorEntry, fallbacks: Fallbacks) -> _Registered:
     return _Registered(
         frozenset(KEY_OF_BIT[bit] for bit in entry.kernels),
-        frozenset(keys_of(fallbacks.slots)),
-        frozenset(keys_of(fallbacks.fallthrough_slots)),
+        _keys_in(fallbacks.slots),
+        _keys_in(fallbacks.fallthrough_slots),
     )
+
+
+@lru_cache(maxsize=256)
+def _keys_in(slots: int) -> frozenset[DispatchKey]:
+    return frozenset(keys_of(slots))
 
 
 def candidates(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> list[Candidate]:

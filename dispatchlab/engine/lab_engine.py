@@ -48,8 +48,8 @@ class LabEngine:
 
     @contextmanager
     def sandbox(self) -> Iterator[Dispatcher]:
-        """A fresh dispatcher."""
-        yield Dispatcher(self._semantics)
+        """A fresh dispatcher, as scenarios find it."""
+        yield Dispatcher.for_scenario(self._semantics)
 
     def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> LabSpace:
         """The states that these registrations can reach."""
@@ -74,7 +74,7 @@ class LabSpace:
         self._lowered: tuple[LoweredRegistration, ...] = tuple(
             lower(registration, semantics) for registration in registrations
         )
-        self._empty = LabState(preloaded(semantics))
+        self._empty = LabState(preloaded(semantics, semantics.fallbacks))
         self._touched: set[StateVariable] = set()
 
     def empty(self) -> LabState:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dispatchlab.engine import precedence
-from dispatchlab.engine.builtin_fallbacks import TORCH_2_13_FALLBACKS
+from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
 from dispatchlab.engine.precedence import Precedence
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
@@ -46,7 +46,7 @@ class Semantics:
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
-        fallbacks: backend fallbacks that are there before anybody registers anything.
+        fallbacks: the backend fallbacks that a scenario finds before it registers anything.
     """
 
     name: str
@@ -85,7 +85,7 @@ TORCH_2_13 = Semantics(
     fallback_without_slot=True,
     kernels_in_wildcard_block=False,
     warn_each_override=False,
-    fallbacks=TORCH_2_13_FALLBACKS,
+    fallbacks=BUILTIN_FALLBACKS,
 )
 
 PR35061 = Semantics(

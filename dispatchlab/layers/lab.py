@@ -24,15 +24,15 @@ class Lab:
     """The operators, to be called by name: `lab.add(x, y)`, `lab("sum.dim_IntList")(x, [0])`.
 
     Args:
-        dispatcher: where to register them; a new one when left out. It must not have these operators, nor backend
-            fallbacks of its own at the keys that the layers use.
+        dispatcher: where to register them; a new, bare one when left out. It must not have these operators. It has
+            the builtin fallbacks, or none at the keys that the layers use.
 
     Raises:
         RegistrationError: a registration is refused; all of them are gone then.
     """
 
     def __init__(self, dispatcher: Dispatcher | None = None) -> None:
-        self.dispatcher = Dispatcher() if dispatcher is None else dispatcher
+        self.dispatcher = Dispatcher(builtin_fallbacks=False) if dispatcher is None else dispatcher
         self._operators: dict[str, Operator] = {}
         self._libraries: list[Library] = []
         try:
@@ -135,12 +135,14 @@ class Lab:
             library.impl(name, without)
 
     def _fallbacks(self) -> None:
+        self._library("IMPL", "Batched").impl("select.int", batching.select_rule(self))
+        if self.dispatcher.builtin_fallbacks:
+            return
         for key in ("BackendSelect", "ADInplaceOrView"):
             self._library("IMPL", key, "_").fallback(fallthrough)
         kernel = autograd.autograd_kernel(self, None)
         self._library("IMPL", "Autograd", "_").fallback(boxed(kernel, with_keyset=True))
         self._library("IMPL", "Batched", "_").fallback(boxed(batching.batched_fallback(self)))
-        self._library("IMPL", "Batched").impl("select.int", batching.select_rule(self))
         self._library("IMPL", "Tracer", "_").fallback(boxed(tracer_fallback, with_keyset=True))
 
     def _matmul(self, first: Tensor, second: Tensor) -> Tensor:

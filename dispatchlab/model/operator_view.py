@@ -77,7 +77,10 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class OperatorView:
-    """An operator with its reasons; `schema`, `debug` and `alias_kind` are None while there is no def."""
+    """An operator with its reasons; `schema`, `debug` and `alias_kind` are None while there is no def.
+
+    `skipped` are the keys that calls skip although no row of the table says so.
+    """
 
     name: str
     schema: str | None
@@ -87,6 +90,7 @@ class OperatorView:
     kernels: tuple[KernelRow, ...]
     table: tuple[TableRow, ...]
     violations: tuple[Violation, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> OperatorView:

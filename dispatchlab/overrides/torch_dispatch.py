@@ -15,12 +15,14 @@ from weakref import WeakKeyDictionary
 from dispatchlab.call.call_signature import NotReturnableError
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard, ForceDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
+from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.call.torch_overrides import DISPATCH, has_handler
 from dispatchlab.call.wrapped_numbers import unwrapped_number
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed
 from dispatchlab.engine.library import Library
+from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.overrides.defaults import without_defaults
@@ -37,6 +39,8 @@ _owners: WeakKeyDictionary[type, Interpreter] = WeakKeyDictionary()
 class PythonDispatch:
     """The fallbacks of Python and PythonTLSSnapshot, registered with a dispatcher; `with` or `release` ends it.
 
+    A dispatcher with the builtin fallbacks asks handlers by itself; there, this does nothing.
+
     Args:
         dispatcher: where.
 
@@ -47,8 +51,9 @@ class PythonDispatch:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._library = Library("_", "IMPL", dispatcher=dispatcher)
         try:
-            self._library.fallback(boxed(snapshot_fallback, with_keyset=True), DispatchKey.PythonTLSSnapshot)
-            self._library.fallback(boxed(python_fallback, with_keyset=True), DispatchKey.Python)
+            if not dispatcher.builtin_fallbacks:
+                self._library.fallback(boxed(snapshot_fallback, with_keyset=True), DispatchKey.PythonTLSSnapshot)
+                self._library.fallback(boxed(python_fallback, with_keyset=True), DispatchKey.Python)
         except BaseException:
             self.release()
             raise
@@ -193,8 +198,16 @@ _thread = _Thread()
 
 
 def python_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Hand the call to the interpreter of the first argument that has one; to the main one, when only modes want it."""
+    """Hand the call to the interpreter of the first argument that has one; to the main one, when only modes want it.
+
+    Raises:
+        CallError: no argument is a tensor, and no mode is active.
+    """
     values = stack[len(stack) - len(operator.schema.arguments) :]
+    if not modes() and not any(isinstance(one, Tensor) for one in elements(values)):
+        message = f"a call of {operator.name} came to the key Python, and no argument is a tensor that could answer it"
+        facts = {"operator": str(operator.name), "schema": str(operator.schema), "key": str(DispatchKey.Python)}
+        raise CallError(ErrorKind.OTHER, message, facts)
     found = (interpreter_of(type(one)) for one in elements(values))
     interpreter = next((one for one in found if one is not None), main)
     with _as_on_entry():

@@ -17,7 +17,7 @@ MODULE = """
 import pytest
 from dispatchlab import Dispatcher, Library
 
-SHARED = Dispatcher()
+SHARED = Dispatcher(builtin_fallbacks=False)
 KEPT = []
 
 @pytest.fixture(scope="module")

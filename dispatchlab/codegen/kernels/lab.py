@@ -44,7 +44,7 @@ class StructuredLab:
     """The structured operators, to be called by name: `lab("add.out")(x, y, out=z)`.
 
     Args:
-        dispatcher: where to register them; a new one when left out. It must not have these operators.
+        dispatcher: where to register them; a new, bare one when left out. It must not have these operators.
         fallbacks: whether calls skip BackendSelect, ADInplaceOrView and autograd; False when other layers see to that.
 
     Raises:
@@ -52,11 +52,11 @@ class StructuredLab:
     """
 
     def __init__(self, dispatcher: Dispatcher | None = None, *, fallbacks: bool = True) -> None:
-        self.dispatcher = Dispatcher() if dispatcher is None else dispatcher
+        self.dispatcher = Dispatcher(builtin_fallbacks=False) if dispatcher is None else dispatcher
         with ExitStack() as undo:
             for module in _modules():
                 undo.enter_context(module.register(self.dispatcher, by_name()))
-            if fallbacks:
+            if fallbacks and not self.dispatcher.builtin_fallbacks:
                 rest = undo.enter_context(Library("_", "IMPL", dispatcher=self.dispatcher))
                 for key in _SKIPPED:
                     rest.fallback(fallthrough, key)

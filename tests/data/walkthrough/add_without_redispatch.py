@@ -1,15 +1,11 @@
 """Autograd as it was in 2020: the kernel excludes autograd and calls the operator again, whose set is computed anew."""
 
-from dispatchlab import Dispatcher, Library, Tensor, fallthrough, operator, tensor
+from dispatchlab import Dispatcher, Library, Tensor, operator, tensor
 from dispatchlab.call import AutoDispatchBelowAutograd
 
 dispatcher = Dispatcher()
 aten = Library("aten", "DEF", dispatcher=dispatcher)
 aten.define("add.Tensor(Tensor self, Tensor other) -> Tensor")
-everywhere = Library("_", "IMPL", "BackendSelect", dispatcher=dispatcher)
-everywhere.fallback(fallthrough)
-views = Library("_", "IMPL", "ADInplaceOrView", dispatcher=dispatcher)
-views.fallback(fallthrough)
 add = operator(dispatcher, "aten::add.Tensor")
 
 
