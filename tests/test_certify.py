@@ -243,7 +243,7 @@ def test_the_text_names_owners_and_says_what_is_not_covered() -> None:
         "test::foo: order matters: Meta: the newest wins, which is Meta 0; it takes the place of Meta 1\n\n"
         "a registry under strict: 1 operator\n  proved: 0\n  order matters: 1\n"
     )
-    assert text.endswith("not covered: C++ signatures, which no record tells\n")
+    assert text.endswith("not covered: C++ signatures, which no record has\n")
 
 
 def test_the_json_has_every_certificate() -> None:

@@ -103,7 +103,7 @@ def compare(
         tables: how to get the computed tables of each; left out, no rows are compared. An operator that came or went
             is one change, without its kernels and rows.
         locations: whether debug texts count. Between two versions of PyTorch nearly every line number differs; without
-            them kernels are told apart by their key, type and flags.
+            them kernels are identified by their key, type and flags.
 
     Raises:
         RegistryFileError: a registry is in a file that is damaged.

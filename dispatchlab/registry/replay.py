@@ -23,7 +23,7 @@ from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedKerne
 
 # Note [What a record does not tell]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A dump shows kernels key by key, so of the order in which an operator was put together it only tells, for each key,
+# A dump shows kernels key by key, so of the order in which an operator was put together it only shows, for each key,
 # which kernel came after which. Registrations of a record run in the order of the dump, the oldest of each key first,
 # behind the def; every order that respects this gives the same dump and the same computed table. Nor does a dump tell
 # the C++ signatures of kernels: replayed kernels carry none, and an engine that compares signatures has none to
@@ -91,7 +91,7 @@ def replay(
 
     Returns:
         What `register` returned, in the order of the registrations: keep it, since a handle that is forgotten is
-        released. That kernels override others is in the record, so no warning tells of it.
+        released. That kernels override others is in the record, so there is no warning of it.
 
     Raises:
         RegistrationError: a registration is refused.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.certificate import Cause, Certificate, Certification, Certified, OrderReason, Owner
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.render.formatting import JSON_VERSION, printable, seconds
+from dispatchlab.render.as_json import as_json, fields_of, json_text
+from dispatchlab.render.formatting import printable, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +48,7 @@ def summary(found: Certification) -> Iterator[str]:
         f"{_count(found.registrations, 'registration')} stood for, {_count(found.steps, 'step')} on whole operators "
         f"besides, {seconds(found.elapsed_s)}"
     )
-    yield "not covered: C++ signatures, which no record tells"
+    yield "not covered: C++ signatures, which no record has"
 
 
 def _count(number: int, what: str) -> str:
@@ -84,52 +84,22 @@ def _debug(owner: Owner) -> str:
 
 def certification_json(found: Certification) -> str:
     """All certificates; `version` says which fields there are."""
-    value = {
-        "version": JSON_VERSION,
+    head = {
         "registry": found.registry,
         "semantics": found.semantics,
         "operators": len(found.certificates),
         "proved": len(found.of(Certified.PROVED)),
         "order_matters": len(found.of(Certified.ORDER_MATTERS)),
         "not_decided": len(found.of(Certified.NOT_DECIDED)),
-        "patterns": found.patterns,
-        "neighbourhoods": found.neighbourhoods,
-        "largest": found.largest,
-        "sets": found.sets,
-        "edges": found.edges,
-        "registrations": found.registrations,
-        "steps": found.steps,
-        "elapsed_s": round(found.elapsed_s, 3),
-        "not_covered": ["C++ signatures"],
-        "certificates": [
-            {
-                "operator": each.operator,
-                "verdict": str(each.verdict),
-                "pattern": each.pattern,
-                "reasons": [_reason(reason) for reason in each.reasons],
-                "not_decided": each.not_decided,
-            }
-            for each in found.certificates
-        ],
     }
-    return f"{json.dumps(value, indent=1)}\n"
+    done = fields_of(found, without=(*head, "certificates"), elapsed_s=round(found.elapsed_s, 3))
+    return json_text({**head, **done, "not_covered": ["C++ signatures"], "certificates": found.certificates}, indent=1)
 
 
-def _reason(reason: OrderReason) -> dict[str, object]:
-    return {
-        "cause": str(reason.cause),
-        "keys": [str(key) for key in reason.keys],
-        "winner": None if reason.winner is None else _owner(reason.winner),
-        "losers": [_owner(each) for each in reason.losers],
-        "registrations": [_owner(each) for each in reason.registrations],
-        "expected_sequence": format_sequence(reason.expected_sequence),
-        "actual_sequence": format_sequence(reason.actual_sequence),
-        "in_force": reason.in_force,
-    }
-
-
-def _owner(owner: Owner) -> dict[str, str | None]:
-    return {"key": None if owner.key is None else str(owner.key), "debug": owner.debug}
+@as_json.register
+def _(value: OrderReason) -> dict[str, object]:
+    expected, actual = map(format_sequence, (value.expected_sequence, value.actual_sequence))
+    return fields_of(value, expected_sequence=expected, actual_sequence=actual)
 
 
 def print_certification(console: Console, found: Certification) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dispatchlab.registry.coverage import Covered, Way
 from dispatchlab.registry.what_if import CoverageReport, WhatIf
-from dispatchlab.render.formatting import JSON_VERSION, printable
+from dispatchlab.render.as_json import as_json, fields_of, json_text
+from dispatchlab.render.formatting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,38 +80,26 @@ def coverage_json(report: CoverageReport) -> str:
     """All of it; `version` says which fields there are."""
     found = report.coverage
     value = {
-        "version": JSON_VERSION,
         "registry": found.registry,
-        "key": str(found.key),
-        "counts": {str(way): len(found.by(way)) for way in Way},
+        "key": found.key,
+        "counts": {way: len(found.by(way)) for way in Way},
         "fallthrough": found.fallthrough,
-        "sources": {str(key): number for key, number in found.sources(Way.COMPOSITE)},
-        "operators": [
-            {
-                "operator": each.operator,
-                "way": str(each.filled.way),
-                "source": None if each.filled.source is None else str(each.filled.source),
-                "fallthrough": each.filled.fallthrough,
-                "debug": each.debug,
-            }
-            for each in found.operators
-        ],
-        "what_if": [
-            {
-                "text": one.text,
-                "operator": one.operator or None,
-                "refused": one.refused or None,
-                "consequences": list(one.consequences),
-                "rows": [{"key": row.key, "before": row.before, "after": row.after} for row in one.rows],
-            }
-            for one in report.suppositions
-        ],
-        "moved": [
-            {"before": str(one.before), "after": str(one.after), "operators": one.operators, "example": one.example}
-            for one in report.moved
-        ],
+        "sources": dict(found.sources(Way.COMPOSITE)),
+        "operators": found.operators,
+        "what_if": report.suppositions,
+        "moved": report.moved,
     }
-    return f"{json.dumps(value, indent=1)}\n"
+    return json_text(value, indent=1)
+
+
+@as_json.register
+def _(value: Covered) -> dict[str, object]:
+    return {"operator": value.operator, **fields_of(value.filled), "debug": value.debug}
+
+
+@as_json.register
+def _(value: WhatIf) -> dict[str, object]:
+    return fields_of(value, operator=value.operator or None, refused=value.refused or None)
 
 
 def print_coverage(console: Console, report: CoverageReport) -> None:

@@ -1,14 +1,14 @@
 """Why a call runs its kernel, as plain text and as JSON.
 
-    version           1
+    version           see JSON_VERSION
     source, engine, semantics   where the operator comes from, and who was asked
     operator, schema  its name and schema
     arguments         [{name, type, given, keys, note}]
     of_arguments      all their keys
     thread            {global_include, global_exclude, local_include, local_exclude}
     hops              [{kind, why, assumed, set, left_out, keys, key, kernel, refusal}]; left_out: [{key, why, debug,
-                      reason}]; kernel: null, or {debug, reason, source, fallthrough, stale, beaten}; refusal: null, or
-                      the kind of error
+                      reason}], reason: null for what is excluded; kernel: null, or {debug, reason, source, fallthrough,
+                      stale, beaten}; refusal: null, or the kind of error
     end               why there is no further hop
 
 Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the runtime keys, highest priority first.
@@ -16,7 +16,6 @@ Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from dispatchlab.analysis.inspect_operators import Inspection
@@ -24,7 +23,8 @@ from dispatchlab.call.explanation import ArgumentKeys, CallExplanation, Chosen, 
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
-from dispatchlab.render.formatting import JSON_VERSION, printable
+from dispatchlab.render.as_json import as_json, fields_of, json_text
+from dispatchlab.render.formatting import printable
 
 _META = BACKENDS.index("Meta")
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
@@ -68,7 +68,7 @@ def set_text(keys: DispatchKeySet) -> str:
 def functionalities_text(keys: DispatchKeySet) -> str:
     """The functionalities of a set, highest priority first: what it excludes, whatever the backend.
 
-    The autocast keys are told as one when all ten are there.
+    The autocast keys are one when all ten are there.
     """
     names = [str(key) for key in reversed(FUNCTIONALITY_KEYS[1:]) if keys.bits & functionality_bit(key)]
     autocast = [name for name in names if name.startswith("Autocast")]
@@ -130,58 +130,7 @@ def kernel_text(kernel: Chosen) -> str:
 
 def explanation_json(found: CallExplanation, *, source: str, engine: str, semantics: str) -> str:
     """An explanation as one object on one line."""
-    told = {
-        "version": JSON_VERSION,
-        "source": source,
-        "engine": engine,
-        "semantics": semantics,
-        "operator": found.operator,
-        "schema": found.schema,
-        "arguments": [
-            {"name": one.name, "type": one.type, "given": one.given, "keys": key_set(one.keys), "note": one.note}
-            for one in found.arguments
-        ],
-        "of_arguments": key_set(found.of_arguments),
-        "thread": {title.replace(" ", "_"): key_set(keys) for title, keys in thread_sets(found.thread)},
-        "hops": [_hop(hop) for hop in found.hops],
-        "end": found.end,
-    }
-    return json.dumps(told, ensure_ascii=False) + "\n"
-
-
-def key_set(keys: DispatchKeySet) -> dict[str, object]:
-    """A set, as bits and as names."""
-    return {"raw": keys.bits, "keys": [str(key) for key in by_priority(keys)]}
-
-
-def _hop(hop: Hop) -> dict[str, object]:
-    kernel = hop.kernel
-    return {
-        "kind": hop.kind,
-        "why": hop.why,
-        "assumed": hop.assumed,
-        "set": key_set(hop.start),
-        "left_out": [
-            {"key": str(one.key), "why": one.why, "debug": one.debug, "reason": one.reason or ""}
-            for one in hop.left_out
-        ],
-        "keys": key_set(hop.keys),
-        "key": str(hop.key),
-        "kernel": None
-        if kernel is None
-        else {
-            "debug": kernel.debug,
-            "reason": kernel.reason,
-            "source": kernel.source,
-            "fallthrough": kernel.fallthrough,
-            "stale": kernel.stale,
-            "beaten": [
-                {"source": one.source, "debug": one.debug, "reason": one.reason, "why": one.why}
-                for one in kernel.beaten
-            ],
-        },
-        "refusal": None if hop.refusal is None else str(hop.refusal),
-    }
+    return json_text({"source": source, "engine": engine, "semantics": semantics, **fields_of(found)})
 
 
 def explanation_notes(found: CallExplanation, inspection: Inspection) -> Iterator[str]:
@@ -191,3 +140,13 @@ def explanation_notes(found: CallExplanation, inspection: Inspection) -> Iterato
         yield f"{source} is of a build for the CPU alone ({build}): it has no kernels for other devices"
     if inspection.bare and found.hops[-1].refusal is not None:
         yield f"{inspection.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them"
+
+
+@as_json.register
+def _(value: ThreadKeys) -> dict[str, object]:
+    return {title.replace(" ", "_"): as_json(keys) for title, keys in thread_sets(value)}
+
+
+@as_json.register
+def _(value: Hop) -> dict[str, object]:
+    return fields_of(value, without=("start",), set=value.start)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from math import log10
 
-JSON_VERSION = 2
-"""The version of all JSON that commands print. Within a version a field is never renamed or dropped."""
-
 
 def printable(text: str) -> str:
     """The text with every control character but the line feed spelled out: `\\x1b[31m`."""

@@ -13,12 +13,11 @@ As JSON, one object on one line; a field is never renamed or dropped within a ve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from math import factorial
 
 from dispatchlab.analysis.import_orders import Difference, ImportComparison
-from dispatchlab.render.formatting import JSON_VERSION
+from dispatchlab.render.as_json import as_json, json_text
 
 
 def import_orders_text(found: ImportComparison) -> str:
@@ -38,29 +37,21 @@ def import_orders_text(found: ImportComparison) -> str:
 
 def import_orders_json(found: ImportComparison) -> str:
     """All of it, one line."""
-    value = {
-        "version": JSON_VERSION,
-        "packages": list(found.packages),
-        "orders": [list(order) for order in found.orders],
-        "operators": list(found.operators),
-        "failed": dict(found.failed),
-        "between_orders": [_value(each) for each in found.between_orders],
-        "imported_again": [_value(each) for each in found.imported_again],
+    return json_text(found)
+
+
+@as_json.register
+def _(value: Difference) -> dict[str, object]:
+    return {
+        "what": value.what,
+        "expected_order": value.expected,
+        "actual_order": value.actual,
+        "owners": list(value.owners),
+        "diff": value.diff,
     }
-    return json.dumps(value, ensure_ascii=False) + "\n"
 
 
 def _lines(found: Sequence[Difference]) -> Iterator[str]:
     for each in found:
         yield f"  {each.what}{', registered at ' if each.owners else ''}{', '.join(each.owners)}"
         yield from (f"    {line}" for line in each.diff.splitlines())
-
-
-def _value(each: Difference) -> dict[str, object]:
-    return {
-        "what": each.what,
-        "expected_order": each.expected,
-        "actual_order": each.actual,
-        "owners": list(each.owners),
-        "diff": each.diff,
-    }

@@ -2,7 +2,7 @@
 
 A report (`permute --format json`, one object on one line for each scenario):
 
-    version           1
+    version           see JSON_VERSION
     scenario          path of the file, as it was given
     claim             its sentence
     engine            lab | torch
@@ -33,64 +33,42 @@ An operator (`dump --format json`, in `operators`):
     dump, table_text, slots_text   as an engine prints them; slots_text is null where it cannot be read
     kernels           [{key, is_alias, active, debug, inferred, flags, location}]
     table             [{key, text, debug, reason, fallthrough, source, beaten, stale}]; beaten: [{source, debug,
-                      reason, why}]; stale: what the slot holds instead, null when it holds what it should
+                      reason, why}]; reason: null for a slot that should hold nothing; stale: what the slot holds
+                      instead, null when it holds what it should
     violations        [{rule, detail, keys}]
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 
 from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Counterexample
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.sequence import StepSequence, format_sequence
-from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.render.formatting import JSON_VERSION, digits
+from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.render.as_json import as_json, fields_of, json_text
+from dispatchlab.render.formatting import digits
 from dispatchlab.render.text import only_rows
 
 
 def report_json(report: Report) -> str:
     """A report as one object on one line."""
     found = report.exploration
-    return _line(
-        {
-            "version": JSON_VERSION,
-            "scenario": report.scenario,
-            "claim": report.claim,
-            "engine": report.engine,
-            "semantics": report.semantics,
-            "verdict": str(found.verdict),
-            "expected": str(report.expected),
-            "as_expected": report.as_expected,
-            "exit_code": report.exit_code,
-            "walk": found.walk,
-            "registrations": found.registrations,
-            "registration_texts": list(report.registrations),
-            "sets": found.sets,
-            "states": found.states,
-            "edges": found.edges,
-            "orders": digits(found.orders),
-            "components": found.components,
-            "classes": found.classes,
-            "conflicts": [
-                {
-                    "members": list(conflict.members),
-                    "kind": conflict.kind,
-                    "message": conflict.message,
-                    "asymmetric": conflict.asymmetric,
-                }
-                for conflict in found.conflicts
-            ],
-            "never_accepted": list(found.never_accepted),
-            "counterexample": None if found.counterexample is None else _counterexample(found.counterexample),
-            "notes": list(found.notes),
-            "seed": found.seed,
-            "passes": found.passes,
-            "elapsed_s": found.elapsed_s,
-        }
-    )
+    head = {
+        "scenario": report.scenario,
+        "claim": report.claim,
+        "engine": report.engine,
+        "semantics": report.semantics,
+        "verdict": found.verdict,
+        "expected": report.expected,
+        "as_expected": report.as_expected,
+        "exit_code": report.exit_code,
+        "walk": found.walk,
+        "registrations": found.registrations,
+        "registration_texts": report.registrations,
+    }
+    return json_text(head | fields_of(found, without=head, orders=digits(found.orders)))
 
 
 def dump_json(
@@ -114,9 +92,8 @@ def dump_json(
         refused: the registrations that were refused on the way, with the reasons.
         keys: the rows of the tables that are shown; all of them when there are none.
     """
-    return _line(
+    return json_text(
         {
-            "version": JSON_VERSION,
             "scenario": scenario,
             "engine": engine,
             "semantics": semantics,
@@ -127,63 +104,33 @@ def dump_json(
     )
 
 
-def _counterexample(told: Counterexample) -> dict[str, object]:
-    return {
-        "kind": str(told.flaw),
-        "expected_sequence": format_sequence(told.expected_sequence),
-        "actual_sequence": format_sequence(told.actual_sequence),
-        "diff": told.diff,
-        "why": list(told.why),
-    }
-
-
 def _operator(snapshot: Snapshot, view: OperatorView, *, keys: Collection[str]) -> dict[str, object]:
     slots = snapshot.slots
     return {
-        "name": str(snapshot.operator),
+        "name": view.name,
         "exists": snapshot.exists,
         "schema": view.schema,
         "debug": view.debug,
         "alias_kind": view.alias_kind,
-        "tags": list(view.tags),
+        "tags": view.tags,
         "dump": snapshot.dump,
         "table_text": only_rows(snapshot.table, keys),
         "slots_text": None if slots is None else only_rows(slots, keys),
-        "kernels": [
-            {
-                "key": kernel.key,
-                "is_alias": kernel.is_alias,
-                "active": kernel.active,
-                "debug": kernel.debug,
-                "inferred": kernel.inferred,
-                "flags": list(kernel.flags),
-                "location": None if kernel.location is None else str(kernel.location),
-            }
-            for kernel in view.kernels
-        ],
-        "table": [
-            {
-                "key": row.key,
-                "text": row.text,
-                "debug": row.debug,
-                "reason": row.reason or "",
-                "fallthrough": row.fallthrough,
-                "source": row.source,
-                "beaten": [
-                    {"source": beaten.source, "debug": beaten.debug, "reason": beaten.reason, "why": beaten.why}
-                    for beaten in row.beaten
-                ],
-                "stale": row.stale,
-            }
-            for row in view.table
-            if not keys or row.key in keys
-        ],
-        "violations": [
-            {"rule": violation.rule, "detail": violation.detail, "keys": list(violation.keys)}
-            for violation in view.violations
-        ],
+        "kernels": view.kernels,
+        "table": [row for row in view.table if not keys or row.key in keys],
+        "violations": view.violations,
     }
 
 
-def _line(value: dict[str, object]) -> str:
-    return json.dumps(value, ensure_ascii=False) + "\n"
+@as_json.register
+def _(value: Counterexample) -> dict[str, object]:
+    expected, actual = map(format_sequence, (value.expected_sequence, value.actual_sequence))
+    return {
+        "kind": value.flaw,
+        **fields_of(value, without=("flaw",), expected_sequence=expected, actual_sequence=actual),
+    }
+
+
+@as_json.register
+def _(value: Violation) -> dict[str, object]:
+    return fields_of(value, without=("operator",))

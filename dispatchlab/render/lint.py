@@ -5,7 +5,6 @@ Format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING
 from dispatchlab import __version__
 from dispatchlab.lint.rule import Finding, LintReport, Rule
 from dispatchlab.lint.rules import RULES, rule_named
-from dispatchlab.render.formatting import JSON_VERSION, printable
+from dispatchlab.render.as_json import as_json, fields_of, json_text, plain_json_text
+from dispatchlab.render.formatting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,34 +46,12 @@ def lint_summary(report: LintReport) -> Iterator[str]:
 
 def lint_json(reports: Sequence[LintReport]) -> str:
     """All findings of all sources; `version` says which fields there are."""
-    value = {
-        "version": JSON_VERSION,
-        "sources": [
-            {
-                "source": report.source,
-                "operators": report.operators,
-                "checked": list(report.checked),
-                "not_checked": dict(report.not_checked),
-                "known": report.known,
-                "accepted": report.accepted,
-                "outdated": list(report.outdated),
-                "findings": [_finding(finding) for finding in report.findings],
-            }
-            for report in reports
-        ],
-    }
-    return f"{json.dumps(value, indent=1)}\n"
+    return json_text({"sources": reports}, indent=1)
 
 
-def _finding(finding: Finding) -> dict[str, object]:
-    return {
-        "code": finding.code,
-        "rule": rule_named(finding.code).name,
-        "operator": finding.operator,
-        "key": None if finding.key is None else str(finding.key),
-        "message": finding.message,
-        "owners": list(finding.owners),
-    }
+@as_json.register
+def _(value: Finding) -> dict[str, object]:
+    return {"code": value.code, "rule": rule_named(value.code).name, **fields_of(value, without=("code",))}
 
 
 def print_lint(console: Console, reports: Sequence[LintReport]) -> None:
@@ -108,9 +86,9 @@ _INDEX = {rule.code: at for at, rule in enumerate(RULES)}
 
 
 def sarif(reports: Sequence[LintReport]) -> str:
-    """One run for each source, with every rule and where each finding comes from, as far as its debug text tells."""
+    """One run for each source, with every rule and where each finding comes from, as far as its debug text says."""
     value = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [_run(report) for report in reports]}
-    return f"{json.dumps(value, indent=1)}\n"
+    return plain_json_text(value, indent=1)
 
 
 def _run(report: LintReport) -> dict[str, object]:

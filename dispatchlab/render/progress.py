@@ -1,4 +1,4 @@
-"""How far an exploration has come, told while it runs: bars on a terminal, a line a second elsewhere."""
+"""Progress of explorations while they run: bars on a terminal, a line a second elsewhere."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ class BarDisplay(NoDisplay):
         bars = self._bars or self._start()
         known = progress.total_edges is not None and progress.total_edges >= progress.edges
         if scenario not in self._tasks:
-            self._tasks[scenario] = bars.add_task(printable(scenario), told="")
+            self._tasks[scenario] = bars.add_task(printable(scenario), text="")
         bars.update(
             self._tasks[scenario],
             total=progress.total_edges if known else None,
             completed=progress.edges,
-            told=progress_text(progress),
+            text=progress_text(progress),
         )
         bars.refresh()
 
@@ -142,7 +142,7 @@ class BarDisplay(NoDisplay):
         self._bars = Bars(
             BarColumn(bar_width=16),
             TextColumn(
-                "{task.description}: {task.fields[told]}",
+                "{task.description}: {task.fields[text]}",
                 markup=False,
                 table_column=Column(overflow="fold", no_wrap=False, ratio=1),
             ),

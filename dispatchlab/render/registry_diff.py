@@ -11,10 +11,8 @@ One object on one line; a field is never renamed or dropped within a version:
 
 from __future__ import annotations
 
-import json
-
 from dispatchlab.analysis.sources import SourceComparison
-from dispatchlab.render.formatting import JSON_VERSION
+from dispatchlab.render.as_json import json_text
 
 
 def diff_json(found: SourceComparison, before: str, after: str) -> str:
@@ -26,21 +24,10 @@ def diff_json(found: SourceComparison, before: str, after: str) -> str:
         after: what to call the second.
     """
     value = {
-        "version": JSON_VERSION,
         "before": {"source": before, "torch": found.before.torch, "operators": len(found.before.names)},
         "after": {"source": after, "torch": found.after.torch, "operators": len(found.after.names)},
         "compared": found.diff.compared,
         "tables": found.diff.tables,
-        "changes": [
-            {
-                "subject": str(change.subject),
-                "kind": str(change.kind),
-                "operator": change.operator,
-                "key": None if change.key is None else str(change.key),
-                "before": change.before,
-                "after": change.after,
-            }
-            for change in found.diff.changes
-        ],
+        "changes": found.diff.changes,
     }
-    return json.dumps(value, ensure_ascii=False) + "\n"
+    return json_text(value)

@@ -11,14 +11,13 @@ As JSON, one object on one line; a field is never renamed or dropped within a ve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.find import KeyCount
 from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
-from dispatchlab.render.formatting import JSON_VERSION
+from dispatchlab.render.as_json import as_json, fields_of, json_text
 
 
 def operators_text(
@@ -45,39 +44,24 @@ def operators_json(
     """The operators with their kernels, one line."""
     values = [
         {
-            "name": str(operator.name),
+            "name": operator.name,
             "schema": operator.schema,
             "dangling": operator.is_dangling,
-            "kernels": [
-                {
-                    "key": str(kernel.key),
-                    "debug": kernel.debug,
-                    "inferred": kernel.inferred,
-                    "flags": kernel.flags.split(),
-                    "active": kernel.active,
-                }
-                for kernel in operator.kernels
-                if not keys or kernel.key in keys
-            ],
+            "kernels": [kernel for kernel in operator.kernels if not keys or kernel.key in keys],
         }
         for operator in operators
     ]
-    return _json(source, recorded, {"operators": values})
+    return json_text({"source": source, "torch": recorded.torch, "operators": values})
+
+
+@as_json.register
+def _(value: RecordedKernel) -> dict[str, object]:
+    return fields_of(value, flags=value.flags.split())
 
 
 def counts_json(counts: Sequence[KeyCount], recorded: Recorded, *, source: str) -> str:
     """The counts, one line."""
-    rows = [
-        {
-            "key": str(count.key),
-            "operators": count.operators,
-            "inactive": count.inactive,
-            "fallthrough": count.fallthrough,
-            "fallback": count.fallback,
-        }
-        for count in counts
-    ]
-    return _json(source, recorded, {"counts": rows})
+    return json_text({"source": source, "torch": recorded.torch, "counts": counts})
 
 
 def _line(operator: RecordedOperator, keys: Collection[DispatchKey], *, overridden: bool) -> str:
@@ -104,8 +88,3 @@ def _count_lines(counts: Sequence[KeyCount]) -> Iterator[str]:
         parts += [f"{count.fallthrough} fallthrough"] * bool(count.fallthrough)
         parts += ["a backend fallback"] * count.fallback
         yield f"{count.key!s:<{width}}  {', '.join(parts)}\n"
-
-
-def _json(source: str, recorded: Recorded, value: dict[str, object]) -> str:
-    head: dict[str, object] = {"version": JSON_VERSION, "source": source, "torch": recorded.torch}
-    return json.dumps(head | value, ensure_ascii=False) + "\n"

@@ -80,12 +80,12 @@ def console(stream: TextIO, *, color: bool = True) -> Console:
 
 def print_report(console: Console, report: Report) -> None:
     """Print a report, which ends in its panel."""
-    told = report.exploration.counterexample
-    if told is not None:
-        console.print(_sequences(console, told, report.registrations))
-        if told.diff:
-            console.print(_diff(told.diff))
-        console.print(_why(told))
+    counterexample = report.exploration.counterexample
+    if counterexample is not None:
+        console.print(_sequences(console, counterexample, report.registrations))
+        if counterexample.diff:
+            console.print(_diff(counterexample.diff))
+        console.print(_why(counterexample))
     console.print(_panel(console, report))
 
 
@@ -148,21 +148,24 @@ def _panel(console: Console, report: Report) -> Panel:
     )
 
 
-def _sequences(console: Console, told: Counterexample, registrations: Sequence[str]) -> Table:
+def _sequences(console: Console, counterexample: Counterexample, registrations: Sequence[str]) -> Table:
     table = Table(
-        title=f"{told.flaw}: {FLAWS[told.flaw]}",
+        title=f"{counterexample.flaw}: {FLAWS[counterexample.flaw]}",
         box=_box(console, box.SIMPLE_HEAD),
         expand=True,
         title_style="bold red",
     )
-    if told.actual_sequence == told.expected_sequence:
+    if counterexample.actual_sequence == counterexample.expected_sequence:
         table.add_column("sequence", overflow="fold")
-        for step in _steps(told.actual_sequence, registrations):
+        for step in _steps(counterexample.actual_sequence, registrations):
             table.add_row(step)
         return table
     table.add_column("expected", overflow="fold", ratio=1)
     table.add_column("actual", overflow="fold", ratio=1)
-    sides = _steps(told.expected_sequence, registrations), _steps(told.actual_sequence, registrations)
+    sides = (
+        _steps(counterexample.expected_sequence, registrations),
+        _steps(counterexample.actual_sequence, registrations),
+    )
     for one, other in zip_longest(*sides, fillvalue=Text()):
         table.add_row(one, other)
     return table
@@ -179,8 +182,8 @@ def _diff(diff: str) -> Text:
     return Text("\n").join(lines)
 
 
-def _why(told: Counterexample) -> Text:
-    return Text("\n").join([Text(), *(plain(f"why: {reason}", "bold") for reason in reasons(told))])
+def _why(counterexample: Counterexample) -> Text:
+    return Text("\n").join([Text(), *(plain(f"why: {reason}", "bold") for reason in reasons(counterexample))])
 
 
 # -- dump

@@ -177,10 +177,10 @@ class _Svg:
         node = self.graph.nodes[index]
         wide, x, y = self._width(index), self.x[index], self.y[index]
         members = [printable(f"{member} {self.graph.registrations[member]}") for member in node.members]
-        told = "\n".join([*members, *([f"({node.mark})"] if node.mark else [])]) or "nothing is registered"
+        title = "\n".join([*members, *([f"({node.mark})"] if node.mark else [])]) or "nothing is registered"
         stroke = 2.5 if node.mark is not Mark.NONE else 1
         yield (
-            f'<g><title>{escape(told)}</title><rect x="{x - wide / 2:.1f}" y="{y - _HEIGHT / 2:.1f}" '
+            f'<g><title>{escape(title)}</title><rect x="{x - wide / 2:.1f}" y="{y - _HEIGHT / 2:.1f}" '
             f'width="{wide:.1f}" height="{_HEIGHT}" rx="6" fill="{_FILLS[node.mark]}" stroke="{_COLORS[node.mark]}" '
             f'stroke-width="{stroke}"/>'
             f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{escape(node.label)}</text></g>'

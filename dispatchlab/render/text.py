@@ -74,18 +74,18 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
 
 def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
     """The same with the rows of these keys alone in the tables of its diff."""
-    told = found.counterexample
-    if told is None or not keys:
+    counterexample = found.counterexample
+    if counterexample is None or not keys:
         return found
     kept: list[str] = []
     in_table = False
-    for line in told.diff.splitlines(keepends=True):
+    for line in counterexample.diff.splitlines(keepends=True):
         if line.startswith(("--- ", "+++ ")):
             in_table = line.rstrip().endswith(tuple(f", {title}" for title in TABLES))
         elif in_table and line[1:].partition(":")[0] not in keys:
             continue
         kept.append(line)
-    return replace(found, counterexample=replace(told, diff="".join(kept)))
+    return replace(found, counterexample=replace(counterexample, diff="".join(kept)))
 
 
 def conflict_text(conflict: Conflict) -> str:
@@ -107,11 +107,11 @@ def step_text(step: Step, registrations: Sequence[str]) -> str:
     return f"{'-' if step < 0 else '+'}{index} {registrations[index]}"
 
 
-def reasons(told: Counterexample) -> tuple[str, ...]:
-    """Why the two sequences disagree, as far as the engine knows; an outcome is told by what the engine answered."""
-    if told.why:
-        return told.why
-    answered = told.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY, Flaw.RELEASE)
+def reasons(counterexample: Counterexample) -> tuple[str, ...]:
+    """Why the two sequences disagree, as far as the engine knows; for an outcome, what the engine answered says it."""
+    if counterexample.why:
+        return counterexample.why
+    answered = counterexample.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY, Flaw.RELEASE)
     return ("the engine's answer says it",) if answered else ("the engine does not know",)
 
 
@@ -173,15 +173,15 @@ def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield from _indented(line)
 
 
-def _counterexample(told: Counterexample, registrations: Sequence[str]) -> Iterator[str]:
-    yield f"counterexample: {told.flaw}, {FLAWS[told.flaw]}"
-    yield from _sequence("expected", told.expected_sequence, registrations)
-    if told.actual_sequence != told.expected_sequence:
-        yield from _sequence("actual", told.actual_sequence, registrations)
-    yield from _listed("why", reasons(told))
-    if told.diff:
+def _counterexample(counterexample: Counterexample, registrations: Sequence[str]) -> Iterator[str]:
+    yield f"counterexample: {counterexample.flaw}, {FLAWS[counterexample.flaw]}"
+    yield from _sequence("expected", counterexample.expected_sequence, registrations)
+    if counterexample.actual_sequence != counterexample.expected_sequence:
+        yield from _sequence("actual", counterexample.actual_sequence, registrations)
+    yield from _listed("why", reasons(counterexample))
+    if counterexample.diff:
         yield "diff:"
-        yield from _indented(told.diff)
+        yield from _indented(counterexample.diff)
 
 
 def _sequence(title: str, sequence: StepSequence, registrations: Sequence[str]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Recorded calls as plain text and as JSON.
 
-    version           1
+    version           see JSON_VERSION
     threads           [{name, steps}]
     steps             of a thread, a call or a guard, in the order in which they began:
       a call          {step: "call", kind, operator, depth, arguments, included, excluded, local_included,
@@ -13,13 +13,13 @@ Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
 from dispatchlab.call.trace import TracedCall, TracedGuard, TracedKernel, TracedStep, TracedThread
 from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
-from dispatchlab.render.explain import functionalities_text, key_set, set_text
-from dispatchlab.render.formatting import JSON_VERSION, printable
+from dispatchlab.render.as_json import as_json, fields_of, json_text
+from dispatchlab.render.explain import functionalities_text, set_text
+from dispatchlab.render.formatting import printable
 
 
 def trace_text(threads: Sequence[TracedThread], *, sets: bool = False) -> str:
@@ -27,7 +27,7 @@ def trace_text(threads: Sequence[TracedThread], *, sets: bool = False) -> str:
 
     Args:
         threads: what was recorded.
-        sets: tell of guards, key sets and kernels, too.
+        sets: show guards, key sets and kernels, too.
     """
     return "".join(f"{line}\n" for line in _lines(threads, sets=sets))
 
@@ -59,11 +59,11 @@ def call_line(call: TracedCall) -> str:
 
 def guard_line(guard: TracedGuard) -> str:
     """`[guard] AutoDispatchBelowAutograd: excludes AutogradCPU`."""
-    told = [
+    changes = [
         *([f"includes {functionalities_text(guard.newly_included)}"] if guard.newly_included else []),
         *([f"excludes {functionalities_text(guard.newly_excluded)}"] if guard.newly_excluded else []),
     ]
-    return f"[guard] {guard.name}: {', '.join(told) or 'changes nothing'}"
+    return f"[guard] {guard.name}: {', '.join(changes) or 'changes nothing'}"
 
 
 def detail_lines(call: TracedCall) -> Iterator[str]:
@@ -93,44 +93,14 @@ def kernel_line(kernel: TracedKernel) -> str:
 
 def trace_json(threads: Sequence[TracedThread]) -> str:
     """What was recorded, as one object on one line."""
-    told = [{"name": thread.name, "steps": [_step(step) for step in thread.steps]} for thread in threads]
-    return json.dumps({"version": JSON_VERSION, "threads": told}, ensure_ascii=False) + "\n"
+    return json_text({"threads": threads})
 
 
-def _step(step: TracedStep) -> dict[str, object]:
-    inner = [_step(each) for each in step.steps]
-    if not isinstance(step, TracedCall):
-        return {
-            "step": "guard",
-            "name": step.name,
-            "included": key_set(step.included),
-            "excluded": key_set(step.excluded),
-            "newly_included": key_set(step.newly_included),
-            "newly_excluded": key_set(step.newly_excluded),
-            "steps": inner,
-        }
-    kernel = step.kernel
-    return {
-        "step": "call",
-        "kind": step.kind,
-        "operator": step.operator,
-        "depth": step.depth,
-        "arguments": key_set(step.arguments),
-        "included": key_set(step.included),
-        "excluded": key_set(step.excluded),
-        "local_included": key_set(step.local_included),
-        "local_excluded": key_set(step.local_excluded),
-        "base": key_set(step.base),
-        "keys": key_set(step.keys),
-        "key": str(step.keys.highest()),
-        "kernel": None
-        if kernel is None
-        else {
-            "debug": kernel.debug,
-            "reason": kernel.reason,
-            "source": kernel.source,
-            "conversion": kernel.conversion,
-        },
-        "error": step.error,
-        "steps": inner,
-    }
+@as_json.register
+def _(value: TracedGuard) -> dict[str, object]:
+    return {"step": "guard", **fields_of(value)}
+
+
+@as_json.register
+def _(value: TracedCall) -> dict[str, object]:
+    return {"step": "call", **fields_of(value, key=value.keys.highest())}
