@@ -9,7 +9,7 @@ from dispatchlab.errors import ErrorKind
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Claim, Def, Fallback, Impl
-from tests.engine_words import (
+from tests.engine_shorthand import (
     FOO,
     K,
     block,

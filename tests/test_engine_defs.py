@@ -11,7 +11,7 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Impl, Kernel, NameOnly, SourceLocation
 from dispatchlab.model.schema_parser import parse_schema
-from tests.engine_words import (
+from tests.engine_shorthand import (
     BAR,
     BOXED,
     FALLTHROUGH,

@@ -10,7 +10,7 @@ import pytest
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle, release_all
 from dispatchlab.model.registration import Claim, NameOnly, Registration
-from tests.engine_words import FOO, K, define, each_semantics, fallback, impl, state
+from tests.engine_shorthand import FOO, K, define, each_semantics, fallback, impl, state
 
 EVERYTHING: tuple[Registration, ...] = (define(), impl(K.CPU), NameOnly(FOO), Claim("test"), fallback(K.FPGA))
 

@@ -9,7 +9,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Kernel, KernelForm, Registration
-from tests.engine_words import (
+from tests.engine_shorthand import (
     BOXED,
     FOO,
     K,

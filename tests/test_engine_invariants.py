@@ -19,7 +19,7 @@ from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.registration import Def
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.slot_set import KEY_BIT
-from tests.engine_words import BAR, BOXED, FOO, TYPED, K, define, impl, overwrite, typed
+from tests.engine_shorthand import BAR, BOXED, FOO, TYPED, K, define, impl, overwrite, typed
 
 CPU, UNDEFINED = KEY_BIT[K.CPU], KEY_BIT[K.Undefined]
 OTHER = RegisteredKernel(typed(signature="another"), "other", K.CUDA)

@@ -12,7 +12,7 @@ from dispatchlab.engine.kernel import boxed, dispatch, dispatch_autograd, fallth
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
 from dispatchlab.model.schema_parser import parse_schema
-from tests.engine_words import FOO, K, state
+from tests.engine_shorthand import FOO, K, state
 
 HERE = __file__
 

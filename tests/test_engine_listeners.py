@@ -12,7 +12,7 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, BlockKind, Def, NameOnly
 from dispatchlab.model.schema import FunctionSchema
-from tests.engine_words import (
+from tests.engine_shorthand import (
     BAR,
     BOXED,
     FOO,

@@ -11,7 +11,7 @@ from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import ALIAS_KEYS
 from dispatchlab.model.registration import AliasKind, Registration
-from tests.engine_words import (
+from tests.engine_shorthand import (
     BOXED,
     FALLTHROUGH,
     FOO,

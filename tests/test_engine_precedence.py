@@ -15,7 +15,7 @@ from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import ALIAS_KEYS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, REFRESH_NEEDED
 from tests.effort import examples
-from tests.engine_words import BOXED, FALLTHROUGH
+from tests.engine_shorthand import BOXED, FALLTHROUGH
 
 PLACES = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
 # Aliases and functionality keys decide most, so every other key is one of them.

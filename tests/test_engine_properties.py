@@ -27,7 +27,7 @@ from dispatchlab.model.registration import (
     Registration,
 )
 from tests.effort import examples
-from tests.engine_words import BAR, BOXED, FALLTHROUGH, FOO, TYPED, K, define, typed
+from tests.engine_shorthand import BAR, BOXED, FALLTHROUGH, FOO, TYPED, K, define, typed
 
 exactly = examples(300)
 

@@ -19,7 +19,7 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
-from tests.engine_words import BAR, FOO, K, define, fallback, impl, overrides_allowed, refused, state, typed
+from tests.engine_shorthand import BAR, FOO, K, define, fallback, impl, overrides_allowed, refused, state, typed
 
 THREADS = 4
 ROUNDS = 60

@@ -10,7 +10,7 @@ import pytest
 from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.live.sandbox.sandbox import LiveHandle
 from dispatchlab.model.keys import DispatchKey as K
-from tests.engine_words import FOO, define, impl
+from tests.engine_shorthand import FOO, define, impl
 
 torch: Any = pytest.importorskip("torch", reason="registers on the installed PyTorch, and there is none")
 

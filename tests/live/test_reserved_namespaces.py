@@ -10,7 +10,7 @@ from dispatchlab.live.bridge.reserved_namespaces import PROBES, is_own, sandbox_
 from dispatchlab.live.introspection.queries import operator_names
 from dispatchlab.live.introspection.registry_reader import all_dumps, record_registry
 from dispatchlab.live.sandbox.local_engine import LocalEngine
-from tests.engine_words import define
+from tests.engine_shorthand import define
 
 torch: Any = pytest.importorskip("torch", reason="asks the installed PyTorch, and there is none")
 

@@ -15,7 +15,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name, parse_schema
-from tests.engine_words import FOO, K, each_semantics, slots, state
+from tests.engine_shorthand import FOO, K, each_semantics, slots, state
 
 Tensor = FunctionSchema  # any class: annotations are read by name
 

@@ -198,7 +198,7 @@ def test_the_refusal_names_the_parameter_and_says_what_to_do() -> None:
     [
         (
             kernel_with_unknown,
-            "parameter 'y' is annotated with 'list[Unknown]', in which 'test_infer.Unknown' is no type",
+            "parameter 'y' is annotated with 'list[Unknown]', in which 'test_model_infer_schema.Unknown' is no type",
         ),
         (
             kernel_with_typo,
@@ -211,7 +211,7 @@ def test_the_refusal_names_the_parameter_and_says_what_to_do() -> None:
     ],
 )
 def test_the_refusal_says_what_was_found(function: Callable[..., object], said: str) -> None:
-    assert said.replace("test_infer.", f"{__name__}.") in str(refused(function))
+    assert said.replace("test_model_infer_schema.", f"{__name__}.") in str(refused(function))
 
 
 def test_what_cannot_be_inspected_is_refused() -> None:

@@ -13,7 +13,7 @@ from dispatchlab.engine.register_operators import DEBUG, Options, RegisterOperat
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.model.schema import FunctionSchema
-from tests.engine_words import K, each_semantics, slots, state
+from tests.engine_shorthand import K, each_semantics, slots, state
 
 Tensor = FunctionSchema  # any class: annotations are read by name
 NAME = "_test::dummy"

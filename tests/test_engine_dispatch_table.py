@@ -10,7 +10,7 @@ from dispatchlab.model.keys import BACKENDS, RUNTIME_KEYS, DispatchKey, parse_ke
 from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.slot_set import ALIAS_SLOTS, keys_of
-from tests.engine_words import BAR, FALLTHROUGH, FOO, K, fallback, impl, refused, rows, slots, state
+from tests.engine_shorthand import BAR, FALLTHROUGH, FOO, K, fallback, impl, refused, rows, slots, state
 
 CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd
 CEANF = K.CompositeExplicitAutogradNonFunctional

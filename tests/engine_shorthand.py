@@ -1,4 +1,4 @@
-"""Short words for registrations, for the tests of the engine."""
+"""Shorthand for registrations, states and refusals, for the tests of the engine."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def block(
 
 @contextmanager
 def overrides_allowed() -> Iterator[None]:
-    """Let kernels override each other without a word."""
+    """Let kernels override each other without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverrideWarning)
         yield

@@ -16,7 +16,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, NameOnly, Registration
 from dispatchlab.model.slot_set import KEY_BIT
 from tests.effort import examples
-from tests.engine_words import BAR, BOXED, FALLTHROUGH, FOO, TYPED, K, define, typed
+from tests.engine_shorthand import BAR, BOXED, FALLTHROUGH, FOO, TYPED, K, define, typed
 
 KEYS = (None, K.CPU, K.QuantizedCPU, K.NestedTensorCPU, K.AutogradCPU, K.Autograd, K.CompositeExplicitAutograd, K.Dense)
 KERNELS = (BOXED, FALLTHROUGH, TYPED, typed("(Tensor _0, Tensor _1) -> Tensor _0"))

@@ -6,7 +6,7 @@ from expecttest import TestCase
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.model.registration import AliasKind, Kernel, KernelForm
-from tests.engine_words import (
+from tests.engine_shorthand import (
     BOXED,
     FALLTHROUGH,
     FOO,

@@ -9,7 +9,7 @@ import pytest
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.library import Library
 from dispatchlab.model.registration import BlockKind
-from tests.engine_words import FALLTHROUGH, FOO, K, block, define, impl, state
+from tests.engine_shorthand import FALLTHROUGH, FOO, K, block, define, impl, state
 
 
 def warnings_of(semantics: str, *registrations: tuple[K | None, str]) -> list[str]:
