@@ -24,7 +24,7 @@ from dispatchlab import (
 )
 from dispatchlab.call import AutoDispatchBelowAutograd, ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
 from dispatchlab.call.call_observer import observers
-from dispatchlab.call.trace import TracedCall, TracedGuard, TracedStep
+from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard
 from dispatchlab.cli import main
 from dispatchlab.layers import Lab
 from dispatchlab.render.trace import trace_json, trace_text
@@ -255,7 +255,7 @@ def test_json_has_every_call_and_every_guard() -> None:
         inner = [count(step["steps"], kind) for step in steps]  # type: ignore[arg-type]
         return sum(step["step"] == kind for step in steps) + sum(inner)
 
-    def guards(steps: tuple[TracedStep, ...]) -> int:
+    def guards(steps: tuple[TracedEvent, ...]) -> int:
         return sum(isinstance(step, TracedGuard) + guards(step.steps) for step in steps)
 
     (thread,) = read["threads"]

@@ -49,7 +49,7 @@ class Trace:
         return tuple(TracedThread(thread.name, _frozen(thread.steps)) for thread in known if thread.steps)
 
     @property
-    def steps(self) -> tuple[TracedStep, ...]:
+    def steps(self) -> tuple[TracedEvent, ...]:
         """What all threads did, one after the other."""
         return tuple(step for thread in self.threads for step in thread.steps)
 
@@ -121,7 +121,7 @@ def trace_line(call: ObservedCall, depth: int) -> str:
     return f"{' ' * depth}{call.kind} op=[{call.operator}], key=[{call.keys.highest()}]"
 
 
-def calls_in(steps: Sequence[TracedStep]) -> Iterator[TracedCall]:
+def calls_in(steps: Sequence[TracedEvent]) -> Iterator[TracedCall]:
     """Every call of a tree, in the order in which they began."""
     for step in steps:
         if isinstance(step, TracedCall):
@@ -163,7 +163,7 @@ class TracedGuard:
     excluded: DispatchKeySet
     newly_included: DispatchKeySet
     newly_excluded: DispatchKeySet
-    steps: tuple[TracedStep, ...]
+    steps: tuple[TracedEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +196,10 @@ class TracedCall:
     keys: DispatchKeySet
     kernel: TracedKernel | None
     error: str | None
-    steps: tuple[TracedStep, ...]
+    steps: tuple[TracedEvent, ...]
 
 
-TracedStep: TypeAlias = TracedCall | TracedGuard
+TracedEvent: TypeAlias = TracedCall | TracedGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class TracedThread:
     """What one thread did while a trace was on."""
 
     name: str
-    steps: tuple[TracedStep, ...]
+    steps: tuple[TracedEvent, ...]
 
 
 _Sets: TypeAlias = tuple[DispatchKeySet, DispatchKeySet]
@@ -280,7 +280,7 @@ class _Guard:
         )
 
 
-def _frozen(steps: list[_Call | _Guard]) -> tuple[TracedStep, ...]:
+def _frozen(steps: list[_Call | _Guard]) -> tuple[TracedEvent, ...]:
     return tuple(step.frozen() for step in [*steps])
 
 

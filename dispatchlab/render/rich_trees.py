@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from dispatchlab.call.explanation import CallExplanation, Hop
-from dispatchlab.call.trace import TracedCall, TracedStep, TracedThread
+from dispatchlab.call.trace import TracedCall, TracedEvent, TracedThread
 from dispatchlab.render.explain import (
     argument_text,
     kernel_lines,
@@ -71,7 +71,7 @@ def print_trace(console: Console, threads: Sequence[TracedThread], *, sets: bool
         console.print(tree)
 
 
-def _add_call(tree: Tree, steps: Sequence[TracedStep], *, sets: bool) -> None:
+def _add_call(tree: Tree, steps: Sequence[TracedEvent], *, sets: bool) -> None:
     for step in steps:
         if isinstance(step, TracedCall):
             branch = tree.add(_title(step))

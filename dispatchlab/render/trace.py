@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dispatchlab.call.trace import TracedCall, TracedGuard, TracedKernel, TracedStep, TracedThread
+from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard, TracedKernel, TracedThread
 from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 from dispatchlab.render.explain import functionalities_text, set_text
@@ -39,7 +39,7 @@ def _lines(threads: Sequence[TracedThread], *, sets: bool) -> Iterator[str]:
         yield from _tree(thread.steps, 1, sets=sets)
 
 
-def _tree(steps: Sequence[TracedStep], depth: int, *, sets: bool) -> Iterator[str]:
+def _tree(steps: Sequence[TracedEvent], depth: int, *, sets: bool) -> Iterator[str]:
     for step in steps:
         if isinstance(step, TracedCall):
             yield call_line(step)
