@@ -155,8 +155,8 @@ def _text(node: Node, context: Context) -> str:
     return scalar(node, "text").text
 
 
-def word(wanted: str, values: MappingType[str, T]) -> Shape[T]:
-    """One of a few words, each with its value."""
+def one_of(wanted: str, values: MappingType[str, T]) -> Shape[T]:
+    """One of a few texts, each with its value."""
 
     def read(node: Node, context: Context) -> T:
         text = scalar(node, wanted).text

@@ -1,4 +1,4 @@
-"""Which operators a backend can run, and how: with its own kernel, through a composite, by fallback, or not at all."""
+"""Coverage of a backend: for each operator its own kernel, a composite one, a fallback, or none."""
 
 from __future__ import annotations
 

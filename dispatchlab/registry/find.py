@@ -1,4 +1,4 @@
-"""Which operators are meant: by name, by glob, and by what is the matter with them; and how many kernels a key has."""
+"""Find operators of a registry by name, by glob, and by what is unusual about them; count the kernels of each key."""
 
 from __future__ import annotations
 

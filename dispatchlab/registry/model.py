@@ -1,4 +1,4 @@
-"""What a recorded registry says: operators, kernels and fallbacks as frozen values, in texts that a dispatcher printed.
+"""Recorded registries as frozen values: operators, kernels and fallbacks, in texts that a dispatcher printed.
 
 `Registry` holds all of it; `Recorded` is what it shares with a file that reads one operator at a time (file.py).
 Texts are kept as they were printed: a schema is parsed where its types are needed, in replay.py.

@@ -1,4 +1,4 @@
-"""What a registration would change in the tables of a registry, before anybody makes it."""
+"""Suppositions: what one more registration would change in the tables of a registry."""
 
 from __future__ import annotations
 

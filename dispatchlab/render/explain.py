@@ -1,4 +1,4 @@
-"""Why a call runs its kernel, as plain text and as JSON.
+"""Explanations of calls as plain text and as JSON: which kernel runs, and why.
 
     version           see JSON_VERSION
     source, engine, semantics   where the operator comes from, and who was asked

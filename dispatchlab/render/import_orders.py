@@ -1,4 +1,4 @@
-"""What depends on the order of imports, as text and as JSON.
+"""Comparisons of import orders as text and as JSON.
 
 As JSON, one object on one line; a field is never renamed or dropped within a version:
 

@@ -19,7 +19,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.scenario.registrations import NESTED_TABLES, SOME_REGISTRATIONS, TOP_TABLES, Surroundings, read_all
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
 from dispatchlab.scenario.shapes import INDEX, NAMESPACE, OPERATOR, ROW, SENTENCE
-from dispatchlab.yaml_fields import Context, Entry, Field, Table, Wrong, list_of, word
+from dispatchlab.yaml_fields import Context, Entry, Field, Table, Wrong, list_of, one_of
 from dispatchlab.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ CLAIM = Field("claim", SENTENCE, "What the scenario shows, in a sentence.", requ
 NAMESPACE_FIELD = Field("namespace", NAMESPACE, "The namespace of names without one; test when left out.")
 SEMANTICS_FIELD = Field(
     "semantics",
-    word("the name of a semantics", dict(zip(SEMANTICS, SEMANTICS, strict=True))),
+    one_of("the name of a semantics", dict(zip(SEMANTICS, SEMANTICS, strict=True))),
     "The semantics that the claim is about; by default those that the command asks for.",
 )
 OPERATORS = Field(
@@ -53,7 +53,7 @@ ORDER = Field(
 )
 EXPECT = Field(
     "expect",
-    word("an outcome", {str(each): each for each in Expectation}),
+    one_of("an outcome", {str(each): each for each in Expectation}),
     "What will be found: commutes when left out.",
 )
 REGISTRATIONS = Field("registrations", SOME_REGISTRATIONS, "What is registered, in any order.", required=True)

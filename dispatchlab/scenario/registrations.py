@@ -42,8 +42,8 @@ from dispatchlab.yaml_fields import (
     did_you_mean,
     expected,
     list_of,
+    one_of,
     scalar,
-    word,
 )
 from dispatchlab.yaml_tree import Listing, Mapping, Node, Scalar, quoted
 
@@ -57,7 +57,7 @@ from dispatchlab.yaml_tree import Listing, Mapping, Node, Scalar, quoted
 
 CALL = Field(
     "call",
-    word("a function of torch.library", {str(each): each for each in TorchLibraryFunction}),
+    one_of("a function of torch.library", {str(each): each for each in TorchLibraryFunction}),
     "The function of torch.library that was called.",
     required=True,
 )
@@ -231,8 +231,8 @@ SOME_REGISTRATIONS = Shape(
 )
 _NESTED = Shape("a list of registrations", _nodes, {"type": "array", "items": {"$ref": "#/$defs/nested"}})
 _ALIAS_KINDS: dict[str, AliasKind | None] = {**{str(kind): kind for kind in AliasKind}, "default": None}
-_ALIAS = word("an alias kind", _ALIAS_KINDS)
-_KIND = word("a kind of library block", {str(kind): kind for kind in BlockKind})
+_ALIAS = one_of("an alias kind", _ALIAS_KINDS)
+_KIND = one_of("a kind of library block", {str(kind): kind for kind in BlockKind})
 _TAGS = list_of(TEXT, "a list of tags", empty=True)
 
 DISPATCH = Field("dispatch", KEY, "The dispatch key; Undefined is the same as no key at all.")
