@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
@@ -134,6 +133,8 @@ def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ..
 
     A difference of case alone always counts as near.
     """
+    from difflib import get_close_matches
+
     names = list(known)
     same = [name for name in names if name.casefold() == word.casefold()]
     close = get_close_matches(word, names, n=count, cutoff=0.6)

@@ -12,8 +12,9 @@ from dispatchlab.model.keys import BACKENDS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.render.formatting import digits, printable, readable, seconds
+from dispatchlab.render.operator_text import operator_text
 from dispatchlab.render.rich_view import families
-from dispatchlab.render.text import conflict_text, golden_text, operator_text, report_text, summary
+from dispatchlab.render.text import conflict_text, golden_text, report_text, summary
 
 FOO = OperatorName("test", "foo")
 SEEN = Snapshot(

@@ -64,7 +64,7 @@ class SequenceWithoutScenarioError(DispatchLabError):
         self.sequence = sequence
 
     def __str__(self) -> str:
-        return f"--after {self.sequence} numbers the registrations of a scenario: name it with --from"
+        return f"--after {self.sequence} numbers the registrations of a scenario: name it with --from SCENARIO"
 
 
 @dataclass(frozen=True, slots=True)

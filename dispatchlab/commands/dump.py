@@ -170,7 +170,7 @@ def _list(
 def _show(
     found: Inspection, source: str | None, engine: EngineName, rows: tuple[str, ...], format: Format | None
 ) -> None:
-    from dispatchlab.render.text import operator_text, refused_step_text
+    from dispatchlab.render.operator_text import operator_text, refused_step_text
 
     for step, registration, refusal in found.refused:
         note(refused_step_text(step, registration, refusal))

@@ -82,7 +82,7 @@ def explain(
     from dispatchlab.call.explain import schema_of, thread_keys
     from dispatchlab.model.keys import parse_key
     from dispatchlab.render.explain import explanation_json, explanation_notes, explanation_text
-    from dispatchlab.render.text import refused_step_text
+    from dispatchlab.render.operator_text import refused_step_text
 
     thread = thread_keys(tuple(map(parse_key, include)), tuple(map(parse_key, exclude)))
     found = inspect_operator(operator, source=source, engine=engine, semantics=semantics, imports=imports, report=note)

@@ -49,7 +49,7 @@ from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 from dispatchlab.render.formatting import digits
-from dispatchlab.render.text import only_rows
+from dispatchlab.render.operator_text import only_rows
 
 
 def report_json(report: Report) -> str:

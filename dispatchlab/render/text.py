@@ -1,4 +1,4 @@
-"""The plain text of a report and of an operator. This is the contract: golden files hold it, programs may diff it.
+"""The plain text of a report. This is the contract: golden files hold it, programs may diff it.
 
 Every view shows the same facts; nothing is only in colours.
 """
@@ -13,8 +13,9 @@ from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Fl
 from dispatchlab.model.dump_format import parse_table, row_text
 from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
-from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
+from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.render.formatting import readable, seconds
+from dispatchlab.render.operator_text import operator_text
 
 FLAWS = {
     Flaw.NON_COMMUTING: "two orders of the same registrations lead to different states",
@@ -28,23 +29,6 @@ FLAWS = {
     Flaw.NONDETERMINISTIC: "the same sequence gave two results",
 }
 """What each flaw means, in a sentence."""
-
-
-def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
-    """The dump of an operator, an empty line, and its table.
-
-    Args:
-        snapshot: the operator.
-        keys: the rows of the table that are shown; all of them when there are none.
-    """
-    return f"{snapshot.dump}\n{only_rows(snapshot.table, keys)}"
-
-
-def only_rows(table: str, keys: Collection[str]) -> str:
-    """The rows of a table that are about `keys`; all of them when there are none."""
-    if not keys:
-        return table
-    return "".join(row_text(key, str(entry)) for key, entry in parse_table(table).items() if key.name in keys)
 
 
 def report_text(report: Report) -> str:
@@ -220,15 +204,3 @@ def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored
     if not_explored:
         parts.append(f"{not_explored:,} not explored")
     return f"{total:,} scenario{'' if total == 1 else 's'}: {', '.join(parts)}"
-
-
-def refused_step_text(step: Step, registration: str, refusal: Refusal) -> str:
-    """A line about a step that the dispatcher refused.
-
-    Args:
-        step: the step.
-        registration: what it registers or releases, in words.
-        refusal: why it was refused.
-    """
-    verb = "could not be released" if step < 0 else "was refused"
-    return f"{format_sequence((step,))} {registration} {verb}: {refusal.kind}: {refusal.message}"
