@@ -1,4 +1,4 @@
-"""Which kernel would a call run, and why that one? Computed from the operator's table; nothing is run.
+"""Explain a call: the kernel that it would run, and why that one, from the operator's table; nothing is run.
 
 The first hop is exact: it is what calls compute. What a kernel redispatches to is up to the kernel; the hops after the
 first follow what PyTorch's kernels at such keys do, and say when that is all that they go by. Source:
@@ -93,7 +93,7 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
             continue
         hops.append(_hop(table, "redispatch", after.why, after.keys, (), assumed=after.assumed, start=after.keys))
     if hops[-1].refusal is not None and hops[-1].kernel is None and view.violations:
-        after += f", told as a broken invariant, since those are checked first: {view.violations[0]}"
+        after += f", reported as a broken invariant, since those are checked first: {view.violations[0]}"
     return CallExplanation(view.name, str(schema), described.arguments, of_arguments, thread, tuple(hops), after)
 
 
@@ -263,8 +263,10 @@ def _after(
     if not below.bits & FUNCTIONALITY_BITS and not builtin:
         return f"nothing is left below {key}, so its kernel does the work"
     known = builtin or functionality in _REDISPATCH_BELOW
-    told = "" if known else "if it does as most do, "
-    return _Next(below, f"{told}the kernel redispatches with keys & full_after({functionality})", assumed=not known)
+    condition = "" if known else "if it does as most do, "
+    return _Next(
+        below, f"{condition}the kernel redispatches with keys & full_after({functionality})", assumed=not known
+    )
 
 
 _ANEW = "the builtin fallback calls the operator anew, without {key}"

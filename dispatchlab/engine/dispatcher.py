@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.initial_state import preloaded
+from dispatchlab.engine.initial_state import initial_state
 from dispatchlab.engine.introspection import dump, dump_table, slots_text
 from dispatchlab.engine.kernel import call_site
 from dispatchlab.engine.listeners import Listener as Listener  # part of what a dispatcher offers
@@ -109,7 +109,7 @@ class Dispatcher:
         return made
 
     def _start_with(self, fallbacks: Sequence[Fallback]) -> None:
-        self._publish(dict(preloaded(self.semantics, fallbacks)))
+        self._publish(dict(initial_state(self.semantics, fallbacks)))
         self.builtin_fallbacks = frozenset(fallback.key for fallback in fallbacks)
 
     def __repr__(self) -> str:

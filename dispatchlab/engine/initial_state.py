@@ -14,8 +14,8 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Fallback
 
 
-def preloaded(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
-    """The cells of a fresh dispatcher with these fallbacks; do not change it."""
+def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
+    """The state of a fresh dispatcher with these fallbacks; do not change it."""
     if fallbacks is BUILTIN_FALLBACKS and SEMANTICS.get(semantics.name) is semantics:
         return _with_builtin_fallbacks(semantics.name)
     return _load(semantics, fallbacks)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dispatchlab.engine import lowering
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.initial_state import preloaded
+from dispatchlab.engine.initial_state import initial_state
 from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot, violations_in
 from dispatchlab.engine.invariants import expected_slots, stale_keys
 from dispatchlab.engine.lowering import LoweredRegistration, lower
@@ -74,7 +74,7 @@ class LabSpace:
         self._lowered: tuple[LoweredRegistration, ...] = tuple(
             lower(registration, semantics) for registration in registrations
         )
-        self._empty = LabState(preloaded(semantics, semantics.fallbacks))
+        self._empty = LabState(initial_state(semantics, semantics.fallbacks))
         self._touched: set[StateVariable] = set()
 
     def empty(self) -> LabState:
