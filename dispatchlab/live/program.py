@@ -1,4 +1,4 @@
-"""A counterexample as a short program for people who have PyTorch and not this package.
+"""Print a counterexample as a short program that needs PyTorch and not this package.
 
 It makes the registrations of two sequences with `torch.library`, calls the operator after each, and prints what came
 out: the n-th kernel of the program adds n to its argument. This module only writes text and needs no torch.
@@ -64,11 +64,11 @@ _SLOTS = """\
 def program_text(
     registrations: Sequence[Registration], expected: StepSequence, actual: StepSequence, *, keys: Sequence[str] = ()
 ) -> str:
-    """The program.
+    """The program that shows a counterexample.
 
     Args:
         registrations: those that the sequences number; all used ones are defs and impls of one operator.
-        expected: the sequence that sets what is expected.
+        expected: the sequence whose result is expected.
         actual: the sequence that leads elsewhere.
         keys: runtime keys whose slots are called as well; those that PyTorch cannot parse are left out.
 

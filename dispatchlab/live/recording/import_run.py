@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module, invalidate_caches
 
 from dispatchlab.live.bridge.reserved_namespaces import IMPORT_ORDERS
@@ -103,8 +103,9 @@ def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[W
     owners: dict[str, dict[str, None]] = {}
     for call in calls:
         for one in call.made:
-            is_fallback = isinstance(one, Fallback)
-            name = FALLBACKS if is_fallback else f"{call.namespace}::{str(one.operator).rpartition('::')[2]}"  # type: ignore[union-attr]
+            name = FALLBACKS
+            if not isinstance(one, Fallback):
+                name = str(replace(one.operator, namespace=call.namespace))
             owners.setdefault(name, {})[package_path(str(call.site), roots)] = None
     table = bindings()._dispatch_dump_table
     return ImportOutcome(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Note [The walk runs in the worker]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A question to the worker and its answer take 100 us, several times what an edge costs. So `LiveEngine.explore` sends
+# A request to the worker and its reply take 100 us, several times what an edge costs. So `LiveEngine.explore` sends
 # the registrations over once and runs the explorer there, on a `LocalEngine`; only progress comes back. If the worker
 # dies, its journal has the sequence, and the explorer's own shortening runs it again from here, in a worker for each
 # crash. Whoever needs two engines side by side, as the lockstep does, drives `sandbox()` from here.
@@ -252,7 +252,7 @@ class RemoteHandle:
 
 
 class RemoteSandbox:
-    """A sandbox in the worker, a question and an answer for each call.
+    """A sandbox in the worker; each call is a request and a reply.
 
     The sequence of an error counts the registrations in the order in which the sandbox first met them.
     """
