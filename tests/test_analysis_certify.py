@@ -15,7 +15,7 @@ from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.precedence import PR35061
 from dispatchlab.engine.semantics import STRICT, Semantics
 from dispatchlab.errors import UnknownOperatorError
-from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Progress
@@ -120,7 +120,7 @@ def test_both_sequences_of_a_reason_lead_to_different_ends_on_the_operator() -> 
         Impl(one.name, owner.key, Kernel(), owner.debug) for owner in reason.registrations
     ]
     sessions = on_sandboxes(LabEngine("torch-2.13"), registrations, [one.name])
-    assert tell(sessions, reason.expected_sequence, reason.actual_sequence) is not None
+    assert compare_sequences(sessions, reason.expected_sequence, reason.actual_sequence) is not None
     assert len(registrations) == 2
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.explore.compare_sequences import tell
-from dispatchlab.explore.conclude import full_sequence
+from dispatchlab.explore.compare_sequences import compare_sequences, full_sequence
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import exact_text, short_text
@@ -58,7 +57,7 @@ def test_a_sequence_that_cannot_be_run_is_explained(sequence: tuple[int, ...], t
 
 def flaw_between(space: ToySpace, expected: tuple[int, ...], actual: tuple[int, ...]) -> Flaw | None:
     engine = ToyEngine(space)
-    found = tell(on_sandboxes(engine, engine.registrations, [FOO]), expected, actual)
+    found = compare_sequences(on_sandboxes(engine, engine.registrations, [FOO]), expected, actual)
     return None if found is None else found.flaw
 
 
@@ -97,7 +96,7 @@ def test_a_residue_is_reported() -> None:
 
 def test_the_sequence_that_satisfies_the_invariants_is_the_expected_one() -> None:
     engine = ToyEngine(toy(2, Planted("depends on order", 1, 0, "breaks")))
-    found = tell(on_sandboxes(engine, engine.registrations, [FOO]), (0, 1), (1, 0))
+    found = compare_sequences(on_sandboxes(engine, engine.registrations, [FOO]), (0, 1), (1, 0))
     assert found is not None
     assert (found.expected_sequence, found.actual_sequence) == ((1, 0), (0, 1))
     assert found.diff.splitlines()[3:] == ["-all hold", "+test::foo: the toy is in order: flaw 0 has 1"]
@@ -108,7 +107,7 @@ def test_a_long_counterexample_is_cut_down_to_those_who_matter() -> None:
     engine = ToyEngine(space)
     sessions = on_sandboxes(engine, engine.registrations, [FOO])
     bystanders = (5, 6, 7, ~6, ~5, 6, ~7, ~6)
-    found = tell(sessions, (2, 3, 4), (*bystanders, 0, 2, 1, 3, ~0, 4, ~1))
+    found = compare_sequences(sessions, (2, 3, 4), (*bystanders, 0, 2, 1, 3, ~0, 4, ~1))
     assert found is not None
     short = shrink(sessions, 8, found)
     assert short.flaw is Flaw.UNDO

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from dispatchlab.explore.covering_walk import explore_covering_walk
+from dispatchlab.explore.covering_walk import CoveringWalk
+from dispatchlab.explore.driver import explore_walk
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Watch
@@ -99,9 +100,8 @@ def test_covering_walks_agree_with_the_graph_walk_on_random_engines() -> None:
     for seed in range(300):
         space = random_toy(seed)
         truth = explore_graph(space, space.count)
-        found = explore_covering_walk(
-            on_sandboxes(ToyEngine(space), ToyEngine(space).registrations, [FOO]), space.count
-        )
+        sessions = on_sandboxes(ToyEngine(space), ToyEngine(space).registrations, [FOO])
+        found = explore_walk(CoveringWalk(space.count), sessions, watch=Watch())
         if truth.verdict is Verdict.PROVED:
             assert found.verdict is Verdict.NO_VIOLATION_FOUND, f"seed {seed}"
             assert found.conflicts == truth.conflicts, f"seed {seed}"
@@ -142,7 +142,7 @@ def test_an_interruption_gives_what_was_covered() -> None:
     watch = Watch(cancelled=cancelled)
     watch._next_report = 0
     with pytest.raises(Interrupted) as caught:
-        explore_covering_walk(sessions, 8, watch=watch)
+        explore_walk(CoveringWalk(8), sessions, watch=watch)
     assert caught.value.exploration.verdict is Verdict.INCOMPLETE
 
 

@@ -39,7 +39,7 @@ from dispatchlab.analysis.stale_slots import order_with_stale_slot
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.run_sequence import on_sandboxes
@@ -323,7 +323,7 @@ class _Bench:
         sessions = on_sandboxes(self.engine, self.registrations, [self.operator.name])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of kernels that are overridden: that is what is shown
-            return tell(sessions, tuple(expected), tuple(actual)) is not None
+            return compare_sequences(sessions, tuple(expected), tuple(actual)) is not None
 
     def _reason(
         self, keys: tuple[DispatchKey, ...], expected: Sequence[int], actual: Sequence[int], *, in_force: bool

@@ -11,7 +11,7 @@ from dispatchlab.analysis.report import Report
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS as MODELLED
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
 from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import StateSession, on_sandboxes, run
@@ -78,7 +78,7 @@ def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Explora
     if counterexample is None or counterexample.why or model is None or found.verdict is not Verdict.VIOLATED:
         return found
     sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
-    same = tell(sessions, counterexample.expected_sequence, counterexample.actual_sequence)
+    same = compare_sequences(sessions, counterexample.expected_sequence, counterexample.actual_sequence)
     if same is None or same.flaw is not counterexample.flaw:
         return found
     reasons = _why(model.space(scenario.registrations, scenario.operators), counterexample)
@@ -90,7 +90,7 @@ def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
     started = perf_counter()
     expected, actual = resolve(saved, scenario)
     sessions = on_sandboxes(engine, scenario.registrations, scenario.operators)
-    counterexample = tell(sessions, expected, actual)
+    counterexample = compare_sequences(sessions, expected, actual)
     if counterexample is not None and isinstance(engine, Forkable) and counterexample.flaw is not Flaw.CRASH:
         space = engine.space(scenario.registrations, scenario.operators)
         counterexample = replace(counterexample, why=_why(space, counterexample))

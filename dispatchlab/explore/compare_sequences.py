@@ -1,35 +1,49 @@
-"""Run two sequences from scratch and compare what they lead to; counterexamples are verified and made here."""
+"""Run two sequences from scratch and compare what they lead to, or one sequence twice.
+
+Every counterexample that is reported was made here: two sequences in fresh sessions, judged by the checker.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from dispatchlab.explore.checker import Observation, Outcome, check_observation, check_outcome, check_release
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
-from dispatchlab.explore.graph_walk import classify
+from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Flaw
-from dispatchlab.explore.run_sequence import Look, Sessions, run
+from dispatchlab.explore.run_sequence import Look, Session, Sessions, run
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
+
+_LOOKED_AT_EVERY_STEP: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
+    """Where a sequence ends: the last step that was run with the active sets before and after it, and what was seen."""
+
+    step: int | None
     before: frozenset[int]
     after: frozenset[int]
-    step: int | None
     refusal: Refusal | None
-    any_refused: bool
-    look: Look
+    observed: Observation
+
+    @property
+    def completes(self) -> frozenset[int] | None:
+        """The set that the last step asks for, when it is a registration."""
+        return None if self.step is None or self.step < 0 else self.before | {self.step}
 
 
-def tell(sessions: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
+def compare_sequences(sessions: Sessions, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
     """How two sequences disagree when they are run from scratch; None when they agree.
 
     Args:
         sessions: where to run them; nothing but the end of each sequence is looked at.
-        expected: the sequence that says what is expected. It is told as the other one when it breaks an invariant and
-            `actual` does not.
+        expected: the sequence that sets what is expected. The two change places in the counterexample when it breaks an
+            invariant and `actual` does not.
         actual: the other one; the same sequence to ask whether it is at fault by itself.
 
     Raises:
@@ -40,46 +54,14 @@ def tell(sessions: Sessions, expected: StepSequence, actual: StepSequence) -> Co
         one = other if expected == actual else _end(sessions, expected)
     except EngineCrashed as crash:
         return Counterexample(Flaw.CRASH, actual, actual, "", (crash.text,))
-    if other.step is not None and other.step < 0 and other.refusal is not None:
-        failed = outcome_difference(outcome_text(other.step, None), outcome_text(other.step, other.refusal))
-        return Counterexample(Flaw.RELEASE, actual, actual, failed)
-    return _outcomes(one, other, expected, actual) or _looks(one, other, expected, actual)
-
-
-def _outcomes(one: _End, other: _End, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
-    if one.step is None or other.step is None or one.step < 0 or other.step < 0:
-        return None
-    if one.before | {one.step} != other.before | {other.step}:
-        return None
-    same_step = one.step == other.step
-    if _answer(one.refusal, facts=same_step) == _answer(other.refusal, facts=same_step):
-        return None
-    diff = outcome_difference(outcome_text(one.step, one.refusal), outcome_text(other.step, other.refusal))
-    return Counterexample(Flaw.OUTCOME if same_step else Flaw.ASYMMETRY, expected, actual, diff)
-
-
-def _looks(one: _End, other: _End, expected: StepSequence, actual: StepSequence) -> Counterexample | None:
-    if one.after != other.after:
-        return None
-    if one.look[1] and not other.look[1]:
-        one, other, expected, actual = other, one, actual, expected
-    if one.look == other.look and not other.look[1]:
-        return None
-    if expected == actual or (one.look[1] and other.look[1]):
-        diff = difference(other.look[0], other.look[0], actual_broken=other.look[1])
-        return Counterexample(Flaw.INVARIANT, actual, actual, diff)
-    diff = difference(one.look[0], other.look[0], expected_broken=one.look[1], actual_broken=other.look[1])
-    flaw = classify(
-        (expected, actual),
-        released=any(step < 0 for sequence in (expected, actual) for step in sequence),
-        refused=one.any_refused or other.any_refused,
-        last_refused=other.refusal is not None,
-    )
-    return Counterexample(flaw, expected, actual, diff)
-
-
-def _answer(refusal: Refusal | None, *, facts: bool) -> object:
-    return refusal and (refusal.kind, refusal.facts if facts else ())
+    found: Counterexample | None = None
+    if other.step is not None and other.step < 0:
+        found = check_release(actual, other.step, other.refusal)
+    elif one.completes is not None and one.completes == other.completes:
+        found = check_outcome(Outcome(expected, one.refusal), Outcome(actual, other.refusal))
+    if found is None and one.after == other.after:
+        found = check_observation(one.observed, other.observed)
+    return found
 
 
 def _end(sessions: Sessions, sequence: StepSequence) -> _End:
@@ -97,4 +79,69 @@ def _end(sessions: Sessions, sequence: StepSequence) -> _End:
                 after = before - {~step}
             else:
                 after = before | {step}
-        return _End(before, after, last, refusal, any_refused, session.look())
+        observed = Observation(sequence, session.look(), any_refused, last_refused=refusal is not None)
+        return _End(last, before, after, refusal, observed)
+
+
+def full_sequence(count: int, random: SplitMix64, *, order: Sequence[int] = ()) -> StepSequence:
+    """A random sequence that registers everything, then releases everything; registrations keep `order`."""
+    registered, released = list(range(count)), list(range(count))
+    random.shuffle(registered)
+    random.shuffle(released)
+    ordered = iter(order)
+    members = frozenset(order)
+    return (*(next(ordered) if index in members else index for index in registered), *(~index for index in released))
+
+
+def check_determinism(
+    first: Sessions, second: Sessions, count: int, *, seed: int, order: Sequence[int] = ()
+) -> Counterexample | None:
+    """Run one sequence twice and compare every outcome and what is seen.
+
+    Args:
+        first: where to run it first.
+        second: where to run it again.
+        count: how many registrations there are; when there are many, only the turn and the end are looked at.
+        seed: of the sequence.
+        order: registrations that are registered in this order only.
+
+    Returns:
+        The sequence and the difference, or the sequence that ended the engine (`Flaw.CRASH`), or None when all is well.
+    """
+    sequence = full_sequence(count, SplitMix64(seed), order=order)
+    looks = frozenset(range(2 * count)) if count <= _LOOKED_AT_EVERY_STEP else frozenset({count - 1, 2 * count - 1})
+    steps: list[int] = []
+    try:
+        with first() as session:
+            once = _record(session, sequence, looks, steps)
+        with second() as session:
+            twice = _record(session, sequence, looks, steps)
+    except EngineCrashed as crash:
+        return Counterexample(Flaw.CRASH, tuple(steps), tuple(steps), "", (crash.text,))
+    ran: list[int] = []
+    for (step, refusal, look), (_, refusal_again, look_again) in zip(once, twice, strict=False):
+        ran.append(step)
+        diff = outcome_difference(outcome_text(step, refusal), outcome_text(step, refusal_again))
+        if not diff and look is not None and look_again is not None:
+            diff = difference(look[0], look_again[0], expected_broken=look[1], actual_broken=look_again[1])
+        if diff:
+            return Counterexample(Flaw.NONDETERMINISTIC, tuple(ran), tuple(ran), diff)
+    return None
+
+
+def _record(
+    session: Session, sequence: StepSequence, looks: frozenset[int], steps: list[int]
+) -> list[tuple[int, Refusal | None, Look | None]]:
+    """What came of every step, without the releases of what was refused; `steps` is left at the steps that were run."""
+    steps.clear()
+    record: list[tuple[int, Refusal | None, Look | None]] = []
+    refused: set[int] = set()
+    for at, step in enumerate(sequence):
+        if step < 0 and ~step in refused:
+            continue
+        steps.append(step)
+        refusal = session.release(~step) if step < 0 else session.register(step)
+        if step >= 0 and refusal is not None:
+            refused.add(step)
+        record.append((step, refusal, session.look() if at in looks else None))
+    return record

@@ -1,20 +1,20 @@
-"""Does the order of these registrations matter? The one entry point: chooses a walk by what the engine can do."""
+"""Find out whether the order of registrations matters: choose a walk by what the engine can do, and take it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, assert_never
 
-from dispatchlab.explore.all_orders import explore_orders
-from dispatchlab.explore.compare_sequences import tell
-from dispatchlab.explore.conclude import check_determinism
-from dispatchlab.explore.covering_walk import DEFAULT_PASSES, explore_covering_walk
+from dispatchlab.explore.all_orders import AllOrders
+from dispatchlab.explore.compare_sequences import check_determinism, compare_sequences
+from dispatchlab.explore.covering_walk import DEFAULT_PASSES, CoveringWalk
+from dispatchlab.explore.driver import explore_walk
 from dispatchlab.explore.limits import Progress, Watch, count_orders
 from dispatchlab.explore.partition import explore_forkable
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
-from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, explore_sample
-from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, RandomWalks
+from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
@@ -54,8 +54,8 @@ def explore(
         samples: how many random walks to take.
         seed: of everything that is chosen at random.
         factored: whether independent parts may be explored apart.
-        cancelled: asked about ten times a second whether to stop.
-        progress: told about ten times a second how far it has come.
+        cancelled: called about ten times a second to ask whether to stop.
+        progress: called about ten times a second with how far it has come.
 
     Returns:
         The verdict, what it stands for, and a counterexample when there is one, verified from scratch.
@@ -79,40 +79,41 @@ def explore(
         orders = count_orders(count, order)
         steps = len(unsure.actual_sequence)
         return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
-    if walk == "orders":
-        return explore_orders(fresh, count, order=order, watch=watch)
-    if walk == "graph":
-        return explore_covering_walk(fresh, count, passes=passes, seed=seed, order=order, watch=watch)
+    match walk:
+        case "orders":
+            return explore_walk(AllOrders(count, order=order), fresh, watch=watch)
+        case "graph":
+            return explore_walk(CoveringWalk(count, passes=passes, seed=seed, order=order), fresh, watch=watch)
+        case "sample":
+            sampled = RandomWalks(count, samples=samples, seed=seed, order=order)
+        case _:
+            assert_never(walk)
     if not isinstance(engine, Forkable):
-        return explore_sample(fresh, count, samples=samples, seed=seed, order=order, watch=watch)
+        return explore_walk(sampled, fresh, watch=watch)
     space = engine.space(registrations, operators)
-    found = explore_sample(on_states(space), count, samples=samples, seed=seed, order=order, watch=watch)
+    found = explore_walk(sampled, on_states(space), watch=watch)
     return _verified(_explained(found, space), fresh)
 
 
 def _verified(found: Exploration, fresh: Sessions) -> Exploration:
     """Run the counterexample of a state space in fresh sandboxes, and say so when it does not show there."""
-    told = found.counterexample
-    if (
-        told is None
-        or found.verdict is not Verdict.VIOLATED
-        or tell(fresh, told.expected_sequence, told.actual_sequence)
-    ):
+    example = found.counterexample
+    if example is None or found.verdict is not Verdict.VIOLATED:
+        return found
+    if compare_sequences(fresh, example.expected_sequence, example.actual_sequence):
         return found
     return replace(found, notes=(*found.notes, "the counterexample does not show in a fresh sandbox of this engine"))
 
 
 def _explained(found: Exploration, space: StateSpace[Any]) -> Exploration:
     """Add what the engine knows of the reasons."""
-    told = found.counterexample
-    if told is None or told.why or found.verdict is not Verdict.VIOLATED or told.flaw is Flaw.ASYMMETRY:
+    example = found.counterexample
+    if example is None or example.why or found.verdict is not Verdict.VIOLATED or example.flaw is Flaw.ASYMMETRY:
         return found
-    last = 1 if told.flaw is Flaw.OUTCOME else 0
-    states = [
-        _state(space, sequence[: len(sequence) - last]) for sequence in (told.expected_sequence, told.actual_sequence)
-    ]
-    explained: Counterexample = replace(told, why=space.why(*states))
-    return replace(found, counterexample=explained)
+    last = 1 if example.flaw is Flaw.OUTCOME else 0
+    sequences = example.expected_sequence, example.actual_sequence
+    states = [_state(space, sequence[: len(sequence) - last]) for sequence in sequences]
+    return replace(found, counterexample=replace(example, why=space.why(*states)))
 
 
 def _state(space: StateSpace[Any], sequence: StepSequence) -> Any:

@@ -4,16 +4,6 @@ Works on a `StateSpace`, an engine whose whole state is a value. What is checked
 checked]; why that is enough for sequences of any length is in Note [When states may be merged].
 """
 
-# Note [What is checked]
-# ~~~~~~~~~~~~~~~~~~~~~~
-# A(w) is the set of registrations in force after the sequence w.
-#   P0  What is observed after w is a function F of A(w) alone, and every invariant holds.
-#   P1  Whether `+i` is accepted, and the kind and facts of its error, is a function R of (A, i).
-#   P2  Whether `+i` is accepted, and the kind of its error, depends on A + {i} alone: not on who came last.
-#   P3  A refused `+i` leaves nothing behind that P0 or P1 could see, now or later.
-#   P4  `-i` always succeeds, and leaves nothing behind that P0 or P1 could see, now or later.
-# Facts of an error that depend on who came last are no violation of P2: a message may name whoever was there first.
-#
 # Note [When states may be merged]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # Nodes are pairs (A, state); equal states have equal futures. Every sequence is a path, by induction on its length:
@@ -32,14 +22,24 @@ checked]; why that is enough for sequences of any length is in Note [When states
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
-from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
+from dispatchlab.explore.checker import (
+    Observation,
+    Outcome,
+    check_observation,
+    check_outcome,
+    check_release,
+    minimal_conflicts,
+    outcomes_agree,
+)
+from dispatchlab.explore.driver import Ending, finish
+from dispatchlab.explore.limits import Watch, count_edges, count_orders, later_masks
 from dispatchlab.explore.protocol import EngineCrashed, StateSpace
-from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
 
@@ -73,10 +73,10 @@ def explore_graph(
     """
     if watch is None:
         watch = Watch(total_edges=count_edges(count, order))
-    return _Walk(space, count, order, watch, max_length, numbers or range(count)).run()
+    return finish(_GraphDrive(space, count, order, watch, max_length, numbers or range(count)))
 
 
-class _Walk:
+class _GraphDrive:
     """One breadth-first walk. A node is an index into `states`, `masks` (its active set) and `parents`."""
 
     def __init__(
@@ -110,30 +110,21 @@ class _Walk:
         self.at = 0  # the node and the step that are being tried
         self.step = 0
 
-    def run(self) -> Exploration:
-        notes: list[str] = []
-        found: Counterexample | None = None
+    def take(self) -> Ending:
         try:
             stopped, found = self._walk()
-            if found is not None:
-                verdict = Verdict.VIOLATED
-            elif stopped is not None:
-                verdict = Verdict.INCOMPLETE
-                notes.append(stopped)
-            else:
-                verdict = Verdict.PROVED
-        except EngineCrashed as crash:
-            sequence = self._sequence(self.at, self.step)
-            verdict, found = Verdict.CRASHED, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,))
         except MemoryError:
             self.states.clear()
             self.others.clear()
             self.observed.clear()
-            verdict = Verdict.INCOMPLETE
-            notes.append("stopped because the memory was used up")
-        except KeyboardInterrupt:
-            raise Interrupted(self._exploration(Verdict.INCOMPLETE, None, ["interrupted"])) from None
-        return self._exploration(verdict, found, notes)
+            raise
+        if found is not None:
+            return Ending(Verdict.VIOLATED, found)
+        return Ending(Verdict.PROVED) if stopped is None else Ending(Verdict.INCOMPLETE, reasons=(stopped,))
+
+    def crashed(self, crash: EngineCrashed) -> Ending:
+        sequence = self._sequence(self.at, self.step)
+        return Ending(Verdict.CRASHED, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,)))
 
     def _walk(self) -> tuple[str | None, Counterexample | None]:
         """Why it stopped early, and what was found."""
@@ -194,7 +185,7 @@ class _Walk:
                     return None, found
             head += 1
         self.edges = edges
-        return None, None if self.pending is None else self._at_fault(self.pending)
+        return None, None if self.pending is None else self._differ(self.pending, self.pending)
 
     # --- nodes
 
@@ -265,14 +256,14 @@ class _Walk:
         row = self.refused.setdefault(whole, {})
         known = row.get(index)
         if known is not None:
-            if (known.kind, known.facts) == (refusal.kind, refusal.facts):
+            if outcomes_agree(known, refusal, same_step=True):
                 return None
             return self._other_outcome(self.first[mask], index, known, node, index, refusal)
         if self.first[mask] != node:
             return self._other_outcome(self.first[mask], index, None, node, index, refusal)
         if row:
             other, known = next(iter(row.items()))
-            if known.kind != refusal.kind:
+            if not outcomes_agree(known, refusal, same_step=False):
                 return self._other_outcome(self.first[whole ^ 1 << other], other, known, node, index, refusal)
             if known != refusal:
                 self.asymmetric.add(whole)
@@ -297,55 +288,44 @@ class _Walk:
     def _other_outcome(
         self, expected: int, by: int, wanted: Refusal | None, actual: int, index: int, got: Refusal | None
     ) -> Counterexample:
-        diff = outcome_difference(outcome_text(self._named(by), wanted), outcome_text(self._named(index), got))
-        sequences = self._sequence(expected, by), self._sequence(actual, index)
-        if by != index:
-            return Counterexample(Flaw.ASYMMETRY, *sequences, diff)
-        why = self.space.why(self.states[expected], self.states[actual])
-        return Counterexample(Flaw.OUTCOME, *sequences, diff, why)
+        found = check_outcome(
+            Outcome(self._sequence(expected, by), wanted), Outcome(self._sequence(actual, index), got)
+        )
+        assert found is not None, "the walk compared the outcomes"
+        return found if found.flaw is Flaw.ASYMMETRY else self._explained(found, expected, actual)
 
     def _differ(self, expected: int, actual: int) -> Counterexample:
-        space = self.space
-        one, other = self.states[expected], self.states[actual]
-        diff = difference(
-            space.observe(one),
-            space.observe(other),
-            expected_broken=space.violations(one),
-            actual_broken=space.violations(other),
-        )
-        sequences = self._sequence(expected), self._sequence(actual)
-        released = any(step < 0 for sequence in sequences for step in sequence)
-        refused = self._has_refusal(expected) or self._has_refusal(actual)
-        flaw = classify(sequences, released=released, refused=refused, last_refused=actual in self.refused_steps)
-        return Counterexample(flaw, *sequences, diff, space.why(one, other))
+        found = check_observation(self._observed(expected), self._observed(actual))
+        assert found is not None, "the walk compared what is observed"
+        return self._explained(found, expected, actual)
 
-    def _at_fault(self, node: int) -> Counterexample:
-        sequence, state = self._sequence(node), self.states[node]
-        seen = self.space.observe(state)
-        diff = difference(seen, seen, actual_broken=self.space.violations(state))
-        return Counterexample(Flaw.INVARIANT, sequence, sequence, diff, self.space.why(state, state))
+    def _observed(self, node: int) -> Observation:
+        state = self.states[node]
+        look = self.space.observe(state), self.space.violations(state)
+        return Observation(self._sequence(node), look, self._has_refusal(node), node in self.refused_steps)
+
+    def _explained(self, found: Counterexample, expected: int, actual: int) -> Counterexample:
+        return replace(found, why=self.space.why(self.states[expected], self.states[actual]))
 
     def _failed_release(self, node: int, index: int, error: RegistrationError) -> Counterexample:
-        sequence, step = self._sequence(node, ~index), self._named(~index)
-        diff = outcome_difference(outcome_text(step, None), outcome_text(step, Refusal.of(error)))
-        return Counterexample(Flaw.RELEASE, sequence, sequence, diff)
+        found = check_release(self._sequence(node, ~index), self._named(~index), Refusal.of(error))
+        assert found is not None, "the release failed"
+        return found
 
     # --- the result
 
-    def _exploration(self, verdict: Verdict, found: Counterexample | None, notes: Sequence[str]) -> Exploration:
-        proved = verdict is Verdict.PROVED
+    def exploration(self, ending: Ending) -> Exploration:
+        proved, found = ending.verdict is Verdict.PROVED, ending.counterexample
         sets, states = len(self.first), len(self.masks)
+        notes = ending.reasons
         if proved and states > sets:
-            notes = [
-                *notes,
-                f"{states:,} states for {sets:,} sets: the engine keeps hidden state, and it never shows",
-            ]
+            notes = (f"{states:,} states for {sets:,} sets: the engine keeps hidden state, and it never shows",)
         accepted = 0
         if proved:
             for mask in self.first:
                 accepted |= mask
         return Exploration(
-            verdict=verdict,
+            verdict=ending.verdict,
             walk="graph",
             registrations=self.count,
             sets=sets,
@@ -355,41 +335,6 @@ class _Walk:
             conflicts=() if found else minimal_conflicts(self.refused, self.asymmetric, self.numbers),
             never_accepted=tuple(self.numbers[i] for i in range(self.count) if proved and not accepted >> i & 1),
             counterexample=found,
-            notes=tuple(notes),
+            notes=notes,
             elapsed_s=self.watch.elapsed_s,
         )
-
-
-def classify(
-    sequences: tuple[StepSequence, StepSequence], *, released: bool, refused: bool, last_refused: bool
-) -> Flaw:
-    """Why two sequences that should lead to the same look different: the last step decides, then all of them."""
-    if last_refused:
-        return Flaw.RESIDUE
-    if sequences[1] and sequences[1][-1] < 0:
-        return Flaw.UNDO
-    if released:
-        return Flaw.UNDO
-    return Flaw.RESIDUE if refused else Flaw.NON_COMMUTING
-
-
-def minimal_conflicts(
-    refused: Mapping[int, Mapping[int, Refusal]], asymmetric: Set[int], numbers: Sequence[int]
-) -> tuple[Conflict, ...]:
-    """The smallest sets in which whoever came last was refused.
-
-    Args:
-        refused: by active set as a bit mask, the refusals of those that came last.
-        asymmetric: sets whose refusals tell other facts when another member comes last.
-        numbers: what the registrations are called in the result.
-    """
-    minimal: list[int] = []
-    for mask in sorted(refused, key=lambda mask: (mask.bit_count(), mask)):
-        if not any(smaller & mask == smaller for smaller in minimal):
-            minimal.append(mask)
-    conflicts = []
-    for mask in minimal:
-        refusal = refused[mask][max(refused[mask])]
-        members = tuple(numbers[index] for index in range(mask.bit_length()) if mask >> index & 1)
-        conflicts.append(Conflict(members, refusal.kind.value, refusal.message, mask in asymmetric))
-    return tuple(conflicts)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dispatchlab.explore.covering_walk import explore_covering_walk
+from dispatchlab.explore.covering_walk import CoveringWalk
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
+from dispatchlab.explore.driver import explore_walk
 from dispatchlab.explore.limits import Progress, Watch, count_edges
 from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Exploration, Verdict
@@ -28,7 +29,7 @@ from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 # there. So the pair is one session that looks the same after every sequence, but for an invariant, "the engines agree",
 # which does not hold after the first step that they answer or show differently; from there on it stays broken. A
 # registration that both refuse counts as registered, so that the refusal is no finding of the explorer, and releasing
-# it does nothing. Such steps are left out of the sequence that is told.
+# it does nothing. Such steps are left out of the sequence that is reported.
 
 DISAGREE = "the engines disagree"
 
@@ -121,7 +122,7 @@ def lockstep(
         order: registrations that are registered in this order only.
         timeout_s: stop after so many seconds; None is no bound.
         cancelled: asked about ten times a second whether to stop.
-        progress: told about ten times a second how far it has come.
+        progress: called about ten times a second with how far it has come.
 
     Returns:
         `NO_VIOLATION_FOUND` when they agree everywhere; `VIOLATED` with the shortest sequence after which they do not,
@@ -148,18 +149,16 @@ def lockstep(
         timeout_s=timeout_s, cancelled=cancelled, progress=progress, total_edges=passes * count_edges(count, order)
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an override is told once by whoever registers it, not at every step of a walk
-        found = explore_covering_walk(open_pair, count, passes=passes, seed=seed, order=order, watch=watch)
-        told = found.counterexample
+        warnings.simplefilter("ignore")  # an override is reported once by whoever registers it, not at every step
+        found = explore_walk(CoveringWalk(count, passes=passes, seed=seed, order=order), open_pair, watch=watch)
+        disagreement = found.counterexample
         found = replace(found, walk="lockstep", conflicts=(), never_accepted=())
-        if told is None or found.verdict is not Verdict.VIOLATED:
+        if disagreement is None or found.verdict is not Verdict.VIOLATED:
             return found
-        pair = _replayed(open_pair, told.actual_sequence, last)
+        pair = _replayed(open_pair, disagreement.actual_sequence, last)
         sequence, why = tuple(pair.sequence), (f"{expected.semantics} and {actual.semantics} differ {pair.what}",)
-        return replace(
-            found,
-            counterexample=replace(told, expected_sequence=sequence, actual_sequence=sequence, diff=pair.diff, why=why),
-        )
+        again = replace(disagreement, expected_sequence=sequence, actual_sequence=sequence, diff=pair.diff, why=why)
+        return replace(found, counterexample=again)
 
 
 def _replayed(open_pair: Sessions, sequence: StepSequence, last: list[_Pair]) -> _Pair:

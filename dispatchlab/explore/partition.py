@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.explore.conclude import check_determinism
+from dispatchlab.explore.compare_sequences import check_determinism
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
 from dispatchlab.explore.prng import SplitMix64

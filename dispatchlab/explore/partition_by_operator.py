@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
 from dispatchlab.explore.protocol import Engine
@@ -92,7 +92,7 @@ def explore_apart(
         return joined
     # The diff of a group numbers its own registrations.
     sequences = joined.counterexample.expected_sequence, joined.counterexample.actual_sequence
-    again = tell(on_sandboxes(engine, registrations, operators), *sequences)
+    again = compare_sequences(on_sandboxes(engine, registrations, operators), *sequences)
     return joined if again is None else replace(joined, counterexample=again)
 
 

@@ -11,19 +11,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil, factorial, log
 from typing import Final
 
-from dispatchlab.explore.conclude import conclude, crashed, result
-from dispatchlab.explore.limits import Interrupted, Watch
-from dispatchlab.explore.observation_table import Covered, Ledger, Pair
+from dispatchlab.explore.checker import Observations
+from dispatchlab.explore.driver import Run, Steps
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import EngineCrashed
-from dispatchlab.explore.result import Counterexample, Exploration, Verdict
-from dispatchlab.explore.run_sequence import Sessions
-from dispatchlab.model.sequence import StepSequence
-from dispatchlab.model.snapshot import Refusal
 
 DEFAULT_SAMPLES: Final = 1_000
 _DENSITIES: Final = (15, 50, 85)
@@ -41,113 +35,60 @@ def sequences_needed(depth: int, ordered: int, *, doubt: float = 0.05) -> int:
     return ceil((1 << depth) * factorial(ordered) * log(1 / doubt))
 
 
-def explore_sample(
-    sessions: Sessions,
-    count: int,
-    *,
-    samples: int = DEFAULT_SAMPLES,
-    seed: int = 0,
-    order: Sequence[int] = (),
-    watch: Watch | None = None,
-) -> Exploration:
-    """Take `samples` random walks.
+class RandomWalks:
+    """Some random walks, each compared with a direct way to where it ended.
 
     Args:
-        sessions: where to run sequences, each from scratch.
         count: how many registrations there are.
         samples: how many random walks.
         seed: of them all; a printed seed replays.
         order: registrations that are registered in this order only; releases are free.
-        watch: bounds and progress.
-
-    Returns:
-        `NO_VIOLATION_FOUND` with its coverage, `VIOLATED`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
-
-    Raises:
-        Interrupted: by Ctrl-C, with what was covered.
     """
-    trip = _RandomWalks(sessions, count, order, SplitMix64(seed))
-    watch = watch or Watch()
 
-    def put(verdict: Verdict, found: Counterexample | None = None, notes: Sequence[str] = ()) -> Exploration:
-        return result(
-            "sample",
-            count,
-            trip.covered(),
-            watch,
-            order=order,
-            steps=trip.steps,
-            verdict=verdict,
-            found=found,
-            notes=[*notes, *trip.coverage(found=found is not None)],
-            seed=seed,
-        )
+    name = "sample"
+    looks_at_every_step = False
+    passes = None
 
-    try:
-        for _ in range(samples):
-            reason = watch.stop(len(trip.sets), len(trip.sets), trip.steps)
-            if reason is not None:
-                return put(Verdict.INCOMPLETE, notes=[reason])
-            try:
-                pair = trip.one()
-            except EngineCrashed as crash:
-                return put(*crashed(sessions, count, tuple(trip.running), crash, order=order))
-            if pair is not None:
-                return put(*conclude(sessions, count, pair, order=order))
-    except MemoryError:
-        return put(Verdict.INCOMPLETE, notes=["stopped because the memory was used up"])
-    except KeyboardInterrupt:
-        raise Interrupted(put(Verdict.INCOMPLETE, notes=["interrupted"])) from None
-    return put(Verdict.NO_VIOLATION_FOUND)
-
-
-class _RandomWalks:
-    def __init__(self, sessions: Sessions, count: int, order: Sequence[int], random: SplitMix64) -> None:
-        self.sessions = sessions
+    def __init__(self, count: int, *, samples: int = DEFAULT_SAMPLES, seed: int = 0, order: Sequence[int] = ()) -> None:
         self.count = count
         self.order = tuple(order)
-        self.random = random
-        self.sets: set[int] = set()
-        self.neighbours: set[tuple[int, int]] = set()
-        self.refused: dict[int, dict[int, Refusal]] = {}
-        self.asymmetric: set[int] = set()
-        self.accepted = 0
-        self.sequences = 0
-        self.steps = 0
-        self.running: list[int] = []
+        self.seed = seed
+        self._samples = samples
+        self._random = SplitMix64(seed)
+        self._ends: set[int] = set()
+        self._neighbours: set[tuple[int, int]] = set()
+        self._refused = False
+        self._taken = 0
 
-    def one(self) -> Pair | None:
-        """Take one random walk; the sequences that disagree."""
-        ledger = Ledger()
-        sequence, mask, asked, pair = self._run(ledger, self._plan())
-        self.sequences += 1
-        self.sets.add(mask)
-        for base, index in asked[:_REFUSALS_ASKED_AGAIN]:
-            if pair is None:
-                *_, pair = self._run(ledger, (*self._direct(base), index))
-        if pair is not None:
-            return pair
-        _, end, refused, pair = self._run(ledger, self._direct(mask))
-        if pair is None and end != mask:
-            base, index = refused[0]
-            others = [other for other in range(self.count) if (mask & ~base) >> other & 1 and other != index]
-            *_, pair = self._run(ledger, (*sequence, *(~other for other in others), ~index, index))
-        for whole, row in ledger.refused.items():
-            self.refused.setdefault(whole, {}).update(row)
-        self.asymmetric |= ledger.asymmetric
-        return pair
+    def runs(self) -> Iterator[Run]:
+        """A random walk, then what it is compared with."""
+        for _ in range(self._samples):
+            walk = _Way()
+            yield Run(self._steps(walk, self._plan()))
+            self._taken += 1
+            self._ends.add(walk.mask)
+            for base, index in walk.refused[:_REFUSALS_ASKED_AGAIN]:
+                yield Run(self._steps(_Way(), [*self._direct(base), index]), continues=True)
+            direct = _Way()
+            yield Run(self._steps(direct, self._direct(walk.mask)), continues=True)
+            if direct.refused and direct.mask != walk.mask:
+                base, index = direct.refused[0]
+                others = [other for other in range(self.count) if (walk.mask & ~base) >> other & 1 and other != index]
+                back = [*walk.taken, *(~other for other in others), ~index, index]
+                yield Run(self._steps(_Way(), back), continues=True)
 
-    def covered(self) -> Covered:
-        return Covered(len(self.sets), self.accepted, self.refused, self.asymmetric)
+    def sets(self, observations: Observations) -> int:
+        """Those that a random walk ended in."""
+        return len(self._ends)
 
     def coverage(self, *, found: bool) -> list[str]:
         """How much was done, and what that is worth when nothing was found."""
-        both = sum(1 for one, other in self.neighbours if one < other and (other, one) in self.neighbours)
+        both = sum(1 for one, other in self._neighbours if one < other and (other, one) in self._neighbours)
         depth = 0
-        while sequences_needed(depth + 1, 2) <= self.sequences:
+        while sequences_needed(depth + 1, 2) <= self._taken:
             depth += 1
         notes = [
-            f"{self.sequences:,} random walks came to {len(self.sets):,} distinct sets; {both:,} of "
+            f"{self._taken:,} random walks came to {len(self._ends):,} distinct sets; {both:,} of "
             f"{self.count * (self.count - 1) // 2:,} pairs were registered next to one another both ways"
         ]
         if found:
@@ -158,51 +99,31 @@ class _RandomWalks:
                 "order, would have shown with 95 % confidence "
                 f"(N >= 2^d * r! * ln(1/0.05) = {sequences_needed(depth, 2):,})"
             )
-        if self.refused:
+        if self._refused:
             notes.append("the conflicts are the smallest that were met, there may be smaller ones")
         return notes
 
-    def _run(self, ledger: Ledger, plan: Sequence[int]) -> tuple[StepSequence, int, list[tuple[int, int]], Pair | None]:
-        """Run a plan from scratch, without the releases of what was refused.
-
-        Returns:
-            The sequence that was run, the set it came to, the refusals met, and the sequences that disagree.
-        """
-        self.running = steps = []
-        refused: list[tuple[int, int]] = []
-        mask = 0
-        pair: Pair | None = None
-        with self.sessions() as session:
-            for step in plan:
-                if step < 0:
-                    if not mask >> ~step & 1:
-                        continue
-                    steps.append(step)
-                    if session.release(~step) is not None:
-                        pair = tuple(steps), tuple(steps)
-                        break
-                    mask ^= 1 << ~step
-                    continue
-                if steps and steps[-1] >= 0:
-                    self.neighbours.add((steps[-1], step))
-                steps.append(step)
-                refusal = session.register(step)
-                pair = ledger.answer(mask, step, refusal, steps, len(steps))
-                if pair is not None:
-                    break
-                if refusal is None:
-                    mask |= 1 << step
-                    self.accepted |= mask
-                else:
-                    refused.append((mask, step))
-            self.steps += len(steps)
-            if pair is None:
-                pair = ledger.seen(mask, session.look(), steps, len(steps))
-        return tuple(steps), mask, refused, pair
+    def _steps(self, way: _Way, plan: Sequence[int]) -> Steps:
+        """A plan without the releases of what was refused."""
+        for step in plan:
+            if step < 0:
+                if way.mask >> ~step & 1:
+                    way.taken.append(step)
+                    yield step
+                    way.mask ^= 1 << ~step
+                continue
+            if way.taken and way.taken[-1] >= 0:
+                self._neighbours.add((way.taken[-1], step))
+            way.taken.append(step)
+            if (yield step):
+                way.mask |= 1 << step
+            else:
+                self._refused = True
+                way.refused.append((way.mask, step))
 
     def _plan(self) -> list[int]:
         """All of a set and some extras at random, and the release of each extra somewhere after it."""
-        random = self.random
+        random = self._random
         density = _DENSITIES[random.below(len(_DENSITIES))]
         members = {index for index in range(self.count) if random.chance(density)}
         extras = [index for index in range(self.count) if index not in members and random.chance(50)]
@@ -221,3 +142,12 @@ class _RandomWalks:
         """The same, with those that have an order in that order."""
         ordered = iter([index for index in self.order if index in indices])
         return [next(ordered) if index in self.order else index for index in indices]
+
+
+class _Way:
+    """Where a plan has come to: the steps that were taken, the set, and the refusals with the set they were met in."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.mask = 0
+        self.refused: list[tuple[int, int]] = []

@@ -15,6 +15,7 @@ from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 Look: TypeAlias = tuple[tuple[Snapshot, ...], tuple[Violation, ...]]
+"""What is observed of all operators, and the invariants that do not hold."""
 
 
 class SequenceError(DispatchLabError):

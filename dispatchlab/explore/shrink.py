@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
-from dispatchlab.explore.compare_sequences import tell
+from dispatchlab.explore.checker import Observations, Pair
+from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.limits import later_masks
-from dispatchlab.explore.observation_table import Ledger, Pair
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Counterexample, Flaw
 from dispatchlab.explore.run_sequence import SequenceError, Sessions, run
@@ -68,7 +68,7 @@ class _Shrink:
 
     def _search(self, support: Sequence[int], longest: int) -> Counterexample | None:
         """All sequences over a few registrations, shorter ones first, each in a fresh session."""
-        ledger = Ledger()
+        observations = Observations()
         sequences: list[tuple[StepSequence, int]] = [((), 0)]
         alone: Pair | None = None
         for _ in range(longest):
@@ -79,24 +79,24 @@ class _Shrink:
                     if registers and self.later[index] & mask:
                         continue
                     extended = (*sequence, index if registers else ~index)
-                    after, pair = self._run(ledger, extended, mask)
+                    after, pair = self._run(observations, extended, mask)
                     if pair is not None and pair[0] != pair[1]:
-                        return self._tell(pair)
+                        return self._compare(pair)
                     alone = alone or pair
                     longer.append((extended, after))
             if alone is not None:
-                return self._tell(alone)
+                return self._compare(alone)
             sequences = longer
         return None
 
-    def _run(self, ledger: Ledger, sequence: StepSequence, mask: int) -> tuple[int, Pair | None]:
+    def _run(self, observations: Observations, sequence: StepSequence, mask: int) -> tuple[int, Pair | None]:
         """Run a sequence whose last step starts in the set `mask`; the set after it, and the pair that disagrees."""
         self._spend(len(sequence))
         *before, last = sequence
         try:
             with self.sessions() as session:
-                if not ledger.sets:
-                    ledger.seen(0, session.look(), (), 0)
+                if not observations.sets:
+                    observations.observation(0, session.look(), (), 0)
                 for step in before:
                     if step >= 0:
                         session.register(step)
@@ -108,12 +108,12 @@ class _Shrink:
                     mask ^= 1 << ~last
                 else:
                     refusal = session.register(last)
-                    pair = ledger.answer(mask, last, refusal, sequence, len(sequence))
+                    pair = observations.outcome(mask, last, refusal, sequence, len(sequence))
                     if pair is not None:
                         return mask, pair
                     if refusal is None:
                         mask |= 1 << last
-                return mask, ledger.seen(mask, session.look(), sequence, len(sequence))
+                return mask, observations.observation(mask, session.look(), sequence, len(sequence))
         except EngineCrashed:
             return mask, (sequence, sequence)
 
@@ -167,10 +167,10 @@ class _Shrink:
     def _still(self, found: Counterexample, pair: Pair) -> Counterexample | None:
         """How the sequences of a pair disagree, if they do and crash no more and no less than those that were found."""
         try:
-            told = self._tell(pair)
+            again = self._compare(pair)
         except SequenceError:
             return None
-        return told if told is not None and (told.flaw is Flaw.CRASH) == (found.flaw is Flaw.CRASH) else None
+        return again if again is not None and (again.flaw is Flaw.CRASH) == (found.flaw is Flaw.CRASH) else None
 
     def _sets(self, sequence: StepSequence) -> list[int]:
         """The active set before the sequence and after each of its steps, a bit mask each."""
@@ -190,9 +190,9 @@ class _Shrink:
         ordered = iter([index for index in self.order if mask >> index & 1])
         return tuple(next(ordered) if index in self.order else index for index in members)
 
-    def _tell(self, pair: Pair) -> Counterexample | None:
+    def _compare(self, pair: Pair) -> Counterexample | None:
         self._spend(len(pair[0]) + len(pair[1]))
-        return tell(self.sessions, *pair)
+        return compare_sequences(self.sessions, *pair)
 
     def _spend(self, steps: int) -> None:
         self.left -= steps

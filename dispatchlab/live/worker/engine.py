@@ -218,7 +218,7 @@ class LiveEngine:
         operators: Sequence[OperatorName],
         order: Sequence[int],
     ) -> Exploration:
-        from dispatchlab.explore.conclude import crashed
+        from dispatchlab.explore.driver import crashed
         from dispatchlab.explore.limits import count_orders
         from dispatchlab.explore.result import Exploration
         from dispatchlab.explore.run_sequence import on_sandboxes

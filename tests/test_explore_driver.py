@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.explore.conclude import conclude, crashed
+from dispatchlab.explore.driver import conclude, crashed
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.explore.run_sequence import Look, Session, Sessions

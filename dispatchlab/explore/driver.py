@@ -1,0 +1,278 @@
+"""The driver: run a walk to its end, whatever the end is, and conclude.
+
+A walk chooses steps; the driver takes them in fresh sandboxes and the checker judges what comes of each. A crash of the
+engine, the end of memory, a bound and Ctrl-C are handled here, for these walks and for the graph walk.
+"""
+
+# Note [How walks are driven]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A walk yields runs, each for a fresh sandbox, and a run yields steps, one at a time. It is sent whether a step was
+# accepted, so that a walk can go on from there, and it knows nothing of sessions, observations or verdicts. The graph
+# walk keeps states instead of running sequences, so it has a loop of its own: but it ends as the others do.
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+from dispatchlab.explore.checker import Observations, Pair, minimal_conflicts
+from dispatchlab.explore.compare_sequences import compare_sequences
+from dispatchlab.explore.limits import Interrupted, Watch, count_orders
+from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.explore.run_sequence import SequenceError, Session, Sessions
+from dispatchlab.explore.shrink import shrink
+from dispatchlab.model.sequence import StepSequence
+
+Steps: TypeAlias = Generator[int, bool | None, None]
+"""Yields steps, and is sent for each whether it was accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps for one fresh sandbox.
+
+    Args:
+        steps: the steps.
+        continues: whether it belongs to the run before it: bounds are not asked in between, and observations are kept.
+    """
+
+    steps: Steps
+    continues: bool = False
+
+
+class Walk(Protocol):
+    """A choice of steps on an engine that cannot be forked."""
+
+    @property
+    def name(self) -> str:
+        """`orders`, `sample` or `covering`."""
+
+    @property
+    def count(self) -> int:
+        """How many registrations there are."""
+
+    @property
+    def order(self) -> Sequence[int]:
+        """Registrations that are registered in this order only."""
+
+    @property
+    def seed(self) -> int | None:
+        """The seed, where something is random."""
+
+    @property
+    def passes(self) -> int | None:
+        """How many passes were begun, where there are passes."""
+
+    @property
+    def looks_at_every_step(self) -> bool:
+        """Otherwise only the end of each run is looked at, and compared with the runs that continue it alone."""
+
+    def runs(self) -> Iterator[Run]:
+        """The runs, one after the other; a run is over when the next one is asked for."""
+
+    def sets(self, observations: Observations) -> int:
+        """How many active sets it came by."""
+
+    def coverage(self, *, found: bool) -> list[str]:
+        """How much was done, a sentence each; `found` when there is a counterexample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a walk ended: the verdict, the counterexample, and why it ended early, a sentence each."""
+
+    verdict: Verdict
+    counterexample: Counterexample | None = None
+    reasons: tuple[str, ...] = ()
+
+
+class Drive(Protocol):
+    """A walk under way."""
+
+    def take(self) -> Ending:
+        """Go to the end."""
+
+    def crashed(self, crash: EngineCrashed) -> Ending:
+        """What to say of a crash."""
+
+    def exploration(self, ending: Ending) -> Exploration:
+        """The result so far."""
+
+
+def finish(drive: Drive) -> Exploration:
+    """Take a walk to its end.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    try:
+        try:
+            ending = drive.take()
+        except EngineCrashed as crash:
+            ending = drive.crashed(crash)
+    except MemoryError:
+        ending = Ending(Verdict.INCOMPLETE, reasons=("stopped because the memory was used up",))
+    except KeyboardInterrupt:
+        raise Interrupted(drive.exploration(Ending(Verdict.INCOMPLETE, reasons=("interrupted",)))) from None
+    return drive.exploration(ending)
+
+
+def explore_walk(walk: Walk, sessions: Sessions, *, watch: Watch) -> Exploration:
+    """Take a walk in fresh sandboxes, and shorten what it finds.
+
+    Args:
+        walk: which steps to take.
+        sessions: fresh sandboxes.
+        watch: bounds and progress; `max_states` bounds the sets.
+
+    Returns:
+        `NO_VIOLATION_FOUND` with its coverage, `VIOLATED`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    return finish(_SandboxDrive(walk, sessions, watch))
+
+
+class _SandboxDrive:
+    def __init__(self, walk: Walk, sessions: Sessions, watch: Watch) -> None:
+        self._walk = walk
+        self._sessions = sessions
+        self._watch = watch
+        self._observations = Observations()
+        self._taken = 0  # steps of the runs that are over
+        self._steps: list[int] = []  # those of the run that is not
+        self._stopped: str | None = None
+
+    def take(self) -> Ending:
+        walk = self._walk
+        runs = walk.runs()
+        run = next(runs, None)
+        while run is not None:
+            if not run.continues:
+                if not walk.looks_at_every_step:
+                    self._observations.forget()
+                self._stopped = self._stop()
+            if self._stopped is None:
+                with self._sessions() as session:
+                    pair = self._run(session, run.steps)
+                if pair is not None:
+                    next(runs, None)
+                    return self._conclude(pair)
+            if self._stopped is not None:
+                return Ending(Verdict.INCOMPLETE, reasons=(self._stopped,))
+            self._taken += len(self._steps)
+            self._steps = []
+            run = next(runs, None)
+        return Ending(Verdict.NO_VIOLATION_FOUND)
+
+    def _run(self, session: Session, run: Steps) -> Pair | None:
+        """Take the steps of a run until it ends, a bound is hit, or two sequences disagree."""
+        steps = self._steps
+        register, release, look = session.register, session.release, session.look
+        outcome, observation = self._observations.outcome, self._observations.observation
+        every, stop, choose = self._walk.looks_at_every_step, self._stop, run.send
+        mask = 0
+        accepted: bool | None = None  # which starts a generator
+        pair = observation(0, look(), steps, 0) if every else None
+        while pair is None:
+            if every:
+                self._stopped = stop()
+                if self._stopped is not None:
+                    return None
+            try:
+                step = choose(accepted)
+            except StopIteration:
+                return None if every else observation(mask, look(), steps, len(steps))
+            steps.append(step)
+            if step < 0:
+                if release(~step) is not None:
+                    return tuple(steps), tuple(steps)
+                accepted = True
+            else:
+                refusal = register(step)
+                accepted = refusal is None
+                pair = outcome(mask, step, refusal, steps, len(steps))
+                if pair is not None:
+                    return pair
+            if accepted:
+                mask ^= 1 << (~step if step < 0 else step)
+            if every:
+                pair = observation(mask, look(), steps, len(steps))
+        return pair
+
+    def _stop(self) -> str | None:
+        sets = self._walk.sets(self._observations)
+        return self._watch.stop(sets, sets, self._taken + len(self._steps))
+
+    def _conclude(self, pair: Pair) -> Ending:
+        return Ending(*conclude(self._sessions, self._walk.count, pair, order=self._walk.order))
+
+    def crashed(self, crash: EngineCrashed) -> Ending:
+        steps = tuple(self._steps)
+        return Ending(*crashed(self._sessions, self._walk.count, steps, crash, order=self._walk.order))
+
+    def exploration(self, ending: Ending) -> Exploration:
+        walk, found, observations = self._walk, ending.counterexample, self._observations
+        sets = walk.sets(observations)
+        conflicts: tuple[Conflict, ...] = ()
+        if found is None:
+            conflicts = minimal_conflicts(observations.refused, observations.asymmetric, range(walk.count))
+        done = ending.verdict is Verdict.NO_VIOLATION_FOUND
+        return Exploration(
+            verdict=ending.verdict,
+            walk=walk.name,
+            registrations=walk.count,
+            sets=sets,
+            states=sets,
+            edges=self._taken + len(self._steps),
+            orders=count_orders(walk.count, walk.order),
+            conflicts=conflicts,
+            never_accepted=tuple(i for i in range(walk.count) if done and not observations.accepted >> i & 1),
+            counterexample=found,
+            notes=(*ending.reasons, *walk.coverage(found=found is not None)),
+            elapsed_s=self._watch.elapsed_s,
+            seed=walk.seed,
+            passes=walk.passes,
+        )
+
+
+def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]) -> tuple[Verdict, Counterexample]:
+    """Verify that two sequences disagree when they are run from scratch, and make them short.
+
+    Returns:
+        `VIOLATED`, or `NONDETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED` when one
+        of them ends the engine.
+    """
+    why: tuple[str, ...] = ("the sequences disagreed in a walk and agree when they are run from scratch",)
+    try:
+        found = compare_sequences(sessions, *pair) or compare_sequences(sessions, pair[1], pair[1])
+    except SequenceError as error:
+        found, why = None, (f"a sequence of a walk cannot be run from scratch: {error}",)
+    if found is None:
+        return Verdict.NONDETERMINISTIC, Counterexample(Flaw.NONDETERMINISTIC, *pair, "", why)
+    return _shortened(sessions, count, found, order)
+
+
+def crashed(
+    sessions: Sessions, count: int, sequence: StepSequence, crash: EngineCrashed, *, order: Sequence[int]
+) -> tuple[Verdict, Counterexample]:
+    """Make the sequence that ended the engine short."""
+    return _shortened(sessions, count, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,)), order)
+
+
+def _shortened(
+    sessions: Sessions, count: int, found: Counterexample, order: Sequence[int]
+) -> tuple[Verdict, Counterexample]:
+    trouble = None
+    try:
+        found = shrink(sessions, count, found, order=order)
+    except KeyboardInterrupt:
+        trouble = "shortening was interrupted"
+    except SequenceError as error:
+        trouble = f"it could not be made shorter: {error}"
+    if trouble is not None:
+        found = replace(found, why=(*found.why, trouble))
+    return (Verdict.CRASHED if found.flaw is Flaw.CRASH else Verdict.VIOLATED), found
