@@ -53,7 +53,10 @@ class CoveringWalk:
         random = SplitMix64(self.seed)
         for _ in range(self._wanted):
             self.passes += 1
-            yield Run(self._pass(random.split()))
+            yield Run(self._pass(random.split()), is_long=True)
+
+    def ended(self, run: Run) -> None:
+        """Passes are counted when they begin."""
 
     def sets(self, observations: Observations) -> int:
         """All that were observed."""

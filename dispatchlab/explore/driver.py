@@ -36,10 +36,12 @@ class Run:
     Args:
         steps: the steps.
         continues: whether it belongs to the run before it: bounds are not asked in between, and observations are kept.
+        is_long: whether bounds are asked before every step, and not only before the run.
     """
 
     steps: Steps
     continues: bool = False
+    is_long: bool = False
 
 
 class Walk(Protocol):
@@ -70,7 +72,10 @@ class Walk(Protocol):
         """Otherwise only the end of each run is looked at, and compared with the runs that continue it alone."""
 
     def runs(self) -> Iterator[Run]:
-        """The runs, one after the other; a run is over when the next one is asked for."""
+        """The runs, one after the other."""
+
+    def ended(self, run: Run) -> None:
+        """A run came to its end, or to two sequences that disagree; it was not cut off."""
 
     def sets(self, observations: Observations) -> int:
         """How many active sets it came by."""
@@ -148,37 +153,35 @@ class _SandboxDrive:
 
     def take(self) -> Ending:
         walk = self._walk
-        runs = walk.runs()
-        run = next(runs, None)
-        while run is not None:
+        pair: Pair | None = None
+        for run in walk.runs():
             if not run.continues:
                 if not walk.looks_at_every_step:
                     self._observations.forget()
                 self._stopped = self._stop()
             if self._stopped is None:
                 with self._sessions() as session:
-                    pair = self._run(session, run.steps)
-                if pair is not None:
-                    next(runs, None)
-                    return self._conclude(pair)
+                    pair = self._run(session, run)
             if self._stopped is not None:
                 return Ending(Verdict.INCOMPLETE, reasons=(self._stopped,))
+            walk.ended(run)
+            if pair is not None:
+                return self._conclude(pair)
             self._taken += len(self._steps)
             self._steps = []
-            run = next(runs, None)
         return Ending(Verdict.NO_VIOLATION_FOUND)
 
-    def _run(self, session: Session, run: Steps) -> Pair | None:
+    def _run(self, session: Session, run: Run) -> Pair | None:
         """Take the steps of a run until it ends, a bound is hit, or two sequences disagree."""
         steps = self._steps
         register, release, look = session.register, session.release, session.look
         outcome, observation = self._observations.outcome, self._observations.observation
-        every, stop, choose = self._walk.looks_at_every_step, self._stop, run.send
+        every, stop, choose = self._walk.looks_at_every_step, self._stop, run.steps.send
         mask = 0
         accepted: bool | None = None  # which starts a generator
         pair = observation(0, look(), steps, 0) if every else None
         while pair is None:
-            if every:
+            if run.is_long:
                 self._stopped = stop()
                 if self._stopped is not None:
                     return None

@@ -57,25 +57,30 @@ class RandomWalks:
         self._random = SplitMix64(seed)
         self._ends: set[int] = set()
         self._neighbours: set[tuple[int, int]] = set()
+        self._walk = _Way()
         self._refused = False
         self._taken = 0
 
     def runs(self) -> Iterator[Run]:
         """A random walk, then what it is compared with."""
         for _ in range(self._samples):
-            walk = _Way()
+            walk = self._walk = _Way()
             yield Run(self._steps(walk, self._plan()))
-            self._taken += 1
-            self._ends.add(walk.mask)
             for base, index in walk.refused[:_REFUSALS_ASKED_AGAIN]:
                 yield Run(self._steps(_Way(), [*self._direct(base), index]), continues=True)
             direct = _Way()
             yield Run(self._steps(direct, self._direct(walk.mask)), continues=True)
-            if direct.refused and direct.mask != walk.mask:
+            if direct.mask != walk.mask:
                 base, index = direct.refused[0]
                 others = [other for other in range(self.count) if (walk.mask & ~base) >> other & 1 and other != index]
                 back = [*walk.taken, *(~other for other in others), ~index, index]
                 yield Run(self._steps(_Way(), back), continues=True)
+
+    def ended(self, run: Run) -> None:
+        """Count the random walk and where it came to."""
+        if not run.continues:
+            self._taken += 1
+            self._ends.add(self._walk.mask)
 
     def sets(self, observations: Observations) -> int:
         """Those that a random walk ended in."""
