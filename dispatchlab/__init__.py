@@ -1,17 +1,29 @@
 """dispatchlab: what an operator dispatcher knows, and proof that the order of registrations does not matter.
 
-The public names, and a map of the package:
+The public names:
 
-- `Dispatcher`, `Library`, `RegistrationHandle`, `fallthrough`, `boxed`, `unboxed`: register and look (`engine`);
-- `DispatchKey`, `DispatchKeySet`, `FunctionSchema`, `parse_schema`, `parse_name`: the words of the field (`model`);
-- `LabEngine`: what `explore.explore.explore` proves a scenario on (`live` is the PyTorch you have);
-- `load_scenario`: scenario files (`scenario`);
-- `operator`, `ops`, `Tensor`, `tensor`: call what is registered (`call`; its guards, dtypes and layers are there);
-- `trace`: record what calls do;
-- `DispatchLabError`, `RegistrationError`, `CallError`, `ErrorKind`: what can go wrong (`errors`).
+- check: `check_order` checks every order of a scenario, of registrations or of a live package and gives an `OrderCheck`
+  (`Verdict`, `Expectation`, `Counterexample`, `Exploration`); `LabEngine` is the engine that it explores;
+- register: `Dispatcher`, `Library`, `RegistrationHandle`; kernels by `boxed`, `unboxed`, `fallthrough`, `dispatch`,
+  `dispatch_autograd`; `Listener`, `OverrideWarning`, `InvariantError`;
+- registrations as values: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, with `Kernel`, `KernelForm`,
+  `AliasKind`, `BlockKind`; scenarios of them: `Scenario`, `load_scenario`, `parse_scenario`, `scenario_text`;
+- call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
+  dispatcher with autograd, batching and Meta;
+- look up: `open_registry`, `bundled_registries`; `DispatchKey`, `DispatchKeySet`, `OperatorName`, `FunctionSchema`,
+  `parse_name`, `parse_schema`, `parse_schema_or_name`;
+- errors: `DispatchLabError`, `RegistrationError`, `CallError`, `ParseError`, `ErrorKind`.
 
-`cli` is the command line and `pytest_plugin` makes tests of scenarios; `render` turns results into text, JSON and
-colour.
+The packages, from the bottom; each has a map of its own:
+
+- `errors`: what can go wrong, as one tree; `atomic_write`: the one writer of files;
+- `model`: the field's words as frozen values; `yaml_tree`, `yaml_fields`: YAML with source locations;
+- `engine`: the lab engine; `call`, `layers`, `overrides`, `codegen`: calls, and what is built on them;
+- `explore`: walks over states, which know no engine; `scenario`: scenario files; `registry`: recorded registries;
+- `live`: the installed PyTorch; the only place that imports torch;
+- `analysis`: what needs both an engine and a walk; `lint`: rules for registries; `leaks`: registrations left behind;
+- `render`: results as text, JSON and for a terminal; `commands`, `cli`: the command line;
+- `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
 """
 
 from __future__ import annotations
@@ -23,6 +35,7 @@ from dispatchlab._lazy import lazy_names
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dispatchlab.api import ExplainedCall, OrderCheck, bundled_registries, check_order, explain, open_registry
     from dispatchlab.call.operators import Operator, operator, ops
     from dispatchlab.call.tensor import Tensor, tensor
     from dispatchlab.call.trace import trace
@@ -32,14 +45,36 @@ if TYPE_CHECKING:
     from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.engine.library import Library
     from dispatchlab.errors import CallError, DispatchLabError, ErrorKind, ParseError, RegistrationError
+    from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Verdict
+    from dispatchlab.layers.lab import Lab
     from dispatchlab.model.key_set import DispatchKeySet
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.names import OperatorName
+    from dispatchlab.model.registration import (
+        AliasKind,
+        Block,
+        BlockKind,
+        Claim,
+        Def,
+        Fallback,
+        Impl,
+        Kernel,
+        KernelForm,
+        NameOnly,
+    )
     from dispatchlab.model.schema import FunctionSchema
     from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
-    from dispatchlab.scenario.load import load_scenario
+    from dispatchlab.scenario.load import load_scenario, parse_scenario
+    from dispatchlab.scenario.scenario import Scenario
+    from dispatchlab.scenario.write import scenario_text
 
 _HOME = {
+    "ExplainedCall": ".api",
+    "OrderCheck": ".api",
+    "bundled_registries": ".api",
+    "check_order": ".api",
+    "explain": ".api",
+    "open_registry": ".api",
     "Operator": ".call.operators",
     "operator": ".call.operators",
     "ops": ".call.operators",
@@ -63,45 +98,87 @@ _HOME = {
     "ErrorKind": ".errors",
     "ParseError": ".errors",
     "RegistrationError": ".errors",
+    "Counterexample": ".explore.result",
+    "Expectation": ".explore.result",
+    "Exploration": ".explore.result",
+    "Verdict": ".explore.result",
+    "Lab": ".layers.lab",
     "DispatchKeySet": ".model.key_set",
     "DispatchKey": ".model.keys",
     "OperatorName": ".model.names",
+    "AliasKind": ".model.registration",
+    "Block": ".model.registration",
+    "BlockKind": ".model.registration",
+    "Claim": ".model.registration",
+    "Def": ".model.registration",
+    "Fallback": ".model.registration",
+    "Impl": ".model.registration",
+    "Kernel": ".model.registration",
+    "KernelForm": ".model.registration",
+    "NameOnly": ".model.registration",
     "FunctionSchema": ".model.schema",
     "parse_name": ".model.schema_parser",
     "parse_schema": ".model.schema_parser",
     "parse_schema_or_name": ".model.schema_parser",
     "load_scenario": ".scenario.load",
+    "parse_scenario": ".scenario.load",
+    "Scenario": ".scenario.scenario",
+    "scenario_text": ".scenario.write",
 }
 
 __all__ = [
+    "AliasKind",
+    "Block",
+    "BlockKind",
     "CallError",
+    "Claim",
+    "Counterexample",
+    "Def",
     "DispatchKey",
     "DispatchKeySet",
     "DispatchLabError",
     "Dispatcher",
     "ErrorKind",
+    "Expectation",
+    "ExplainedCall",
+    "Exploration",
+    "Fallback",
     "FunctionSchema",
+    "Impl",
     "InvariantError",
+    "Kernel",
+    "KernelForm",
+    "Lab",
     "LabEngine",
     "Library",
     "Listener",
+    "NameOnly",
     "Operator",
     "OperatorName",
+    "OrderCheck",
     "OverrideWarning",
     "ParseError",
     "RegistrationError",
     "RegistrationHandle",
+    "Scenario",
     "Tensor",
+    "Verdict",
     "boxed",
+    "bundled_registries",
+    "check_order",
     "dispatch",
     "dispatch_autograd",
+    "explain",
     "fallthrough",
     "load_scenario",
+    "open_registry",
     "operator",
     "ops",
     "parse_name",
+    "parse_scenario",
     "parse_schema",
     "parse_schema_or_name",
+    "scenario_text",
     "tensor",
     "trace",
     "unboxed",

@@ -11,11 +11,10 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 from types import ModuleType
 
-import dispatchlab
 from dispatchlab.errors import DispatchLabError
 
 _GENERATED = "<call of "
-_OURS = str(Path(dispatchlab.__file__).parent / "_")[:-1]
+_OURS = str(Path(__file__).parent.parent / "_")[:-1]
 
 
 class UnreadableProgramError(DispatchLabError):

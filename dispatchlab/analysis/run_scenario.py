@@ -112,16 +112,16 @@ class Explores(Protocol):
 
 
 def run_scenario(
-    path: str,
+    source: str | Scenario,
     options: RunOptions,
     *,
     progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Outcome:
-    """Load a scenario, explore it or replay a counterexample, and compare with what it expects.
+    """Explore a scenario or replay a counterexample, and compare with what the scenario expects.
 
     Args:
-        path: the scenario file.
+        source: the scenario, or the path of its file.
         options: how to run it.
         progress: is called about ten times a second with how far it has come.
         cancelled: is asked about ten times a second whether to stop.
@@ -129,7 +129,7 @@ def run_scenario(
     Raises:
         DispatchLabError: the scenario or an option cannot be used.
     """
-    scenario = load_scenario(path, allow_import=options.allow_import)
+    scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
     saved = None if options.replay is None else load_replay(options.replay)
     name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
     in_file = scenario.semantics if saved is None else saved.semantics
@@ -140,7 +140,8 @@ def run_scenario(
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
         if name == "torch" and scenario.semantics not in (None, engine.semantics):
-            notes = (f"{path} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}",)
+            about = scenario.file or "the scenario"
+            notes = (f"{about} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}",)
         if options.conform and model_of(engine) is None:
             raise NoModelError(engine.name, engine.semantics)
         try:

@@ -121,7 +121,8 @@ def never_accepted_text(found: Exploration, registrations: Sequence[str]) -> tup
 
 
 def _report(report: Report, found: Exploration) -> Iterator[str]:
-    yield f"scenario: {report.scenario}"
+    if report.scenario:
+        yield f"scenario: {report.scenario}"
     yield f"claim: {report.claim}"
     yield f"engine: {report.engine}, {report.semantics}"
     yield f"registrations: {found.registrations:,}"

@@ -1,0 +1,281 @@
+"""The public functions that tie packages together: `check_order`, `explain` and the bundled registries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dispatchlab.analysis.engines import EngineName
+from dispatchlab.analysis.report import Report
+from dispatchlab.analysis.run_scenario import RunOptions, WalkName, run_scenario
+from dispatchlab.call.explanation import CallExplanation
+from dispatchlab.errors import DispatchLabError, ErrorKind
+from dispatchlab.explore.result import Counterexample, Exploration, Verdict
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.sequence import format_sequence
+from dispatchlab.registry.bundled import DEFAULT, bundled_names, open_named
+from dispatchlab.scenario.load import load_scenario, parse_scenario
+from dispatchlab.scenario.scenario import Scenario, operators_named_by
+
+if TYPE_CHECKING:
+    from dispatchlab.engine.dispatcher import Dispatcher
+    from dispatchlab.model.keys import DispatchKey
+    from dispatchlab.registry.file import RegistryFile
+
+_KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
+
+
+class CheckSubjectError(DispatchLabError):
+    """There is nothing whose order could be checked."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(found)
+        self.found = found
+
+    def __str__(self) -> str:
+        return (
+            f"check_order expects a scenario file, a Scenario, registrations such as Def and Impl, or "
+            f"package='my_package', and was given {self.found}"
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OrderCheck:
+    """Whether the order of registrations matters: the verdict, the counterexample, and the report as `str`.
+
+    Args:
+        report: everything that was found.
+        scenario: what was checked; `scenario_text` makes a file of it, which `dispatchlab permute` takes.
+    """
+
+    report: Report
+    scenario: Scenario
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known: proved, violated, no violation found, ..."""
+        return self.report.exploration.verdict
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the verdict is what the scenario expects; by default, that the order does not matter."""
+        return self.report.as_expected
+
+    @property
+    def counterexample(self) -> Counterexample | None:
+        """The two shortest sequences that disagree; None when there are none."""
+        return self.report.exploration.counterexample
+
+    @property
+    def exploration(self) -> Exploration:
+        """The verdict with its counts: sets, states, edges, orders."""
+        return self.report.exploration
+
+    def __repr__(self) -> str:
+        found = self.counterexample
+        if found is None:
+            count = self.exploration.registrations
+            return f"<OrderCheck: {self.verdict}, {count:,} registration{'' if count == 1 else 's'}>"
+        sequences = dict.fromkeys(map(format_sequence, (found.expected_sequence, found.actual_sequence)))
+        return f"<OrderCheck: {self.verdict}, {found.flaw}: {' against '.join(sequences)}>"
+
+    def __str__(self) -> str:
+        from dispatchlab.render.text import report_text
+
+        return report_text(self.report)
+
+
+def check_order(
+    subject: str | os.PathLike[str] | Scenario | Iterable[Registration] | None = None,
+    *,
+    package: str | None = None,
+    engine: EngineName | None = None,
+    semantics: str | None = None,
+    walk: WalkName = "graph",
+    samples: int | None = None,
+    seed: int = 0,
+    max_states: int | None = None,
+    timeout_s: float | None = None,
+    allow_import: bool = False,
+) -> OrderCheck:
+    """Check whether the order of registrations matters, over every order of registrations and releases.
+
+    >>> from dispatchlab import Def, DispatchKey, Impl, check_order, parse_name, parse_schema
+    >>> foo = parse_name("test::foo")
+    >>> check_order([Def(parse_schema("test::foo(Tensor x) -> Tensor")), Impl(foo, DispatchKey.CPU, debug="fn_cpu")])
+    <OrderCheck: proved, 2 registrations>
+    >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
+    >>> two
+    <OrderCheck: violated, non-commuting: +0 +1 against +1 +0>
+    >>> two.as_expected
+    False
+
+    Args:
+        subject: a scenario file, a scenario, or registrations; releases are checked too.
+        package: instead of a subject, a package to import in a process of its own: what it registers on the installed
+            PyTorch is recorded and checked.
+        engine: `lab`, or `torch` for the PyTorch that is installed; `lab` when left out, and `torch` for a package.
+        semantics: which dispatcher the lab engine is; what the scenario names, or `strict`, when left out.
+        walk: `graph` visits every state once, a proof; `orders` runs every order; `sample` walks at random.
+        samples: how many random walks `sample` takes.
+        seed: the random seed.
+        max_states: stop at this many states.
+        timeout_s: stop after so many seconds.
+        allow_import: import the functions that a scenario file names, which runs their code.
+
+    Returns:
+        The result; `print` shows the whole report.
+
+    Raises:
+        CheckSubjectError: there is nothing to check.
+        DispatchLabError: the scenario or the package cannot be read, or two options exclude each other.
+    """
+    if (subject is None) == (package is None):
+        raise CheckSubjectError("nothing" if subject is None else "both a subject and a package")
+    scenario = _scenario(subject, allow_import=allow_import) if package is None else _recorded(package)
+    options = RunOptions(
+        engine=engine or (None if package is None else "torch"),
+        semantics=semantics,
+        walk=walk,
+        samples=samples,
+        seed=seed,
+        max_states=max_states,
+        timeout_s=timeout_s,
+    )
+    return OrderCheck(run_scenario(scenario, options).report, scenario)
+
+
+def _scenario(subject: object, *, allow_import: bool) -> Scenario:
+    match subject:
+        case Scenario():
+            return subject
+        case str() | os.PathLike():
+            return load_scenario(os.fspath(subject), allow_import=allow_import)
+        case Def() | Impl() | Fallback() | NameOnly() | Claim() | Block():
+            raise CheckSubjectError(f"one {type(subject).__name__}, which has no order: give all of them in a list")
+        case Iterable():
+            registrations = tuple(subject)
+        case _:
+            raise CheckSubjectError(f"a {type(subject).__name__}")
+    strange = next((one for one in registrations if not isinstance(one, _KINDS)), None)
+    if strange is not None or not registrations:
+        raise CheckSubjectError("no registrations" if not registrations else f"a {type(strange).__name__} among them")
+    return Scenario(
+        claim="The order of these registrations does not matter.",
+        registrations=registrations,
+        operators=operators_named_by(registrations),
+    )
+
+
+def _recorded(package: str) -> Scenario:
+    from dispatchlab.live.worker.engine import LiveEngine
+
+    with LiveEngine() as engine:
+        found = engine.ask("dispatchlab.live.recording.record_package:record_packages", (package,))
+    return parse_scenario(found.text, file=package)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExplainedCall:
+    """Which kernel a call runs and why; the whole explanation as `str`.
+
+    Args:
+        explanation: each hop with its key sets, its kernel and what lost to it.
+    """
+
+    explanation: CallExplanation
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The debug texts of the kernels in the order in which they run; the last one redispatches no further."""
+        return tuple(hop.kernel.debug for hop in self.explanation.hops if hop.kernel is not None)
+
+    @property
+    def key(self) -> DispatchKey:
+        """The dispatch key that the call goes to first."""
+        return self.explanation.hops[0].key
+
+    @property
+    def refusal(self) -> ErrorKind | None:
+        """The kind of error that the call ends in; None when a kernel runs."""
+        return self.explanation.hops[-1].refusal
+
+    def __repr__(self) -> str:
+        keys = " -> ".join(str(hop.key) for hop in self.explanation.hops)
+        return f"<ExplainedCall: {self.explanation.operator}, {keys}{f', {self.refusal}' if self.refusal else ''}>"
+
+    def __str__(self) -> str:
+        from dispatchlab.render.explain import explanation_text
+
+        return explanation_text(self.explanation)
+
+
+def explain(
+    operator: str,
+    *arguments: str,
+    of: Dispatcher | str = DEFAULT,
+    include: Iterable[DispatchKey | str] = (),
+    exclude: Iterable[DispatchKey | str] = (),
+) -> ExplainedCall:
+    """Explain which kernel a call of an operator runs, without running it.
+
+    >>> from dispatchlab import explain
+    >>> explain("aten::add.Tensor", "cpu requires_grad", "cpu")
+    <ExplainedCall: aten::add.Tensor, AutogradCPU -> CPU>
+
+    Args:
+        operator: its name, with the overload where there are several.
+        arguments: what each tensor is like, such as `cuda requires_grad`, or `NAME=...`; CPU tensors when left out. See
+            `dispatchlab explain --help`.
+        of: a dispatcher, the name of a bundled registry, or a path or source that `dispatchlab explain --from` takes.
+        include: keys that a guard includes.
+        exclude: keys that a guard excludes.
+
+    Raises:
+        DispatchLabError: there is no such operator or source, or an argument or key cannot be read.
+    """
+    from dispatchlab.analysis.inspect_operators import inspect_operator
+    from dispatchlab.call.argument_spec import describe_arguments
+    from dispatchlab.call.explain import explain as explain_call
+    from dispatchlab.call.explain import schema_of, thread_keys
+    from dispatchlab.model.keys import parse_key
+
+    if isinstance(of, str):
+        view = inspect_operator(operator, source=of).only_view
+    else:
+        found = of.explain(operator)
+        if found is None:
+            of.find_schema_or_raise(operator)
+        assert found is not None
+        view = found
+    thread = thread_keys(*(tuple(parse_key(str(key)) for key in keys) for keys in (include, exclude)))
+    return ExplainedCall(explain_call(view, describe_arguments(schema_of(view), arguments), thread))
+
+
+def open_registry(source: str | os.PathLike[str] = DEFAULT) -> RegistryFile:
+    """Open a recorded registry: a bundled one by its name, or a file by its path.
+
+    >>> from dispatchlab import open_registry
+    >>> registry = open_registry("torch-2.13")
+    >>> len(registry)
+    3598
+    >>> str(registry.operator("aten::add.Tensor").schema)
+    'aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor'
+
+    Raises:
+        UnknownRegistryError: there is no registry of this name, and no such file.
+        RegistryFileError: the file cannot be read.
+    """
+    return open_named(os.fspath(source))
+
+
+def bundled_registries() -> tuple[str, ...]:
+    """The names of the registries that come with dispatchlab.
+
+    >>> from dispatchlab import bundled_registries
+    >>> bundled_registries()
+    ('torch-2.13',)
+    """
+    return bundled_names()

@@ -1,0 +1,130 @@
+"""The public API: checks of order, explanations and registries from Python; doctests on every public name."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+import dispatchlab
+from dispatchlab import (
+    Block,
+    BlockKind,
+    Def,
+    Dispatcher,
+    DispatchKey,
+    DispatchLabError,
+    ErrorKind,
+    Fallback,
+    Impl,
+    Library,
+    RegistrationError,
+    Verdict,
+    check_order,
+    explain,
+    load_scenario,
+    open_registry,
+    parse_name,
+    parse_scenario,
+    parse_schema,
+    scenario_text,
+)
+
+SCENARIOS = Path(__file__).parent.parent / "scenarios"
+STALE = SCENARIOS / "defects" / "stale_quantized_torch.yaml"
+FOO = parse_name("test::foo")
+DEF = Def(parse_schema("test::foo(Tensor x) -> Tensor"))
+
+
+def cpu(debug: str) -> Impl:
+    return Impl(FOO, DispatchKey.CPU, debug=debug)
+
+
+def test_a_scenario_file_is_checked_as_permute_checks_it() -> None:
+    check = check_order(STALE)
+    assert (check.verdict, check.as_expected) == (Verdict.VIOLATED, True)
+    assert repr(check) == "<OrderCheck: violated, non-commuting: +2 +1 against +1 +2>"
+    assert "AutogradOther of test::foo was not refreshed" in str(check)
+    assert (check.exploration.sets, check.exploration.states, check.exploration.edges) == (7, 8, 11)
+
+
+def test_a_scenario_is_checked_under_the_semantics_that_are_asked_for() -> None:
+    check = check_order(load_scenario(str(STALE)), semantics="strict")
+    assert (check.verdict, check.as_expected) == (Verdict.PROVED, False)
+
+
+def test_registrations_are_checked_without_a_file() -> None:
+    check = check_order([DEF, cpu("fn_1"), Fallback(DispatchKey.AutogradXLA)])
+    assert repr(check) == "<OrderCheck: proved, 3 registrations>"
+    assert str(check).startswith("claim: The order of these registrations does not matter.\n")
+
+
+def test_what_was_checked_is_a_scenario_that_loads_back() -> None:
+    check = check_order([DEF, cpu("fn_1"), cpu("fn_2")])
+    assert check.verdict is Verdict.VIOLATED
+    again = parse_scenario(scenario_text(check.scenario))
+    assert again.registrations == check.scenario.registrations
+    assert check_order(again).counterexample == check.counterexample
+
+
+@pytest.mark.parametrize(
+    ("subject", "found"),
+    [
+        (None, "nothing"),
+        ([], "no registrations"),
+        (DEF, "one Def, which has no order: give all of them in a list"),
+        ([DEF, "impl"], "a str among them"),
+        (3, "a int"),
+    ],
+)
+def test_a_check_of_nothing_is_refused_with_what_was_found(subject: object, found: str) -> None:
+    with pytest.raises(DispatchLabError) as caught:
+        check_order(subject)  # type: ignore[arg-type]
+    assert str(caught.value).endswith(f"and was given {found}")
+
+
+def test_a_library_is_one_registration_of_a_check() -> None:
+    block = Block("test", BlockKind.DEF, (DEF, cpu("fn_1")))
+    assert check_order([block, Impl(FOO, DispatchKey.CUDA)]).exploration.registrations == 2
+
+
+def test_a_call_on_a_dispatcher_is_explained() -> None:
+    dispatcher = Dispatcher()
+    library = Library("test", "FRAGMENT", dispatcher=dispatcher)
+    library.define("foo(Tensor x) -> Tensor")
+    library.impl("foo", lambda x: x, "CPU", debug="fn_cpu")
+    assert explain("test::foo", "cpu", of=dispatcher).kernels[-1] == "fn_cpu"
+    assert explain("test::foo", "cuda", of=dispatcher).refusal is ErrorKind.MISSING_KERNEL
+
+
+def test_an_explanation_of_an_unknown_operator_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="there is no operator test::bar"):
+        explain("test::bar", of=Dispatcher())
+    with pytest.raises(DispatchLabError, match="did you mean"):
+        explain("aten::ad.Tensor")
+
+
+def test_an_explanation_prints_as_the_command_does() -> None:
+    text = str(explain("aten::add.Tensor", "cuda requires_grad", "cuda", exclude=["Autograd"]))
+    assert "local exclude: Autograd" in text
+
+
+def test_a_bundled_registry_is_opened_by_its_name() -> None:
+    assert len(open_registry()) == len(open_registry("torch-2.13")) == 3598
+
+
+def test_every_public_name_is_listed_in_the_map_of_the_package() -> None:
+    assert dispatchlab.__doc__ is not None
+    assert [name for name in dispatchlab.__all__ if f"`{name}`" not in dispatchlab.__doc__] == []
+
+
+def test_examples_in_docstrings_of_public_names_print_what_they_show() -> None:
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    finder = doctest.DocTestFinder(recurse=False)
+    tried = 0
+    for name in dispatchlab.__all__:
+        for test in finder.find(getattr(dispatchlab, name), name, globs={}):
+            tried += runner.run(test).attempted
+    assert runner.failures == 0
+    assert tried > 10
