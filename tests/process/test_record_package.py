@@ -199,7 +199,10 @@ def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
 @needs_quanto
 def test_the_kernel_of_quanto_for_mps_dangles_in_the_record_too(tmp_path: Path) -> None:
     scenario, printed = recorded(tmp_path, "optimum.quanto")
-    assert "12 registrations at 12 sites, 4 operators and 8 kernels; the dumps of PyTorch name 2 source locations" in printed
+    assert (
+        "12 registrations at 12 sites, 4 operators and 8 kernels; the dumps of PyTorch name 2 source locations"
+        in printed
+    )
     assert "kernels without a def dangle: quanto_py::qbytes_mm" in printed
     dangling = next(
         each for each in scenario.registrations if isinstance(each, Block) and each.namespace == "quanto_py"
