@@ -1,4 +1,4 @@
-"""What a walk found is run again from scratch before anybody is told; what cannot be run again is nondeterministic."""
+"""What a walk found is run again from scratch before it is reported; what cannot be run again is nondeterministic."""
 
 from __future__ import annotations
 

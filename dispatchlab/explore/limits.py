@@ -1,4 +1,4 @@
-"""How far an exploration may go: bounds on states and time, a way to cancel it, and how it tells of its progress."""
+"""Limits of an exploration: bounds on states and time, cancellation, and the report of progress."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Watch:
         max_states: stop when there are this many states; None is no bound.
         timeout_s: stop after this many seconds; None is no bound.
         cancelled: asked about ten times a second whether to stop.
-        progress: told of the progress about ten times a second.
-        total_edges: the total that `progress` is told.
+        progress: called with the progress about ten times a second.
+        total_edges: the total that `progress` is called with.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Watch:
         return None
 
     def settle(self, exploration: Exploration) -> None:
-        """Count a finished part; `stop` is told the counts of the next part from zero."""
+        """Count a finished part; `stop` gets the counts of the next part from zero."""
         self._sets += exploration.sets
         self._states += exploration.states
         self._edges += exploration.edges

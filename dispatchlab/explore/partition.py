@@ -33,6 +33,7 @@ from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Fl
 from dispatchlab.explore.run_sequence import on_states
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
+from dispatchlab.model.sequence import StepSequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +222,10 @@ class _Run:
         again = self._space(part)
         unsure = check_determinism(on_states(space), on_states(again), count, seed=self.seed, order=part.order)
         if unsure is not None and unsure.flaw is Flaw.NONDETERMINISTIC:
-            sequence = tuple(_renumbered(step, part.indices) for step in unsure.actual_sequence)
-            told = Counterexample(unsure.flaw, sequence, sequence, unsure.diff, unsure.why)
+            sequence = renumbered(unsure.actual_sequence, part.indices)
+            example = Counterexample(unsure.flaw, sequence, sequence, unsure.diff, unsure.why)
             empty = replace(self.sum, sets=0, states=0, edges=0, notes=(), conflicts=(), never_accepted=())
-            return replace(empty, verdict=Verdict.NONDETERMINISTIC, counterexample=told)
+            return replace(empty, verdict=Verdict.NONDETERMINISTIC, counterexample=example)
         return explore_graph(
             space, count, order=part.order, watch=self.watch, max_length=max_length, numbers=part.indices
         )
@@ -270,7 +271,7 @@ class _Run:
         self.sum = replace(self.sum, notes=(*self.sum.notes, note))
 
     def _renamed(self, found: Exploration, first: Part, other: Part, space: StateSpace[Any]) -> Exploration:
-        """What was found for one part, told of another one of its class."""
+        """What was found for one part, in the numbers of another one of its class."""
         number = dict(zip(first.indices, other.indices, strict=True))
         place = {index: local for local, index in enumerate(other.indices)}
         conflicts = []
@@ -298,7 +299,7 @@ def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: i
     later = later_masks(count, order)
     state, mask = space.empty(), 0
     former = [state]
-    told: list[object] = []
+    happened: list[object] = []
     for _ in range(4 * count):
         index = random.below(count)
         kind = ""
@@ -306,7 +307,7 @@ def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: i
             try:
                 state = space.release(state, index)
             except RegistrationError as error:
-                return *told, index, error.kind
+                return *happened, index, error.kind
             mask ^= 1 << index
         elif not later[index] & mask:
             state, refusal = space.register(state, index)
@@ -315,9 +316,9 @@ def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: i
         place = next((at for at, one in enumerate(former) if one == state), len(former))
         if place == len(former):
             former.append(state)
-        told.append((index, kind, place, len(space.violations(state))))
+        happened.append((index, kind, place, len(space.violations(state))))
     seen = space.observe(state)
-    return *told, tuple((one.exists, one.dangling, one.schema is None) for one in seen)
+    return *happened, tuple((one.exists, one.dangling, one.schema is None) for one in seen)
 
 
 def _message(space: StateSpace[Any], members: Sequence[int]) -> str | None:
@@ -328,5 +329,6 @@ def _message(space: StateSpace[Any], members: Sequence[int]) -> str | None:
     return None if refusal is None else refusal.message
 
 
-def _renumbered(step: int, numbers: Sequence[int]) -> int:
-    return ~numbers[~step] if step < 0 else numbers[step]
+def renumbered(sequence: StepSequence, numbers: Sequence[int]) -> StepSequence:
+    """A sequence over a part in the numbers of the scenario."""
+    return tuple(~numbers[~step] if step < 0 else numbers[step] for step in sequence)

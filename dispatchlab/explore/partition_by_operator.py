@@ -9,12 +9,12 @@ from typing import Any
 from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
+from dispatchlab.explore.partition import renumbered
 from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Verdict
 from dispatchlab.explore.run_sequence import on_sandboxes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
-from dispatchlab.model.sequence import StepSequence
 
 # Note [Apart]
 # ~~~~~~~~~~~~
@@ -54,7 +54,7 @@ def explore_apart(
         registrations: what is registered and released.
         operators: what is observed.
         order: registrations that are registered in this order only.
-        progress: told about ten times a second how far the current group has come.
+        progress: called about ten times a second with how far the current group has come.
         timeout_s: stop after so many seconds, which the groups share.
         options: further ones of `explore`.
 
@@ -164,24 +164,21 @@ def _joined(found: Sequence[tuple[tuple[int, ...], Exploration]], count: int, or
             for conflict in one.conflicts
         ),
         never_accepted=tuple(sorted(members[index] for members, one in found for index in one.never_accepted)),
-        counterexample=_told(gravest.counterexample, members),
+        counterexample=_in_scenario(gravest.counterexample, members),
         notes=(*notes, f"{len(found)} groups that share no operator were explored apart"),
         elapsed_s=sum(one.elapsed_s for _, one in found),
     )
 
 
-def _told(told: Counterexample | None, members: Sequence[int]) -> Counterexample | None:
-    if told is None:
+def _in_scenario(example: Counterexample | None, members: Sequence[int]) -> Counterexample | None:
+    """A counterexample of a group in the numbers of the scenario; its diff still has those of the group."""
+    if example is None:
         return None
     return replace(
-        told,
-        expected_sequence=_sequence(told.expected_sequence, members),
-        actual_sequence=_sequence(told.actual_sequence, members),
+        example,
+        expected_sequence=renumbered(example.expected_sequence, members),
+        actual_sequence=renumbered(example.actual_sequence, members),
     )
-
-
-def _sequence(sequence: StepSequence, members: Sequence[int]) -> StepSequence:
-    return tuple(~members[~step] if step < 0 else members[step] for step in sequence)
 
 
 def _members(numbers: Sequence[int], members: Sequence[int]) -> tuple[int, ...]:

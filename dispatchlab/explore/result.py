@@ -69,7 +69,7 @@ class Conflict:
         members: the registrations, ascending.
         kind: the error kind of the refusal.
         message: what the engine says when the last of `members` comes last.
-        asymmetric: the error tells other facts when another member comes last.
+        asymmetric: the error has other facts when another member comes last.
     """
 
     members: tuple[int, ...]
