@@ -53,7 +53,7 @@ def bare_edges_per_second(edges: int = 20_000) -> float:
 def engine_edges_per_second(*, every_table: bool = False) -> float:
     """Walk two passes, with everything that is observed."""
     from dispatchlab.explore.explore import explore
-    from dispatchlab.live.sandbox.local_engine import LocalEngine
+    from dispatchlab.live.sandbox.sandbox import LocalEngine
 
     engine = LocalEngine(REGISTRATIONS, every_table=every_table)
     found = explore(engine, REGISTRATIONS, [FOO], passes=2)

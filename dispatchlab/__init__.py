@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from dispatchlab.call.operators import Operator, operator, ops
     from dispatchlab.call.tensor import Tensor, tensor
     from dispatchlab.call.trace import trace
-    from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, Listener, OverrideWarning
+    from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, OverrideWarning
     from dispatchlab.engine.handle import RegistrationHandle
     from dispatchlab.engine.kernel import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
     from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.engine.library import Library
+    from dispatchlab.engine.listeners import Listener
     from dispatchlab.errors import CallError, DispatchLabError, ErrorKind, ParseError, RegistrationError
     from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Verdict
     from dispatchlab.layers.lab import Lab
@@ -83,7 +84,7 @@ _HOME = {
     "trace": ".call.trace",
     "Dispatcher": ".engine.dispatcher",
     "InvariantError": ".engine.dispatcher",
-    "Listener": ".engine.dispatcher",
+    "Listener": ".engine.listeners",
     "OverrideWarning": ".engine.dispatcher",
     "RegistrationHandle": ".engine.handle",
     "boxed": ".engine.kernel",

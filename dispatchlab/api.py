@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from dispatchlab.analysis.engines import EngineName
 from dispatchlab.analysis.report import Report
 from dispatchlab.analysis.run_scenario import RunOptions, WalkName, run_scenario
-from dispatchlab.call.explanation import CallExplanation
+from dispatchlab.call.explain import CallExplanation
 from dispatchlab.errors import DispatchLabError, ErrorKind
 from dispatchlab.explore.result import Counterexample, Exploration, Verdict
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.registry.bundled import DEFAULT, bundled_names, open_named
+from dispatchlab.registry.file import DEFAULT, bundled_names, open_named
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
@@ -237,9 +237,8 @@ def explain(
         DispatchLabError: there is no such operator or source, or an argument or key cannot be read.
     """
     from dispatchlab.analysis.inspect_operators import inspect_operator
-    from dispatchlab.call.argument_spec import describe_arguments
+    from dispatchlab.call.explain import describe_arguments, schema_of, thread_keys
     from dispatchlab.call.explain import explain as explain_call
-    from dispatchlab.call.explain import schema_of, thread_keys
     from dispatchlab.model.keys import parse_key
 
     if isinstance(of, str):

@@ -27,9 +27,7 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import DType, ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard, InferenceMode, Layout
-from dispatchlab.call.argument_spec import describe_arguments
-from dispatchlab.call.explain import explain, schema_of, thread_keys
-from dispatchlab.call.explanation import CallExplanation
+from dispatchlab.call.explain import CallExplanation, describe_arguments, explain, schema_of, thread_keys
 from dispatchlab.model.schema_parser import parse_name
 
 # -- arguments

@@ -12,8 +12,7 @@ from typing import Any
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
-from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.file import RegistryFile
+from dispatchlab.registry.file import RegistryFile, open_bundled
 from dispatchlab.registry.file_format import HEAD, MAGIC, VERSION, RegistryFileError, sealed
 from dispatchlab.registry.model import (
     RecordedFallback,

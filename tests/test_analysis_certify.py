@@ -26,7 +26,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Impl, Kernel, Registration
 from dispatchlab.model.slot_set import slots_of
-from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import (
     RecordedFallback,
     RecordedKernel,

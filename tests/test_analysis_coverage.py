@@ -12,9 +12,8 @@ from dispatchlab.analysis.coverage import coverage_report
 from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.analysis.sources import chosen
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey, UnknownKeyError
-from dispatchlab.registry.bundled import open_bundled
-from dispatchlab.registry.coverage import NoSlotError, Way
-from dispatchlab.registry.what_if import CoverageReport, WhatIfError, parse_what_if
+from dispatchlab.registry.coverage import CoverageReport, NoSlotError, Way, WhatIfError, parse_what_if
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.render.coverage import coverage_json, coverage_text
 from tests.command_line import run, run_raising
 

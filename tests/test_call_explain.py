@@ -28,9 +28,16 @@ from dispatchlab.call import (
     InferenceMode,
     Layout,
 )
-from dispatchlab.call.argument_spec import ArgumentSpecError, describe_arguments, keys_of_spec
-from dispatchlab.call.explain import NotCallableError, explain, schema_of, thread_keys
-from dispatchlab.call.explanation import CallExplanation
+from dispatchlab.call.explain import (
+    ArgumentSpecError,
+    CallExplanation,
+    NotCallableError,
+    describe_arguments,
+    explain,
+    keys_of_spec,
+    schema_of,
+    thread_keys,
+)
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, UNDEFINED_TENSOR_KEYS
 from dispatchlab.call.tensor_options import DeviceType
 from dispatchlab.errors import ErrorKind

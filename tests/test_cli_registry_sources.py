@@ -18,8 +18,7 @@ from dispatchlab.analysis.sources import (
 )
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import UnknownKeyError
-from dispatchlab.registry.bundled import UnknownRegistryError
-from dispatchlab.registry.file import save_registry
+from dispatchlab.registry.file import UnknownRegistryError, save_registry
 from dispatchlab.registry.model import registry_of
 from tests.command_line import run, run_raising
 from tests.registry_cases import BAR, FOO, SMALL

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.lint.baseline import BaselineError, load_baseline
-from dispatchlab.lint.lint_source import lint_source
 from dispatchlab.lint.rule import LintReport, Rule
 from dispatchlab.lint.rules import RULES, UnknownRuleError, selected
-from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.lint.run import lint_source
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.render.lint import lint_text, sarif
 from tests.command_line import run
 

@@ -27,7 +27,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OUTRANKED, view_of
 from dispatchlab.model.registration import AliasKind, Def, Impl, Kernel, KernelFlags
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import (
     RecordedFallback,
     RecordedKernel,

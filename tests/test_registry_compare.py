@@ -10,8 +10,8 @@ from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind
-from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.compare import Change, ChangeKind, RegistryDiff, Subject, compare, diff_text
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import RecordedFallback, RecordedOperator, Registry, registry_of
 from tests.registry_cases import BAR, DANGLING, FALLBACKS, FOO, SMALL, T_T, kernel
 

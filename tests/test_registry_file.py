@@ -16,11 +16,14 @@ from dispatchlab.atomic_write import WriteError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
-from dispatchlab.registry.bundled import UnknownRegistryError, bundled_names, open_bundled, open_named
 from dispatchlab.registry.file import (
     RegistryFile,
+    UnknownRegistryError,
+    bundled_names,
     is_registry_file,
     load_registry,
+    open_bundled,
+    open_named,
     open_registry,
     registry_bytes,
     save_registry,

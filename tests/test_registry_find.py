@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatchlab.model.keys import DispatchKey as K
-from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.find import KeyCount, find, find_names, key_counts
 from tests.registry_cases import SMALL
 

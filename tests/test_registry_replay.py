@@ -15,7 +15,7 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Def, Fallback, Impl, KernelForm
 from dispatchlab.model.schema_difference import DifferenceKind, schema_difference
-from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import Registry, dump_text
 from dispatchlab.registry.replay import inferred_of, operator_registrations, registrations_of, replay, schema_of
 from tests.registry_cases import BAR, DANGLING, FOO, SMALL, part

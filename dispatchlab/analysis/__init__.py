@@ -2,8 +2,8 @@
 
 Scenarios:
 
-- `run_scenario`: explore one scenario, replay a counterexample on it, compare it with its model.
-- `run_scenarios`: several scenarios, in several processes when asked.
+- `run_scenario`: explore one scenario, replay a counterexample on it, compare it with its model; or several scenarios,
+  in several processes when asked.
 - `report`: what was found, beside what the scenario expects.
 - `counterexamples`: replay them, explain them, cut scenarios down to them, print programs that show them.
 - `conformance`: compare the live engine with its model step by step.

@@ -13,10 +13,20 @@ from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
 from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.registry.coverage import Coverage, Filled, Way, coverage
+from dispatchlab.registry.coverage import (
+    Coverage,
+    CoverageReport,
+    Filled,
+    Moved,
+    Supposition,
+    Way,
+    WhatIf,
+    compared,
+    coverage,
+    parse_what_if,
+)
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
 from dispatchlab.registry.replay import run
-from dispatchlab.registry.what_if import CoverageReport, Moved, Supposition, WhatIf, compared, parse_what_if
 
 SEMANTICS = "strict"
 """The precedence that coverage goes by; it is the same under all semantics that replay a registry."""

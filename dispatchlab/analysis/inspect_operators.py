@@ -21,7 +21,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView, TableRow
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
-from dispatchlab.registry.bundled import DEFAULT
+from dispatchlab.registry.file import DEFAULT
 from dispatchlab.registry.find import is_glob
 from dispatchlab.registry.model import Recorded, name_of
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
-from dispatchlab.registry.bundled import bundled_names, open_named
-from dispatchlab.registry.file import is_registry_file
+from dispatchlab.registry.file import bundled_names, is_registry_file, open_named
 from dispatchlab.registry.find import find, find_names, is_glob
 from dispatchlab.registry.model import Recorded, RecordedOperator
 

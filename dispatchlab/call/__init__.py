@@ -3,21 +3,15 @@
 - `operators`: `operator(dispatcher, name)`, an operator to be called; `ops(dispatcher)`, all of them by attribute;
 - `compiled_call`: the code of a call, written for one schema;
 - `call_signature`: a schema made ready to check arguments and to compute key sets;
-- `dispatch_table`: the kernel for each key set, and the keys that calls skip;
+- `dispatch_table`: the kernel for each key set, the keys that calls skip, and errors of calls that find no kernel;
 - `calling_conventions`: any kernel as a function of all arguments;
-- `dispatch_errors`: errors of calls that find no kernel;
 - `local_key_set`: the guards, and what this thread includes and excludes;
-- `tensor`: `Tensor`, `tensor` and `Generator`;
-- `tensor_keys`: the dispatch keys of a tensor;
+- `tensor`: `Tensor`, `tensor`, `Generator`, strides, and Python numbers where tensors are wanted;
+- `tensor_keys`: the dispatch keys of a tensor, and whether its class has `__torch_function__` or `__torch_dispatch__`;
 - `tensor_options`: dtype, device, layout and memory format;
-- `strides`: strides, and which shapes are views of them;
-- `wrapped_numbers`: Python numbers where tensors are wanted;
-- `torch_overrides`: whether a class has `__torch_function__` or `__torch_dispatch__`;
 - `call_observer`: observers of calls;
 - `trace`: records of calls, redispatches and guards;
-- `argument_spec`: specs such as `cuda requires_grad`;
-- `explain`: the kernel that a call would run, and why, without running it;
-- `explanation`: explanations as values.
+- `explain`: the kernel that a call would run, and why, from specs such as `cuda requires_grad`, without running it.
 
 Autograd, batching, tracing and factories are in `dispatchlab.layers`, built on nothing but this.
 """

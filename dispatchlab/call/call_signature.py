@@ -12,10 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dispatchlab.call.tensor import Generator, Tensor
+from dispatchlab.call.tensor import NUMBERS, Generator, Tensor, takes_numbers, wrapped_number
 from dispatchlab.call.tensor_keys import UNDEFINED_TENSOR_KEYS
 from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
-from dispatchlab.call.wrapped_numbers import NUMBERS, takes_numbers, wrapped_number
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import (

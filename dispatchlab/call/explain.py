@@ -1,4 +1,4 @@
-"""Explain a call: the kernel that it would run, and why that one, from the operator's table; nothing is run.
+"""Explain a call without running it: argument specs, the key set of each hop, its kernel, and what lost to it.
 
 The first hop is exact: it is what calls compute. What a kernel redispatches to is up to the kernel; the hops after the
 first follow what PyTorch's kernels at such keys do, and say when that is all that they go by. Source:
@@ -7,23 +7,382 @@ tools/autograd/gen_variable_type.py, tools/autograd/gen_inplace_or_view_type.py,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from dispatchlab.call.argument_spec import Described
 from dispatchlab.call.dispatch_table import masks
-from dispatchlab.call.explanation import CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
-from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
+from dispatchlab.call.tensor_keys import (
+    AUTOGRAD_KEYS,
+    PYTHON_KEYS,
+    UNDEFINED_TENSOR_KEYS,
+    compute_dispatch_key,
+    tensor_key_set,
+)
+from dispatchlab.call.tensor_options import DeviceType, DType, Layout
 from dispatchlab.engine.builtin_fallbacks import is_builtin
-from dispatchlab.errors import DispatchLabError, ErrorKind
+from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.model.dump_format import Provenance, parse_entry
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
 from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
-from dispatchlab.model.operator_view import NO_KERNEL, OperatorView, TableRow
-from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.operator_view import NO_KERNEL, Beaten, OperatorView, TableRow
+from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
 from dispatchlab.model.slot_set import keys_of, slots_of, slots_of_key
+
+EMPTY = DispatchKeySet()
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentKeys:
+    """An argument that decides the dispatch.
+
+    Args:
+        name: its name in the schema.
+        type: its type there.
+        given: its spec, as it was given.
+        keys: the keys that it adds to the call.
+        note: what is surprising about these; often empty.
+    """
+
+    name: str
+    type: str
+    given: str
+    keys: DispatchKeySet
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadKeys:
+    """What the thread adds to a call and takes away: the sets that every thread starts from, and those of guards."""
+
+    global_included: DispatchKeySet
+    global_excluded: DispatchKeySet
+    local_included: DispatchKeySet = EMPTY
+    local_excluded: DispatchKeySet = EMPTY
+
+    @property
+    def included(self) -> DispatchKeySet:
+        """All that is included."""
+        return self.global_included | self.local_included
+
+    @property
+    def excluded(self) -> DispatchKeySet:
+        """All that is excluded."""
+        return self.global_excluded | self.local_excluded
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A key that a call does not go to although it is in its set.
+
+    Args:
+        key: the key.
+        why: `excluded by every thread`, `excluded by a guard`, or `fallthrough`.
+        debug: where the fallthrough comes from; empty for an excluded key.
+        reason: its provenance.
+    """
+
+    key: DispatchKey
+    why: str
+    debug: str = ""
+    reason: Provenance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The kernel in the slot of a key.
+
+    Args:
+        debug: where it comes from.
+        reason: its provenance.
+        source: the key that it is registered at; empty where that is not known.
+        fallthrough: it is a fallthrough, which cannot run.
+        beaten: the candidates that lost, best first, each with what it lost to.
+        stale: the slot should hold something else, namely this; None when all is well.
+    """
+
+    debug: str
+    reason: Provenance
+    source: str
+    fallthrough: bool = False
+    beaten: tuple[Beaten, ...] = ()
+    stale: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One look-up.
+
+    Args:
+        kind: `call` or `redispatch`.
+        why: where its set comes from.
+        assumed: the set follows from what kernels at such keys usually do, and not from what is known of this one.
+        start: the set before anything is left out.
+        left_out: the keys that are, highest priority first.
+        keys: the final set.
+        key: its highest key, which is gone to.
+        kernel: what is there; None when nothing is.
+        refusal: what kind of error the call ends in; None when a kernel runs.
+    """
+
+    kind: str
+    why: str
+    assumed: bool
+    start: DispatchKeySet
+    left_out: tuple[LeftOut, ...]
+    keys: DispatchKeySet
+    key: DispatchKey
+    kernel: Chosen | None
+    refusal: ErrorKind | None = None
+
+    @property
+    def order(self) -> tuple[DispatchKey, ...]:
+        """The keys of the final set, highest priority first."""
+        return by_priority(self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class CallExplanation:
+    """A call, from its arguments to the kernel that redispatches no further.
+
+    Args:
+        operator: its name.
+        schema: its schema.
+        arguments: those that decide the dispatch.
+        of_arguments: all their keys.
+        thread: what the thread adds and takes away.
+        hops: the call, and each redispatch that follows from it.
+        end: why there is no further hop.
+    """
+
+    operator: str
+    schema: str
+    arguments: tuple[ArgumentKeys, ...]
+    of_arguments: DispatchKeySet
+    thread: ThreadKeys
+    hops: tuple[Hop, ...]
+    end: str
+
+
+def by_priority(keys: DispatchKeySet) -> tuple[DispatchKey, ...]:
+    """The runtime keys of a set, highest priority first."""
+    return tuple(reversed(list(keys)))
+
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {
+        "strided": Layout.strided,
+        "sparse": Layout.sparse,
+        "csr": Layout.sparse_csr,
+        "csc": Layout.sparse_csc,
+        "bsr": Layout.sparse_bsr,
+        "bsc": Layout.sparse_bsc,
+        "mkldnn": Layout.mkldnn,
+        "nested": Layout.jagged,
+        **{layout.name: layout for layout in Layout},
+    }
+)
+"""The layouts by name, and by the short names that people use."""
+
+_LAZY = {"conj": DispatchKey.Conjugate, "neg": DispatchKey.Negative, "zero": DispatchKey.ZeroTensor}
+_OTHERS = ("requires_grad", "quantized", "python", "inference", "none", *_LAZY)
+_GENERATOR = SimpleType("Generator")
+
+
+class ArgumentSpecError(DispatchLabError):
+    """The spec of an argument cannot be read, or does not fit the schema."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the tensor that a factory makes, which has no tensor to go by.
+
+    Args:
+        backend: the key that dtype, layout and device choose.
+        given: the options as they were given.
+    """
+
+    backend: DispatchKey = DispatchKey.CPU
+    given: str = "the default device, cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """All that was said about the arguments of a call."""
+
+    arguments: tuple[ArgumentKeys, ...]
+    options: Options
+    requires_grad: bool
+
+
+def describe_arguments(schema: FunctionSchema, specs: Sequence[str]) -> Described:
+    """What the arguments of a call add to its key set.
+
+    Args:
+        schema: the operator's.
+        specs: a description for each argument that decides the dispatch, in order, or `NAME=DESCRIPTION` for any of
+            them and for `device`, `layout` and `dtype`. Without any, each tensor that must be given is on the CPU.
+
+    Raises:
+        ArgumentSpecError: a spec cannot be read, no argument is left for it, or a tensor that must be given is not.
+    """
+    deciding = {one.name: one for one in _deciding(schema)}
+    settings = {one.name: one for one in schema.arguments if one.name in ("device", "layout", "dtype")}
+    given: dict[str, str] = {}
+    waiting = list(deciding)
+    for text in specs:
+        name, separator, rest = text.partition("=")
+        if separator and name.strip() in deciding.keys() | settings.keys():
+            name, described = name.strip(), rest
+        elif separator:
+            hint = did_you_mean(name, [*deciding, *settings]) or f"; it has {_listed([*deciding, *settings])}"
+            raise ArgumentSpecError(f"{schema.name} has no argument {name!r} that decides the dispatch{hint}")
+        elif waiting:
+            name, described = waiting[0], text
+        else:
+            raise ArgumentSpecError(
+                f"{text!r} is one argument too many: {schema.name} has {len(deciding)} that decide the dispatch"
+                f"{': ' + _listed(list(deciding)) if deciding else ''}"
+                + ("; say where a factory makes its tensor with device=cuda" if "device" in settings else "")
+            )
+        if name in given:
+            raise ArgumentSpecError(f"{name} was described twice: {given[name]!r} and {described!r}")
+        given[name] = " ".join(described.split())
+        if name in waiting:
+            waiting.remove(name)
+    required = [
+        name for name in waiting if deciding[name].default is None and not isinstance(deciding[name].type, OptionalType)
+    ]
+    arguments = tuple(
+        _argument(one, given.get(name, "cpu" if name in required else None)) for name, one in deciding.items()
+    )
+    if required and any(name in deciding for name in given):
+        raise ArgumentSpecError(
+            f"{schema.name} must be given {_listed(required)}, too: repeat --arg, in the order of {schema}"
+        )
+    grad = any("requires_grad" in text.replace(",", " ").replace(":", " ").split() for text in given.values())
+    return Described(arguments, _options(given), grad)
+
+
+def _deciding(schema: FunctionSchema) -> list[Argument]:
+    dispatched = schema.dispatch_arguments()
+    return [
+        argument
+        for at, argument in enumerate(schema.arguments)
+        if dispatched >> at & 1 or _bare(argument.type) == _GENERATOR
+    ]
+
+
+def _bare(type_: Type) -> Type:
+    return type_.element if isinstance(type_, OptionalType) else type_
+
+
+def _argument(argument: Argument, given: str | None) -> ArgumentKeys:
+    name, type_ = argument.name, argument.type
+    if given is None:
+        return ArgumentKeys(name, str(type_), "left out", DispatchKeySet())
+    is_list = isinstance(type_, ListType)
+    if given.startswith("list:"):
+        if not is_list:
+            raise ArgumentSpecError(f"{name} is {type_} and no list: describe one argument, without 'list:'")
+        elements = [part.strip() for part in given.removeprefix("list:").split(",")]
+    else:
+        elements = [given]
+    keys = DispatchKeySet()
+    for element in elements if given != "list:" else []:
+        if element == "none":
+            if type_ == TENSOR:
+                note = "None for a Tensor is an undefined one, which has keys of its own"
+                return ArgumentKeys(name, str(type_), given, UNDEFINED_TENSOR_KEYS, note)
+            continue
+        if _bare(type_) == _GENERATOR:
+            keys |= DispatchKeySet.of(_generator_key(element))
+        else:
+            keys |= keys_of_spec(element)
+    return ArgumentKeys(name, str(type_), given, keys)
+
+
+def _generator_key(text: str) -> DispatchKey:
+    return compute_dispatch_key(_device(text.removeprefix("generator").strip() or "cpu"))
+
+
+def keys_of_spec(text: str) -> DispatchKeySet:
+    """The keys of a tensor.
+
+    Args:
+        text: words in any order: a device (`cpu` when left out), a layout, `quantized`, `requires_grad` (which adds
+            nothing), `conj`, `neg`, `zero`, `inference`, `python` for a subclass that intercepts calls, and names of
+            dispatch keys, which are added as they are.
+
+    Raises:
+        ArgumentSpecError: a word is not known; the message names the nearest.
+    """
+    device, layout, dtype = DeviceType.CPU, Layout.strided, None
+    extra: list[DispatchKey] = []
+    late = DispatchKeySet()
+    inference = False
+    for word in text.split():
+        if word in LAYOUTS:
+            layout = LAYOUTS[word]
+        elif word == "quantized":
+            dtype = DType.quint8
+        elif word == "python":
+            late |= PYTHON_KEYS
+        elif word in _LAZY:
+            extra.append(_LAZY[word])
+        elif word == "inference":
+            inference = True
+        elif word in DispatchKey.__members__ and DispatchKey[word].is_runtime:
+            late = late.add(DispatchKey[word])
+        elif word != "requires_grad":
+            device = _device(word)
+    return tensor_key_set(DispatchKeySet.of(_backend(device, layout, dtype), *extra), inference=inference) | late
+
+
+def _backend(device: DeviceType, layout: Layout, dtype: DType | None) -> DispatchKey:
+    try:
+        return compute_dispatch_key(device, layout, dtype)
+    except KeyError:
+        raise ArgumentSpecError(f"no dispatch key stands for a tensor of layout {layout} on {device}") from None
+
+
+def _device(word: str) -> DeviceType:
+    name = word.partition(":")[0]
+    if name not in tuple(DeviceType):
+        known = [*map(str, DeviceType), *LAYOUTS, *_OTHERS]
+        near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
+        more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
+        raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
+    return DeviceType(name)
+
+
+def _options(given: Mapping[str, str]) -> Options:
+    given_options = [f"{name}={given[name]}" for name in ("dtype", "layout", "device") if name in given]
+    if not given_options:
+        return Options()
+    layout = given.get("layout", "strided")
+    if layout not in LAYOUTS:
+        raise ArgumentSpecError(f"{layout!r} is no layout{did_you_mean(layout, LAYOUTS)}")
+    dtype = given.get("dtype")
+    if dtype is not None and dtype not in DType.__members__:
+        raise ArgumentSpecError(f"{dtype!r} is no dtype{did_you_mean(dtype, DType.__members__)}")
+    kind = None if dtype is None else DType[dtype]
+    return Options(_backend(_device(given.get("device", "cpu")), LAYOUTS[layout], kind), ", ".join(given_options))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
 
 _FOR_ALL_BACKENDS = (Provenance.DEFAULT_BACKEND, Provenance.CATCH_ALL)
 _BELOW_AUTOGRAD = DispatchKeySet.full_after(DispatchKey.AutogradOther)

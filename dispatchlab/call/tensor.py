@@ -1,24 +1,72 @@
-"""Tensors over numpy arrays, with all that a dispatcher looks at: a device, a dtype, a layout, and a set of keys.
+"""Tensors over numpy arrays, with all that a dispatcher looks at: a device, a dtype, strides, a layout, and a key set.
 
 A device is a label: a `cuda` tensor keeps an ordinary array. A `meta` tensor has a shape and no data at all.
+
+A Python number where a tensor is wanted becomes a wrapped number; only the operators that PyTorch names take one.
+Source: torch/csrc/utils/python_arg_parser.cpp (`should_allow_numbers_as_tensors`), c10/core/TensorImpl.h
+(`is_wrapped_number`).
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from math import prod
 from typing import Any, TypeAlias, TypeVar
 from weakref import ref
 
 import numpy as np
 
 from dispatchlab.call.local_key_set import is_inference_mode
-from dispatchlab.call.strides import contiguous_strides
-from dispatchlab.call.tensor_keys import compute_dispatch_key, tensor_key_set
+from dispatchlab.call.tensor_keys import compute_dispatch_key, python_bits, tensor_key_set
 from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
-from dispatchlab.call.torch_overrides import python_bits
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of memory in the usual order, the last dimension without a gap."""
+    return tuple(prod(max(size, 1) for size in shape[at + 1 :]) for at in range(len(shape)))
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether every element has a place of its own and there is no gap between them, in some order of dimensions."""
+    expected = 1
+    for step, size in sorted((step, size) for size, step in zip(shape, strides, strict=True) if size != 1):
+        if step != expected:
+            return 0 in shape
+        expected *= size
+    return True
+
+
+def is_viewable(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether elements that lie like this can be seen as another shape of as many elements.
+
+    Dimensions that follow each other in memory without a gap are one run; no dimension of the new shape may reach from
+    one run into the next.
+    """
+    if 0 in shape:
+        return True
+    runs: list[int] = []
+    before = 0
+    for size, step in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if runs and before == size * step:
+            runs[-1] *= size
+        else:
+            runs.append(size)
+        before = step
+    rest = [size for size in wanted if size != 1]
+    for run in runs:
+        filled = 1
+        while filled < run:
+            filled *= rest.pop(0)
+        if filled != run:
+            return False
+    return True
+
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -226,3 +274,29 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"<Generator {self.device}>"
+
+
+Number: TypeAlias = int | float | complex
+NUMBERS = (int, float, complex)
+
+_BASES = ("add", "div", "divide", "mul", "multiply", "sub", "subtract", "true_divide", "floor_divide")
+_NAMES = frozenset(
+    (*(f"{base}{form}" for base in _BASES for form in ("", "_", "_out")), "to", "_to_copy", "copy_", "copy", "_conj")
+)
+
+
+def takes_numbers(name: OperatorName) -> bool:
+    """Whether an operator takes Python numbers for its tensors."""
+    return name.namespace == "prims" or (name.namespace == "aten" and name.name in _NAMES)
+
+
+def wrapped_number(number: Number) -> Tensor:
+    """A number as a tensor without dimensions, of the widest dtype of its kind."""
+    made = Tensor(np.array(number))
+    made.is_wrapped_number = True
+    return made
+
+
+def unwrapped_number(value: object) -> object:
+    """The number of a tensor that is a wrapped one; every other value as it is."""
+    return value.item() if isinstance(value, Tensor) and value.is_wrapped_number else value

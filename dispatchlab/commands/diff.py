@@ -39,7 +39,7 @@ def diff(
     """
     from dispatchlab.analysis.sources import compare_sources
     from dispatchlab.registry.compare import diff_text
-    from dispatchlab.render.registry_diff import diff_json
+    from dispatchlab.render.registry import diff_json
 
     found = compare_sources(
         before, after, imports=imports, semantics=semantics, tables=tables, locations=locations, report=note

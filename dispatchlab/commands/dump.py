@@ -107,7 +107,7 @@ def dump(
       dispatchlab dump aten::add.Tensor --engine torch --import my_package
     """
     from dispatchlab.analysis.sources import LIVE, is_registry_source, table_rows
-    from dispatchlab.registry.bundled import DEFAULT
+    from dispatchlab.registry.file import DEFAULT
 
     listings = {"--list": listing, "--dangling": dangling, "--overridden": overridden, "--counts": counts}
     asked = next((option for option, on in listings.items() if on), None)
@@ -149,7 +149,7 @@ def _list(
     from dispatchlab.analysis.sources import find_listed, recorded_from
     from dispatchlab.model.keys import parse_key
     from dispatchlab.registry.find import key_counts
-    from dispatchlab.render.registry_listing import counts_json, counts_text, operators_json, operators_text
+    from dispatchlab.render.registry import counts_json, counts_text, operators_json, operators_text
 
     recorded = recorded_from(source, imports=imports, report=note)
     at = tuple(map(parse_key, keys))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dispatchlab.analysis.engines import EngineName
-    from dispatchlab.call.explanation import CallExplanation
+    from dispatchlab.call.explain import CallExplanation
 
 
 @click.command()
@@ -77,9 +77,8 @@ def explain(
       dispatchlab explain my::op --arg cpu --engine torch --import my_package
     """
     from dispatchlab.analysis.inspect_operators import inspect_operator
-    from dispatchlab.call.argument_spec import describe_arguments
+    from dispatchlab.call.explain import describe_arguments, schema_of, thread_keys
     from dispatchlab.call.explain import explain as explain_call
-    from dispatchlab.call.explain import schema_of, thread_keys
     from dispatchlab.model.keys import parse_key
     from dispatchlab.render.explain import explanation_json, explanation_notes, explanation_text
     from dispatchlab.render.operator_text import refused_step_text

@@ -56,8 +56,8 @@ def lint(
     from dispatchlab.analysis.sources import LIVE
     from dispatchlab.atomic_write import write_file
     from dispatchlab.lint.baseline import load_baseline, renewed_baseline
-    from dispatchlab.lint.lint_source import lint_source
     from dispatchlab.lint.rules import rule_named, selected
+    from dispatchlab.lint.run import lint_source
     from dispatchlab.render.lint import lint_json, lint_text, print_lint, sarif
 
     if explain is not None:

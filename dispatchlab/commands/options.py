@@ -132,7 +132,7 @@ def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterabl
 
             return SEMANTICS
         case "source":
-            from dispatchlab.registry.bundled import bundled_names
+            from dispatchlab.registry.file import bundled_names
             from dispatchlab.registry.file_format import SUFFIX
 
             return [*bundled_names(), "live", *_files(incomplete, (*_SCENARIO_SUFFIXES, SUFFIX))]
@@ -144,7 +144,7 @@ def _operators(source: object) -> list[str]:
     """The operators of a scenario or a registry; none if it cannot be read: a completion cannot show an error."""
     from dispatchlab.analysis.sources import operators_in
     from dispatchlab.errors import DispatchLabError
-    from dispatchlab.registry.bundled import DEFAULT, open_named
+    from dispatchlab.registry.file import DEFAULT, open_named
     from dispatchlab.scenario.load import load_scenario
 
     text = source if isinstance(source, str) else DEFAULT

@@ -133,8 +133,7 @@ def permute(
       dispatchlab permute scenario.yaml --replay found.replay
       dispatchlab permute scenario.yaml --graph states.svg
     """
-    from dispatchlab.analysis.run_scenario import RunOptions
-    from dispatchlab.analysis.run_scenarios import run_scenarios
+    from dispatchlab.analysis.run_scenario import RunOptions, run_scenarios
     from dispatchlab.analysis.sources import scenario_files
 
     asked = RunOptions(**options)

@@ -15,7 +15,6 @@
 - `refusals`: the errors of refused registrations;
 - `semantics`: `strict`, `torch-2.13` and `pr35061`;
 - `builtin_fallbacks`: the backend fallbacks that PyTorch ships;
-- `initial_state`: the state that a fresh dispatcher starts from;
 - `precedence`: the dispatch table, computed on sets of slots;
 - `reference_precedence`: the same, computed key by key;
 - `invariants`: what must hold of an operator;

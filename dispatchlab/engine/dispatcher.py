@@ -13,22 +13,23 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 
 from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.initial_state import initial_state
 from dispatchlab.engine.introspection import dump, dump_table, slots_text
 from dispatchlab.engine.kernel import call_site
-from dispatchlab.engine.listeners import Listener as Listener  # part of what a dispatcher offers
-from dispatchlab.engine.listeners import Listeners, Named
-from dispatchlab.engine.lowering import LoweredRegistration, lower
+from dispatchlab.engine.listeners import Listener, Listeners, Named
+from dispatchlab.engine.lowering import LoweredRegistration, lower, register
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterImpl
-from dispatchlab.engine.semantics import Semantics, semantics_named
+from dispatchlab.engine.semantics import SEMANTICS, Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
 from dispatchlab.model.dump_format import key_text
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import Fallback, Registration, describe
@@ -36,6 +37,27 @@ from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.model.slot_set import KEY_OF_BIT
 from dispatchlab.model.snapshot import Snapshot, Violation
+
+
+def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
+    """The state of a fresh dispatcher with these fallbacks; do not change it."""
+    if fallbacks is BUILTIN_FALLBACKS and SEMANTICS.get(semantics.name) is semantics:
+        return _with_builtin_fallbacks(semantics.name)
+    return _load(semantics, fallbacks)
+
+
+@cache
+def _with_builtin_fallbacks(name: str) -> State:
+    return _load(SEMANTICS[name], BUILTIN_FALLBACKS)
+
+
+def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
+    transaction = Transaction({}, set())
+    from_within = replace(semantics, keys=frozenset(DispatchKey))  # a dispatcher's own code can name every key
+    for fallback in fallbacks:
+        register(from_within, transaction, lower(fallback, from_within))
+    return {FALLBACKS: transaction.get(FALLBACKS)} if transaction.changes else {}
+
 
 # Note [Releases that come at a bad time]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dispatchlab.engine import lowering
-from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.dispatcher import Dispatcher, initial_state
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.initial_state import initial_state
 from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot, violations_in
 from dispatchlab.engine.invariants import expected_slots, stale_keys
 from dispatchlab.engine.lowering import LoweredRegistration, lower

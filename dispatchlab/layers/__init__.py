@@ -3,6 +3,7 @@
 - `lab`: `Lab`, a dispatcher with all of it, and its operators by name;
 - `schemas`: the operators that there are;
 - `kernels`: the backend kernels of CPU, CUDA and Meta, and `manual_seed`;
+- `builtin_kernels`: the kernels of PyTorch's backend fallbacks;
 - `backend_select`: the BackendSelect kernels of factories;
 - `views`: ADInplaceOrView, versions, and the history of views;
 - `autograd`: the autograd kernels, and what a write in place does to the graph;

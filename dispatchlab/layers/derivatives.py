@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.strides import is_viewable
-from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_options import MemoryFormat
 from dispatchlab.layers.autograd_graph import Gradients, Node
 from dispatchlab.model.key_set import DispatchKeySet

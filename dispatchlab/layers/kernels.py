@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dispatchlab.call.strides import is_dense
-from dispatchlab.call.tensor import Array, Generator, Tensor
+from dispatchlab.call.tensor import Array, Generator, Tensor, is_dense
 from dispatchlab.call.tensor_options import (
     CPU,
     DEFAULT_DTYPE,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from dispatchlab.call.strides import is_dense
-from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor import Tensor, is_dense
 from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
 from dispatchlab.layers.derivatives import Calls
 

@@ -6,16 +6,14 @@
 - functions: `Functions`, all public functions of a lab;
 - subclass: `as_subclass` and `make_wrapper_subclass`, tensors of other classes;
 - torch_dispatch: `PythonDispatch` has a dispatcher call `__torch_dispatch__`, `no_dispatch` is a block without that,
-  `Interpreter` owns classes and calls their handlers;
+  `Interpreter` owns classes and calls their handlers; `without_defaults` and `normalize` are for arguments;
 - modes: `DispatchMode`, a handler of every call in a block, and `modes`;
-- defaults: `without_defaults` and `normalize`, arguments without their defaults, and with them again;
 - errors: `OverrideError` and its kinds, with the chain of handlers.
 """
 
 from __future__ import annotations
 
-from dispatchlab.call.torch_overrides import disabled
-from dispatchlab.overrides.defaults import normalize, without_defaults
+from dispatchlab.call.tensor_keys import disabled
 from dispatchlab.overrides.errors import (
     HandlerError,
     HandlerRecursionError,
@@ -27,7 +25,14 @@ from dispatchlab.overrides.functions import Functions
 from dispatchlab.overrides.handlers import DisableTorchFunction, is_torch_function_enabled, overloaded_args
 from dispatchlab.overrides.modes import DispatchMode, modes
 from dispatchlab.overrides.subclass import as_subclass, make_wrapper_subclass
-from dispatchlab.overrides.torch_dispatch import Interpreter, PythonDispatch, interpreter_of, no_dispatch
+from dispatchlab.overrides.torch_dispatch import (
+    Interpreter,
+    PythonDispatch,
+    interpreter_of,
+    no_dispatch,
+    normalize,
+    without_defaults,
+)
 from dispatchlab.overrides.torch_function import torch_function_dispatch
 
 __all__ = [

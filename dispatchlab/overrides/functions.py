@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor import Tensor, tensor
-from dispatchlab.call.torch_overrides import has_handler
-from dispatchlab.call.wrapped_numbers import NUMBERS
+from dispatchlab.call.tensor import NUMBERS, Tensor, tensor
+from dispatchlab.call.tensor_keys import has_handler
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import NAMESPACE

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.torch_overrides import disabled
+from dispatchlab.call.tensor_keys import disabled
 from dispatchlab.overrides.errors import NoImplementationError, name_of, name_of_function, with_handler
 
 PROTOCOL = "__torch_function__"

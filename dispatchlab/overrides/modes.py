@@ -10,8 +10,7 @@ from typing import Any, Self
 
 from dispatchlab.call.local_key_set import IncludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor_keys import PYTHON_KEYS
-from dispatchlab.call.torch_overrides import DISPATCH
+from dispatchlab.call.tensor_keys import DISPATCH, PYTHON_KEYS
 from dispatchlab.overrides.errors import OverrideError, name_of
 
 

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from dispatchlab.call.local_key_set import is_inference_mode
 from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
-from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
-from dispatchlab.call.torch_overrides import python_bits
+from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, python_bits, tensor_key_set
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.overrides.handlers import DisableTorchFunction
 

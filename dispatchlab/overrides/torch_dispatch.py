@@ -1,34 +1,72 @@
-"""The key Python: its boxed fallback hands a call to an interpreter, which calls the `__torch_dispatch__` handlers.
+"""The key Python: its fallback hands a call to an interpreter, which calls handlers without default arguments.
 
-The dispatcher knows only that a tensor has an interpreter, the one that owns its class.
+A handler that is older than an argument with a default does not see the argument until somebody uses it. The
+dispatcher knows only that a tensor has an interpreter, the one that owns its class.
 Source: aten/src/ATen/core/PythonFallbackKernel.cpp.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from dispatchlab.call.call_signature import NotReturnableError
+from dispatchlab.call.call_signature import MISSING, CallSignature, NotReturnableError
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard, ForceDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.tensor_keys import PYTHON_KEYS
-from dispatchlab.call.torch_overrides import DISPATCH, has_handler
-from dispatchlab.call.wrapped_numbers import unwrapped_number
+from dispatchlab.call.tensor import Tensor, unwrapped_number
+from dispatchlab.call.tensor_keys import DISPATCH, PYTHON_KEYS, has_handler
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.overrides.defaults import without_defaults
+from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.overrides.errors import HandlerError, NoImplementationError, name_of, with_handler
 from dispatchlab.overrides.handlers import overloaded_args
 from dispatchlab.overrides.modes import modes, pop_mode_temporarily
+
+
+@lru_cache(maxsize=4096)
+def _signature(schema: FunctionSchema) -> CallSignature:
+    return CallSignature(schema)
+
+
+def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Every argument of a call as the positional ones and those by name, without what equals its default.
+
+    Of positional ones only the last are left out, for the others keep the positions; of keyword-only ones, each.
+
+    Args:
+        schema: the operator's.
+        values: one for each argument.
+    """
+    positional, named = _signature(schema).as_python_call(values)
+    return tuple(positional), named
+
+
+def normalize(
+    schema: FunctionSchema, args: Sequence[object], kwargs: Mapping[str, object] | None = None
+) -> tuple[object, ...]:
+    """Every argument of an incomplete call, in the order of the schema, defaults filled in.
+
+    Args:
+        schema: the operator's.
+        args: positional arguments.
+        kwargs: arguments by name.
+
+    Raises:
+        CallError: an argument without a default is missing, or there is one too many, or one of a wrong type.
+    """
+    signature = _signature(schema)
+    count = signature.positional
+    held: list[object] = [*args[:count], *[MISSING] * (len(schema.arguments) - min(count, len(args)))]
+    return signature.bind(held, args[count:], kwargs or {})
+
 
 K = TypeVar("K", bound=type)
 _BELOW = DispatchKeySet.full_after(DispatchKey.Python)

@@ -37,7 +37,7 @@ from types import CodeType
 from typing import Any, TypeVar, cast
 
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.torch_overrides import disabled
+from dispatchlab.call.tensor_keys import disabled
 from dispatchlab.overrides.errors import NoImplementationError, SignatureMismatchError, name_of, name_of_function
 from dispatchlab.overrides.handlers import call_handlers, disabled_blocks, leaving_handler
 from dispatchlab.overrides.subclass import default_torch_function

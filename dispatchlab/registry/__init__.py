@@ -2,11 +2,11 @@
 
 - model: `Registry`, `RecordedOperator`, `RecordedKernel`, `RecordedFallback`, and records from the dumps that a
   dispatcher prints; `Recorded` is what a registry in memory and one in a file have in common;
-- bundled: `open_bundled()` gives the registry of PyTorch 2.13, `open_named(text)` a bundled one or a file;
 - file: `open_registry(path)` reads one operator at a time, `load_registry(path)` all, `save_registry` writes;
+  `open_bundled()` gives the registry of PyTorch 2.13, `open_named(text)` a bundled one or a file;
 - file_format: the layout of a file, its bounds, and what can be wrong with it;
 - replay: a registry as the registrations that make it;
 - find: names, globs, listings, counts;
-- coverage: how the operators at one key find their kernels; what_if: what one more registration would change;
+- coverage: how the operators at one key find their kernels, and what one more registration would change;
 - compare: what came, went and changed between two registries.
 """

@@ -1,6 +1,6 @@
-"""Read and write registry files: one operator at a time or all of them; equal registries give the same bytes.
+"""Read and write registry files, and open the bundled ones by name; equal registries give the same bytes.
 
-The layout is in layout.py, what a row says in rows.py, and write.py makes such files.
+The layout of a file and of its rows is in file_format.py.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from dispatchlab.atomic_write import write_file
+from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.names import OperatorName
 from dispatchlab.registry.file_format import (
     HEAD,
@@ -22,6 +24,7 @@ from dispatchlab.registry.file_format import (
     MAX_OPERATORS,
     MAX_PLAIN,
     PER_BLOCK,
+    SUFFIX,
     VERSION,
     Damaged,
     RegistryFileError,
@@ -317,3 +320,57 @@ class RegistryFile:
 
     def _refused(self, reason: str) -> RegistryFileError:
         return RegistryFileError(self.path, reason)
+
+
+_DATA = Path(__file__).parent / "data"
+
+DEFAULT = "torch-2.13"
+"""The registry that is meant when none is named."""
+
+
+class UnknownRegistryError(DispatchLabError):
+    """No bundled registry has this name, and there is no file of it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        known = bundled_names()
+        return (
+            f"there is no registry {self.text!r}: expected a file, or the name of one that comes with dispatchlab, "
+            f"{' or '.join(known)}{did_you_mean(self.text, known)}"
+        )
+
+
+@cache
+def bundled_names() -> tuple[str, ...]:
+    """The names of the bundled registries, such as `torch-2.13`."""
+    return tuple(sorted(path.stem for path in _DATA.glob(f"*{SUFFIX}")))
+
+
+def open_bundled(name: str = DEFAULT) -> RegistryFile:
+    """A bundled registry.
+
+    Raises:
+        UnknownRegistryError: none has this name.
+        RegistryFileError: the file is damaged.
+    """
+    path = _DATA / f"{name}{SUFFIX}"
+    if name != Path(name).name or not path.is_file():
+        raise UnknownRegistryError(name)
+    return open_registry(path)
+
+
+def open_named(text: str) -> RegistryFile:
+    """A bundled registry by its name, or a file by its path; a bundled one wins.
+
+    Raises:
+        UnknownRegistryError: it is neither.
+        RegistryFileError: the file cannot be read, or is damaged.
+    """
+    if text == Path(text).name and (_DATA / f"{text}{SUFFIX}").is_file():
+        return open_bundled(text)
+    if not Path(text).exists():
+        raise UnknownRegistryError(text)
+    return open_registry(text)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dispatchlab.registry.coverage import Covered, Way
-from dispatchlab.registry.what_if import CoverageReport, WhatIf
+from dispatchlab.registry.coverage import CoverageReport, Covered, Way, WhatIf
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 from dispatchlab.render.formatting import printable
 

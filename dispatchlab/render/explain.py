@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dispatchlab.analysis.inspect_operators import Inspection
-from dispatchlab.call.explanation import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
+from dispatchlab.call.explain import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from dispatchlab.call.explanation import CallExplanation, Hop
+from dispatchlab.call.explain import CallExplanation, Hop
 from dispatchlab.call.trace import TracedCall, TracedEvent, TracedThread
 from dispatchlab.render.explain import (
     argument_text,

@@ -3,12 +3,11 @@
 `load_scenario` and `parse_scenario` read, `scenario_text` writes; `load_replay`, `resolve` and `staleness` are for
 counterexamples that were saved; `json_schema` is for editors.
 
-    scenario        a scenario as a value: registrations, what is observed, and what is claimed about their order
-    shapes          what can stand in a field: dispatch keys, names, schemas, namespaces
-    registrations   a table of fields for each kind of registration; kernels, and importing them
-    load            files -> scenarios, and the JSON Schema for editors
-    write           scenarios -> files; the digest of a scenario
-    replay_file     counterexamples that were saved: two sequences over a scenario
+- scenario: a scenario as a value: registrations, what is observed, and what is claimed about their order
+- registrations: a table of fields for each kind of registration, and what can stand in them; importing kernels
+- load: files -> scenarios, and the JSON Schema for editors
+- write: scenarios -> files; the digest of a scenario
+- replay_file: counterexamples that were saved: two sequences over a scenario
 
 The field readers themselves lie in `dispatchlab.yaml_fields`, YAML as a tree in `dispatchlab.yaml_tree`.
 """

@@ -16,9 +16,19 @@ from typing import TypeVar
 from dispatchlab.errors import nearest
 from dispatchlab.explore.result import Expectation
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.scenario.registrations import NESTED_TABLES, SOME_REGISTRATIONS, TOP_TABLES, Surroundings, read_all
+from dispatchlab.scenario.registrations import (
+    INDEX,
+    NAMESPACE,
+    NESTED_TABLES,
+    OPERATOR,
+    ROW,
+    SENTENCE,
+    SOME_REGISTRATIONS,
+    TOP_TABLES,
+    Surroundings,
+    read_all,
+)
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
-from dispatchlab.scenario.shapes import INDEX, NAMESPACE, OPERATOR, ROW, SENTENCE
 from dispatchlab.yaml_fields import Context, Entry, Field, Table, Wrong, list_of, one_of
 from dispatchlab.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
 

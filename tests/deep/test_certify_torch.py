@@ -13,7 +13,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 
 

@@ -9,9 +9,8 @@ from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.live.bridge.torch import bindings
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.registry_reader import record_registry
-from dispatchlab.registry.bundled import open_bundled
 from dispatchlab.registry.compare import compare, summary
-from dispatchlab.registry.file import RegistryFile, registry_bytes
+from dispatchlab.registry.file import RegistryFile, open_bundled, registry_bytes
 from dispatchlab.registry.model import dump_text
 
 

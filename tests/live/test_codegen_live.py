@@ -15,9 +15,8 @@ import pytest
 
 from dispatchlab.analysis.certificate import Certified
 from dispatchlab.analysis.certify import certification_of
-from dispatchlab.codegen.emit.generate import generated_files, write_files
+from dispatchlab.codegen.emit.generate import generated_files, scenario_of, write_files
 from dispatchlab.codegen.emit.generated_group import GeneratedGroup, generated_group
-from dispatchlab.codegen.emit.scenario_source import scenario_of
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions

@@ -17,9 +17,7 @@ from dispatchlab.analysis.engines import EngineName
 from dispatchlab.analysis.inspect_operators import inspect_operator
 from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.analysis.sources import recorded_from
-from dispatchlab.call.argument_spec import describe_arguments
-from dispatchlab.call.explain import explain, schema_of, thread_keys
-from dispatchlab.call.explanation import CallExplanation, Hop
+from dispatchlab.call.explain import CallExplanation, Hop, describe_arguments, explain, schema_of, thread_keys
 from dispatchlab.live.introspection.package_paths import package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import record_operators
 from dispatchlab.model.keys import RUNTIME_KEYS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.protocol import Handle, Sandbox
-from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.registration import Registration
 from tests.effort import examples
 from tests.live.generated_scenarios import OPERATORS, registrations

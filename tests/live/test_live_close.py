@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.live.sandbox.local_engine import LocalEngine
-from dispatchlab.live.sandbox.sandbox import LiveHandle
+from dispatchlab.live.sandbox.sandbox import LiveHandle, LocalEngine
 from dispatchlab.model.keys import DispatchKey as K
 from tests.engine_shorthand import FOO, define, impl
 

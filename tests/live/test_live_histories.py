@@ -13,8 +13,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from dispatchlab.explore.protocol import Handle
 from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
-from dispatchlab.live.sandbox.local_engine import LocalEngine
-from dispatchlab.live.sandbox.sandbox import LiveSandbox
+from dispatchlab.live.sandbox.sandbox import LiveSandbox, LocalEngine
 from dispatchlab.live.worker.main import load_extension
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName

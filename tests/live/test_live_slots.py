@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from dispatchlab.explore.protocol import Handle
 from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.introspection.slot_memory import memory_layout
-from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Impl, Kernel, KernelForm

@@ -9,7 +9,7 @@ import pytest
 from dispatchlab.live.bridge.reserved_namespaces import PROBES, is_own, sandbox_prefix
 from dispatchlab.live.introspection.queries import operator_names
 from dispatchlab.live.introspection.registry_reader import all_dumps, record_registry
-from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from tests.engine_shorthand import define
 
 torch: Any = pytest.importorskip("torch", reason="asks the installed PyTorch, and there is none")

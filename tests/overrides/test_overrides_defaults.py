@@ -23,7 +23,7 @@ from dispatchlab.overrides import (
     normalize,
     without_defaults,
 )
-from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.file import open_bundled
 
 
 def _values_of(type_: Type, choose: random.Random) -> Any:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.lockstep import lockstep
 from dispatchlab.explore.result import Verdict
-from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.registration import Registration
 from tests.effort import examples
 from tests.live.generated_scenarios import OPERATORS, registrations

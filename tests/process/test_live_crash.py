@@ -20,7 +20,7 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.live.bridge.expressible import NotExpressibleError
-from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.live.worker.ipc import WorkerError
 from dispatchlab.live.worker.process import WorkerCrashed

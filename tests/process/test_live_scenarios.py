@@ -17,7 +17,7 @@ from dispatchlab.explore.result import Expectation, Verdict, judge
 from dispatchlab.live.bridge.expressible import NotExpressibleError
 from dispatchlab.live.bridge.registration_calls import NativeKernels
 from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
-from dispatchlab.live.sandbox.local_engine import LocalEngine
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.live.worker.main import load_extension
 from dispatchlab.scenario import Scenario, load_scenario
 from tests.live.native_extension import native_kernels

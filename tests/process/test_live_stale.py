@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.live.sandbox.local_engine import LocalEngine
 from dispatchlab.live.sandbox.observation import STALE
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration

@@ -16,7 +16,7 @@ from dispatchlab.live.introspection.package_paths import package_roots, without_
 from dispatchlab.live.introspection.registry_reader import record_registry
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import KernelFlags
-from dispatchlab.registry.bundled import open_bundled
+from dispatchlab.registry.file import open_bundled
 
 torch: Any = pytest.importorskip("torch", reason="records the installed PyTorch, and there is none")
 

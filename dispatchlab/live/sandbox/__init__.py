@@ -2,6 +2,5 @@
 
 - `journal`: the sequence that a sandbox is at, readable after a crash.
 - `observation`: snapshots and stale slots of a sandbox's operators.
-- `sandbox`: registers and releases.
-- `local_engine`: the PyTorch of this process as an engine.
+- `sandbox`: registers and releases; `LocalEngine`, the PyTorch of this process, hands sandboxes out.
 """

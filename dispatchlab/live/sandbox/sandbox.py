@@ -1,4 +1,4 @@
-"""A sandbox: fresh namespaces in the running PyTorch, where registrations are made and released.
+"""Sandboxes: fresh namespaces in the running PyTorch, and the local engine that hands them out.
 
 Everything here runs in the process that has torch; `LocalEngine` hands out sandboxes there. What is shown has the
 user's names and debug texts.
@@ -6,14 +6,16 @@ user's names and debug texts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import count
 
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.live.bridge import torch as live_torch
 from dispatchlab.live.bridge.error_parser import refusal
 from dispatchlab.live.bridge.registration_calls import BindingCall, CallBuilder, Libraries, Library, NativeKernels
 from dispatchlab.live.bridge.reserved_namespaces import sandbox_prefix
+from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
 from dispatchlab.live.introspection.kernel_identity import FIRST_CALL, KernelNames
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.observation import ObservationCache, ObservedOperator, Observer
@@ -255,3 +257,67 @@ class LiveSandbox:
                 "other_schema": self._observer.schema_of(self._observer.operator(operator)) or "",
             }
         return RegistrationError(found.kind, self._observer.shown(found.message), facts)
+
+
+class LocalEngine:
+    """The PyTorch that runs here.
+
+    Args:
+        registrations: the registrations that the journal knows, by their index.
+        journal: where the sequence of the current sandbox is written.
+        parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42; else as numbers.
+        native: C++ kernels of an extension.
+        memory: read the slots from memory where that is possible. See Note [Reading the slots].
+        every_table: read the table after every step. See Note [When the table is read].
+    """
+
+    name = "torch"
+
+    def __init__(
+        self,
+        registrations: Sequence[Registration] = (),
+        *,
+        journal: Journal | None = None,
+        parse_keys: bool = True,
+        native: NativeKernels | None = None,
+        memory: bool = True,
+        every_table: bool = True,
+    ) -> None:
+        live_torch.bindings()
+        self._indices = {id(registration): index for index, registration in enumerate(registrations)}
+        self._registrations = tuple(registrations)  # whose ids stay their own for as long
+        self._journal, self._parse_keys, self._native, self._memory = journal, parse_keys, native, memory
+        self._every_table = every_table
+        self._names: KernelNames | None = None
+        self._cache: ObservationCache = {}
+
+    @property
+    def semantics(self) -> str:
+        """`torch-2.13` and the like, after the PyTorch that is running."""
+        return live_torch.semantics()
+
+    @contextmanager
+    def sandbox(self) -> Iterator[LiveSandbox]:
+        """Fresh namespaces; what is still in force is released at the end."""
+        sandbox = LiveSandbox(
+            *self._shared(),
+            indices=self._indices,
+            journal=self._journal,
+            parse_keys=self._parse_keys,
+            native=self._native,
+            memory=self._memory,
+            every_table=self._every_table,
+        )
+        try:
+            yield sandbox
+        finally:
+            sandbox.close()
+
+    def _shared(self) -> tuple[KernelNames, ObservationCache]:
+        """What sandboxes share: everything when the registrations are known beforehand, else nothing."""
+        builtin = builtin_fallbacks()
+        if not self._registrations:
+            return KernelNames(builtin), {}
+        if self._names is None or self._names.builtin is not builtin:
+            self._names, self._cache = KernelNames(builtin), {}
+        return self._names, self._cache

@@ -26,8 +26,7 @@ from typing import IO, Any
 
 from dispatchlab.live.bridge.torch import bindings, import_packages
 from dispatchlab.live.sandbox.journal import Journal
-from dispatchlab.live.sandbox.local_engine import LocalEngine
-from dispatchlab.live.sandbox.sandbox import LiveHandle, LiveSandbox
+from dispatchlab.live.sandbox.sandbox import LiveHandle, LiveSandbox, LocalEngine
 from dispatchlab.live.worker.ipc import portable, receive_bytes, send
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
