@@ -171,7 +171,7 @@ def test_a_precedence_that_looks_at_fallbacks_first_is_not_decided() -> None:
     assert "looked at the fallbacks" in trouble
 
 
-def test_more_places_than_are_explored_are_not_decided() -> None:
+def test_more_keys_than_are_explored_are_not_decided() -> None:
     quantized = [key for key in K if key.functionality is K.Quantized and key.is_runtime]
     found = certified(registry(operator("foo", CIA, *quantized, *[K.CPU, K.FPGA])))
     (one,) = found.certificates
@@ -188,7 +188,7 @@ def test_a_kernel_that_does_not_fit_its_def_is_not_decided() -> None:
     assert "was refused" in found.not_decided
 
 
-def test_footprints_name_the_places_that_a_refresh_looks_at() -> None:
+def test_footprints_name_the_keys_that_a_refresh_looks_at() -> None:
     footprint = Footprint(replace(STRICT, fallbacks=tuple(map(fallback_registration, FALLBACKS))))
     one = operator("foo", K.CPU, K.SparseCPU, CIA)
     registrations = operator_registrations(one)

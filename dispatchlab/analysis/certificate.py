@@ -142,7 +142,7 @@ class Pattern:
     keys: tuple[DispatchKey, ...]
 
     @property
-    def places(self) -> frozenset[DispatchKey]:
+    def kernel_keys(self) -> frozenset[DispatchKey]:
         """The keys that have kernels."""
         return frozenset(self.keys)
 

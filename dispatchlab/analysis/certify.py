@@ -35,7 +35,7 @@ from dispatchlab.analysis.neighbourhoods import (
     plan_of,
 )
 from dispatchlab.analysis.replay_on_lab import for_registry
-from dispatchlab.analysis.stale_slots import order_that_leaves_behind
+from dispatchlab.analysis.stale_slots import order_with_stale_slot
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
@@ -293,7 +293,7 @@ class _Bench:
             return None
         pattern, in_force = pattern_of(self.operator), False
         for slot in sorted(explored.stale):
-            order = order_that_leaves_behind(self.semantics, pattern, slot)
+            order = order_with_stale_slot(self.semantics, pattern, slot)
             in_force = order is not None and self._ends_stale(order, slot)
             if in_force:
                 break

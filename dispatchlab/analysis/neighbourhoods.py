@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from dispatchlab.analysis.certificate import Pattern
-from dispatchlab.analysis.stale_slots import MAX_PLACES, keys_at, left_behind, place_bits
+from dispatchlab.analysis.stale_slots import MAX_KEYS, key_bits, keys_in, slots_left_stale
 from dispatchlab.engine.footprint import Footprint, judged_keys
 from dispatchlab.engine.lab_engine import LabSpace
 from dispatchlab.engine.semantics import Semantics
@@ -31,7 +31,7 @@ _SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
 # Note [What a certificate stands on]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # An operator with 18 kernels, a def and 38 fallbacks has 2 to the 57 active sets: they cannot be visited one by one,
-# and need not be. The state of an operator has parts: for each place (a key) the list of its kernels, the def, and for
+# and need not be. The state of an operator has parts: for each key the list of its kernels, the def, and for
 # each slot what calls use there; the fallbacks are parts of the dispatcher, one for each slot. What a registration
 # writes is one list, the def or one fallback, and a window of slots, which it refreshes in one call.
 #
@@ -39,48 +39,48 @@ _SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
 # operator and all fallbacks, every slot s holds f(s), which is a function of what is in force and nothing else.
 #
 # Ground. f(s) looks at `judged_keys(s)` and the fallback of s (by construction: the rest is masked away). A
-# neighbourhood is a set of places N, explored as a scenario of its own: the def and the kernels at N, all sets, both
+# neighbourhood is a set of keys N, explored as a scenario of its own: the def and the kernels at N, all sets, both
 # directions of every edge, with every slot compared with f at every state (Note [When states may be merged]).
 # Footprints of every refresh are recorded meanwhile (Note [Footprints of a refresh]). It is required, and checked,
 # that
 #   (a) every slot s has a neighbourhood with judged_keys(s) in it,
-#   (b) every window W of a registration of the operator, or of a fallback, has a neighbourhood that holds its place,
-#       the judged places of all slots in W, and every place of the operator that a refresh of W was seen to read
+#   (b) every window W of a registration of the operator, or of a fallback, has a neighbourhood that holds its key,
+#       the judged keys of all slots in W, and every key of the operator that a refresh of W was seen to read
 #       there,
 #   (c) each fallback was registered and released at every set of a neighbourhood as in (b), all others in force,
 #   (d) no footprint shows a stray.
 # That a registration refreshes one window and leaves all other slots alone is how engine/primitives.py is written.
-# Step. Let every slot hold f before a step e with window W. For s in W: the refresh reads places of the N of (b)
+# Step. Let every slot hold f before a step e with window W. For s in W: the refresh reads keys of the N of (b)
 # alone, so it gives what it gave in the state of N with the same kernels at N, and there that was f(s); with other
 # fallbacks in force it differs in what fallbacks fill, slot by slot, as f does. For s outside of W: the slot stays; if
-# the place of e is judged for s, then N of (a) holds e and has this very step at every set, after which s held f(s)
+# the key of e is judged for s, then N of (a) holds e and has this very step at every set, after which s held f(s)
 # without having been written: f(s) did not change. Otherwise f(s) does not look there. So all slots hold f afterwards.
 # An operator that appears gets f of nothing in all slots, which (a) has visited, too. By induction over the sequence,
 # the claim holds.
 #
-# The rest of the state: the list of a place with one kernel, the def and a fallback are functions of what is in force.
+# The rest of the state: the list of a key with one kernel, the def and a fallback are functions of what is in force.
 # Nothing is refused: each kernel is checked against the def alone, and the registrations of every operator are run, def
-# first and def last. Two kernels at one place are ordered by time: the order matters there, by design, which is shown
+# first and def last. Two kernels at one key are ordered by time: the order matters there, by design, which is shown
 # by two sequences. What the certificate says beyond that is proved with the order of these two kept.
 #
 # Operators of one pattern differ in names, texts and schemas, which no refresh looks at: it takes the newest kernel of
-# a place as a whole. So neighbourhoods are explored once for all patterns that have them. This is checked on every
+# a key as a whole. So neighbourhoods are explored once for all patterns that have them. This is checked on every
 # operator: a random sequence over all its registrations with the recorded fallbacks is run on the engine, every slot
 # compared with f after each step.
 #
-# Where the engine does leave a slot behind, as `torch-2.13` does, the same neighbourhoods are exact in the other
+# Where the engine does leave a slot stale, as `torch-2.13` does, the same neighbourhoods are exact in the other
 # direction: a sequence of theirs is a sequence of the operator, and it is run there before anything is said.
 #
-# Not covered: C++ signatures, which no dump tells; kernels registered without a key are on record with the key that
+# Not covered: C++ signatures, which no dump shows; kernels registered without a key are on record with the key that
 # they were given; listeners and library claims, which no operator sees.
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """Places that are explored together.
+    """Keys that are explored together.
 
     Args:
-        kernels: each place with how many kernels it has.
+        kernels: each key with how many kernels it has.
         fallback: the fallback that comes and goes with them; the others are in force.
     """
 
@@ -88,9 +88,9 @@ class Neighbourhood:
     fallback: DispatchKey | None = None
 
     @property
-    def places(self) -> int:
-        """The places, as bits."""
-        return place_bits(key for key, _ in self.kernels)
+    def keys(self) -> int:
+        """The keys, as bits."""
+        return key_bits(key for key, _ in self.kernels)
 
     @property
     def size(self) -> int:
@@ -109,13 +109,13 @@ class Explored:
 
     Args:
         verdict: of the exploration.
-        reads: window -> the places that its refreshes read.
+        reads: window -> the keys that its refreshes read.
         strays: what no footprint may show.
         sets: active sets.
         edges: registrations and releases.
         sequences: the two sequences of a counterexample, as keys and whether they are released; None is the def.
         trouble: why nothing can be said, a sentence; empty when it can.
-        stale: when violated, the slots that a kernel can leave behind.
+        stale: when violated, the slots that a kernel can leave stale.
     """
 
     verdict: Verdict
@@ -147,13 +147,16 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
     if found.conflicts or found.never_accepted:
         trouble = "a registration was refused"
     elif found.verdict is Verdict.VIOLATED and found.counterexample is not None:
-        told = found.counterexample
-        stale = left_behind(semantics, [key for key, _ in neighbourhood.kernels])
+        counterexample = found.counterexample
+        stale = slots_left_stale(semantics, [key for key, _ in neighbourhood.kernels])
         sequences = tuple(
-            _in_keys(sequence, registrations) for sequence in (told.expected_sequence, told.actual_sequence)
+            _in_keys(sequence, registrations)
+            for sequence in (counterexample.expected_sequence, counterexample.actual_sequence)
         )
-        if not stale or any(isinstance(registrations[~at if at < 0 else at], Fallback) for at in told.actual_sequence):
-            trouble = f"the exploration found a {told.flaw} that no kernel explains"
+        if not stale or any(
+            isinstance(registrations[~at if at < 0 else at], Fallback) for at in counterexample.actual_sequence
+        ):
+            trouble = f"the exploration found a {counterexample.flaw} that no kernel explains"
     elif found.verdict is not Verdict.PROVED:
         trouble = f"the exploration ended as {found.verdict}"
     reads = {window: mask for window, mask in footprint.reads.items() if window != ALL_SLOTS}
@@ -163,7 +166,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
 def _small_scenario(
     kernels: Sequence[tuple[DispatchKey, int]], fallbacks: Sequence[Fallback]
 ) -> tuple[tuple[Registration, ...], tuple[int, ...]]:
-    """A def, kernels and fallbacks, and the order that the kernels of one place keep."""
+    """A def, kernels and fallbacks, and the order that the kernels of one key keep."""
     registrations: list[Registration] = [Def(_SCHEMA)]
     order: list[int] = []
     for key, count in kernels:
@@ -192,7 +195,7 @@ class Plan:
 
     Args:
         pattern: the pattern.
-        wanted: the neighbourhoods that (a) and (b) ask for, with the window and the place of (b).
+        wanted: the neighbourhoods that (a) and (b) ask for, with the window and the key of (b).
         trouble: why the pattern cannot be decided; empty while it can.
     """
 
@@ -200,13 +203,13 @@ class Plan:
     wanted: dict[tuple[int, DispatchKey | None, bool], Neighbourhood] = field(default_factory=dict)
     trouble: str = ""
 
-    def want(self, why: tuple[int, DispatchKey | None, bool], places: int) -> None:
-        """Ask for a neighbourhood of these places; whether it is for a fallback is the last part of `why`."""
+    def want(self, why: tuple[int, DispatchKey | None, bool], bits: int) -> None:
+        """Ask for a neighbourhood of these keys; whether it is for a fallback is the last part of `why`."""
         _, key, is_fallback = why
-        wanted = Neighbourhood(self.pattern.counted(keys_at(places)), key if is_fallback else None)
-        if wanted.size > MAX_PLACES + 1:
+        wanted = Neighbourhood(self.pattern.counted(keys_in(bits)), key if is_fallback else None)
+        if wanted.size > MAX_KEYS + 1:
             self.trouble = (
-                f"{wanted.size} registrations reach the same slots, and more than {MAX_PLACES} are not explored"
+                f"{wanted.size} registrations reach the same slots, and more than {MAX_KEYS} are not explored"
             )
         self.wanted[why] = wanted
 
@@ -216,15 +219,13 @@ class Plan:
             return frozenset()
         with_fallback = {each for each in self.wanted.values() if each.fallback is not None}
         plain = {each for each in self.wanted.values() if each.fallback is None}
-        largest = {
-            one for one in plain if not any(one.places != other.places and _within(one, other) for other in plain)
-        }
+        largest = {one for one in plain if not any(one.keys != other.keys and _within(one, other) for other in plain)}
         return frozenset(with_fallback | largest)
 
     def grow(self, known: Mapping[Neighbourhood, Explored]) -> bool:
         """Make the neighbourhoods as large as the footprints ask; whether one has grown."""
         grown = False
-        places = place_bits(self.pattern.places)
+        bits = key_bits(self.pattern.kernel_keys)
         chosen = self.to_explore()
         for why, wanted in list(self.wanted.items()):
             window, key, _ = why
@@ -233,9 +234,9 @@ class Plan:
             for each in chosen:
                 if each.fallback != wanted.fallback or not _within(wanted, each):
                     continue
-                read = known[each].reads.get(window, 0) & places
-                if read & ~each.places:
-                    self.want(why, each.places | read)
+                read = known[each].reads.get(window, 0) & bits
+                if read & ~each.keys:
+                    self.want(why, each.keys | read)
                     grown = True
                 break
         return grown
@@ -244,7 +245,7 @@ class Plan:
         """Why (a) to (d) do not hold for the pattern, a sentence; empty when they do."""
         if self.trouble:
             return self.trouble
-        places, chosen = place_bits(self.pattern.places), self.to_explore()
+        bits, chosen = key_bits(self.pattern.kernel_keys), self.to_explore()
         for each in sorted(chosen, key=lambda one: one.rank):
             explored = known[each]
             if explored.trouble:
@@ -257,8 +258,8 @@ class Plan:
             if not any(
                 _within(wanted, each)
                 and each.fallback == wanted.fallback
-                and (key is None or not known[each].reads.get(window, 0) & places & ~each.places)
-                and (key is None or not _judged(window) & places & ~each.places)
+                and (key is None or not known[each].reads.get(window, 0) & bits & ~each.keys)
+                and (key is None or not _judged(window) & bits & ~each.keys)
                 and (key is None or window in known[each].reads)
                 for each in chosen
             ):
@@ -266,7 +267,7 @@ class Plan:
         return ""
 
     def stale_of(self, known: Mapping[Neighbourhood, Explored]) -> tuple[Explored, ...]:
-        """The neighbourhoods of the pattern that leave a slot behind, one for each set of slots, the smallest."""
+        """The neighbourhoods of the pattern that leave a slot stale, one for each set of slots, the smallest."""
         found: dict[frozenset[int], Explored] = {}
         for each in sorted(self.to_explore(), key=lambda one: one.rank):
             if known[each].stale:
@@ -282,24 +283,24 @@ def plan_of(semantics: Semantics, pattern: Pattern) -> Plan:
         pattern: what operators have in common.
     """
     plan = Plan(pattern)
-    places, refresh = place_bits(pattern.places), semantics.refresh
+    bits, refresh = key_bits(pattern.kernel_keys), semantics.refresh
     for slot in range(len(RUNTIME_KEYS)):
-        plan.want((1 << slot, None, False), judged_keys(slot) & places)
-    for key in pattern.places:
-        plan.want((refresh[key], key, False), (_judged(refresh[key]) | KEY_BIT[key]) & places)
+        plan.want((1 << slot, None, False), judged_keys(slot) & bits)
+    for key in pattern.kernel_keys:
+        plan.want((refresh[key], key, False), (_judged(refresh[key]) | KEY_BIT[key]) & bits)
     for fallback in semantics.fallbacks:
         assert fallback.key is not None
         window = refresh[fallback.key]
-        plan.want((window, fallback.key, True), _judged(window) & places)
+        plan.want((window, fallback.key, True), _judged(window) & bits)
     return plan
 
 
 def _judged(window: int) -> int:
-    places = 0
+    bits = 0
     for slot in each_slot(window):
-        places |= judged_keys(slot)
-    return places
+        bits |= judged_keys(slot)
+    return bits
 
 
 def _within(one: Neighbourhood, other: Neighbourhood) -> bool:
-    return one.places & other.places == one.places
+    return one.keys & other.keys == one.keys

@@ -20,30 +20,30 @@ from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Kernel
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, each_slot
 
-MAX_PLACES = 16
+MAX_KEYS = 16
 """The sets of more kernels than this are not gone through."""
 
 
-def place_bits(keys: Iterable[DispatchKey]) -> int:
-    """The places of kernels, as bits."""
+def key_bits(keys: Iterable[DispatchKey]) -> int:
+    """Keys as bits."""
     bits = 0
     for key in keys:
         bits |= KEY_BIT[key]
     return bits
 
 
-def keys_at(places: int) -> frozenset[DispatchKey]:
-    """The keys of places; kernels without a key have none."""
-    found = {KEY_OF_BIT[1 << at] for at in each_slot(places)}
+def keys_in(bits: int) -> frozenset[DispatchKey]:
+    """The keys of bits; the bit of kernels without a key has none."""
+    found = {KEY_OF_BIT[1 << at] for at in each_slot(bits)}
     return frozenset(key for key in found if key is not None)
 
 
-def left_behind(semantics: Semantics, keys: Sequence[DispatchKey]) -> frozenset[int]:
+def slots_left_stale(semantics: Semantics, keys: Sequence[DispatchKey]) -> frozenset[int]:
     """The slots that one of these kernels changes without a refresh, at some set of the others."""
     tables = {}
     for count in range(len(keys) + 1):
         for chosen in combinations(keys, count):
-            tables[place_bits(chosen)] = _table(semantics, place_bits(chosen))
+            tables[key_bits(chosen)] = _table(semantics, key_bits(chosen))
     found = 0
     for present, table in tables.items():
         for key in keys:
@@ -53,40 +53,40 @@ def left_behind(semantics: Semantics, keys: Sequence[DispatchKey]) -> frozenset[
     return frozenset(each_slot(found))
 
 
-def may_leave_behind(semantics: Semantics, patterns: Iterable[Pattern]) -> frozenset[Pattern]:
+def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern]) -> frozenset[Pattern]:
     """Those of the patterns in which a kernel can change a slot that it does not refresh.
 
-    In all others, no slot is ever left behind.
+    In all others, no slot is ever stale.
     """
     known: dict[int, bool] = {}
 
     def can(judged: int) -> bool:
         if judged not in known:
-            keys = sorted(keys_at(judged))
-            known[judged] = len(keys) > MAX_PLACES or bool(left_behind(semantics, keys))
+            keys = sorted(keys_in(judged))
+            known[judged] = len(keys) > MAX_KEYS or bool(slots_left_stale(semantics, keys))
         return known[judged]
 
     def concerns(pattern: Pattern) -> bool:
-        places = place_bits(pattern.places)
-        return any(can(judged) for judged in {judged_keys(slot) & places for slot in range(len(RUNTIME_KEYS))})
+        present = key_bits(pattern.kernel_keys)
+        return any(can(judged) for judged in {judged_keys(slot) & present for slot in range(len(RUNTIME_KEYS))})
 
     return frozenset(filter(concerns, patterns))
 
 
-def order_that_leaves_behind(semantics: Semantics, pattern: Pattern, slot: int) -> tuple[DispatchKey, ...] | None:
+def order_with_stale_slot(semantics: Semantics, pattern: Pattern, slot: int) -> tuple[DispatchKey, ...] | None:
     """An order of all kernels after which a slot holds what it should not; None when there is none.
 
     The last kernel that refreshes the slot decides: so it is enough to choose which of those that do not refresh it
     come before.
     """
-    places, refresh = sorted(pattern.places), semantics.refresh
-    lazy = [key for key in places if KEY_BIT[key] & judged_keys(slot) and not refresh[key] >> slot & 1]
-    eager = [key for key in places if refresh[key] >> slot & 1]
-    rest = [key for key in places if key not in lazy and key not in eager]
-    whole = _table(semantics, place_bits(places))
+    keys, refresh = sorted(pattern.kernel_keys), semantics.refresh
+    lazy = [key for key in keys if KEY_BIT[key] & judged_keys(slot) and not refresh[key] >> slot & 1]
+    eager = [key for key in keys if refresh[key] >> slot & 1]
+    rest = [key for key in keys if key not in lazy and key not in eager]
+    whole = _table(semantics, key_bits(keys))
     for count in range(len(lazy) if eager else 1):
         for before in combinations(lazy, count):
-            if _differing(_table(semantics, place_bits([*before, *eager])), whole) >> slot & 1:
+            if _differing(_table(semantics, key_bits([*before, *eager])), whole) >> slot & 1:
                 return (*rest, *before, *eager, *(key for key in lazy if key not in before))
     return None
 

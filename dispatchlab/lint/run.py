@@ -11,7 +11,7 @@ from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.coverage import Fill
 from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.analysis.sources import LIVE, chosen, recorded_from
-from dispatchlab.analysis.stale_slots import may_leave_behind
+from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
 from dispatchlab.lint.rule import Finding, LintReport, Rule, Subject
 from dispatchlab.registry.model import Recorded, RecordedOperator
 
@@ -167,7 +167,7 @@ class _Order:
         self._recorded = recorded
 
     def __call__(self, operators: Sequence[RecordedOperator]) -> Mapping[str, tuple[OrderReason, ...]]:
-        patterns = may_leave_behind(for_registry(_ORDERED), {pattern_of(operator) for operator in operators})
+        patterns = patterns_with_stale_slots(for_registry(_ORDERED), {pattern_of(operator) for operator in operators})
         concerned = [operator for operator in operators if pattern_of(operator) in patterns]
         if not concerned:
             return {}
