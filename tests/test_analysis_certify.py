@@ -106,7 +106,7 @@ def test_slots_that_pytorch_leaves_behind_are_named_and_strict_leaves_none(
     assert (len(reason.keys) if isinstance(slots, int) else set(map(str, reason.keys))) == slots
 
 
-def test_a_slot_that_settles_when_everything_is_there_is_told_apart() -> None:
+def test_a_stale_slot_that_settles_when_all_are_registered_is_not_in_force() -> None:
     recorded = registry(operator("foo", CIA, K.NestedTensorCPU, K.AutogradNestedTensor))
     (found,) = certified(recorded, "torch-2.13").certificates
     assert [(reason.cause, reason.in_force) for reason in found.reasons] == [(Cause.STALE, False)]
@@ -267,9 +267,9 @@ def test_the_error_about_an_unknown_operator_names_the_nearest() -> None:
         run_raising("certify", "--operator", "aten::ad.Tensor", "--jobs", "1")
 
 
-def test_certify_tells_its_progress_all_the_way() -> None:
-    told: list[Progress] = []
-    certification_of(registry(operator("foo", CIA, CEA)), name="a registry", progress=told.append)
-    assert len(told) == 2
-    assert told[-1].edges == told[-1].total_edges
-    assert all(one.edges <= (one.total_edges or 0) for one in told)
+def test_certify_reports_progress_up_to_the_last_edge() -> None:
+    reports: list[Progress] = []
+    certification_of(registry(operator("foo", CIA, CEA)), name="a registry", progress=reports.append)
+    assert len(reports) == 2
+    assert reports[-1].edges == reports[-1].total_edges
+    assert all(one.edges <= (one.total_edges or 0) for one in reports)

@@ -81,7 +81,7 @@ def test_autograd_keys_are_covered_by_their_fallbacks() -> None:
     assert report("Tracer", operators=("c10d::barrier",)).coverage.operators[0].filled.way is Way.FALLBACK
 
 
-def test_a_kernel_on_a_composite_operator_is_told_to_disable_its_decomposition() -> None:
+def test_a_kernel_on_a_composite_operator_reports_that_it_disables_the_decomposition() -> None:
     (found,) = report(what_if=("impl aten::reshape PrivateUse1",)).suppositions
     assert [row.key for row in found.rows] == ["PrivateUse1", "AutogradPrivateUse1"]
     assert found.consequences[0].startswith("it silently disables the decomposition for PrivateUse1")
@@ -99,7 +99,7 @@ def test_a_kernel_at_a_key_that_has_one_takes_its_place() -> None:
     assert found.consequences[0].startswith("it takes the place of the CPU kernel from registered at")
 
 
-def test_a_kernel_that_makes_autogradother_ambiguous_is_told() -> None:
+def test_a_kernel_that_makes_autogradother_ambiguous_is_reported() -> None:
     (found,) = report(what_if=("impl aten::chunk FPGA",)).suppositions
     assert "AutogradOther becomes ambiguous: a call with a gradient raises" in found.consequences
     assert not any(text.startswith("AutogradOther loses") for text in found.consequences)
@@ -131,7 +131,7 @@ def test_a_glob_supposes_each_operator_that_it_matches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "expected 'impl OPERATOR KEY'"),
         ("imp aten::relu CPU", "did you mean impl?"),
@@ -141,12 +141,12 @@ def test_a_glob_supposes_each_operator_that_it_matches() -> None:
         ("fallback Autograd", "no slot of its own"),
     ],
 )
-def test_a_supposition_that_cannot_be_read_says_what_was_expected(text: str, told: str) -> None:
-    with pytest.raises(WhatIfError, match=told):
+def test_a_supposition_that_cannot_be_read_says_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(WhatIfError, match=message):
         parse_what_if(text, RECORDED.names)
 
 
-def test_an_unknown_key_is_told() -> None:
+def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(UnknownKeyError, match="did you mean PrivateUse"):
         parse_what_if("impl aten::relu PrivateUse", RECORDED.names)
     with pytest.raises(NoSlotError, match="stands for a set of keys"):

@@ -230,7 +230,7 @@ NOT_BELOW = (DispatchKey.ADInplaceOrView, DispatchKey.BackendSelect)
 """Excluded where a bare dispatcher has no fallthroughs for them."""
 
 
-def test_what_lost_is_told_with_what_it_lost_to() -> None:
+def test_a_kernel_that_lost_is_shown_with_the_reason() -> None:
     dispatcher, _held = one_operator(("CompositeImplicitAutograd", kernel), ("Autograd", kernel), ("CPU", kernel))
     first, second = explained(dispatcher, "t::f", "cpu", exclude=NOT_BELOW).hops
     assert first.kernel is not None
@@ -305,7 +305,7 @@ def test_a_redispatch_to_a_key_without_a_kernel_fails() -> None:
     ]
 
 
-def test_a_stale_slot_is_told_since_calls_go_by_it() -> None:
+def test_a_stale_slot_is_reported_with_what_the_registrations_give() -> None:
     dispatcher, _held = one_operator(
         ("CompositeImplicitAutograd", kernel), ("CompositeExplicitAutograd", kernel), semantics="torch-2.13"
     )
@@ -392,7 +392,7 @@ def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
         (["device=cude"], "'cude' does not describe a tensor; did you mean cuda?"),
     ],
 )
-def test_what_cannot_be_understood_is_told_with_what_was_probably_meant(words: list[str], message: str) -> None:
+def test_an_argument_that_cannot_be_read_is_refused_with_the_nearest_spelling(words: list[str], message: str) -> None:
     with pytest.raises(ArgumentSpecError) as raised:
         describe_arguments(SCHEMA, words)
     assert str(raised.value) == message

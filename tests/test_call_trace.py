@@ -146,7 +146,7 @@ def four_ways() -> tuple[Dispatcher, list[Library]]:
     return dispatcher, [library]
 
 
-def test_each_conversion_is_told() -> None:
+def test_each_conversion_of_the_calling_convention_is_shown() -> None:
     dispatcher, _held = four_ways()
     conversions = {}
     for name in ("boxed", "plain"):
@@ -215,7 +215,7 @@ def test_every_operator_does_the_same_while_it_is_traced() -> None:
     assert observers == []
 
 
-def test_threads_are_told_apart() -> None:
+def test_each_thread_has_its_own_steps() -> None:
     lab = Lab()
 
     def work(name: str) -> None:
@@ -290,7 +290,7 @@ def test_the_trace_is_on_standard_output_and_what_the_program_prints_is_not(tmp_
     assert stderr == "__main__ ['one', '--two']\n"
 
 
-def test_an_error_of_the_program_is_told_with_its_own_frames_alone(tmp_path: Path) -> None:
+def test_an_error_of_the_program_shows_the_frames_of_the_program_alone(tmp_path: Path) -> None:
     program = ONE_CALL + "def outer():\n    lab.sin(tensor([1.0], device='xla'))\nouter()\n"
     code, stdout, stderr = traced(tmp_path, program)
     assert code == 1

@@ -76,7 +76,7 @@ def test_nothing_is_shown_of_an_operator_that_is_gone_and_standard_error_says_so
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_refusal_on_the_way_is_told_and_the_sequence_goes_on() -> None:
+def test_a_refused_step_is_reported_and_the_remaining_steps_run() -> None:
     result = dump("foo", "--from", "two_defs.yaml")
     assert result.exit_code == 0
     assert result.stderr.startswith(
@@ -114,7 +114,7 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["fop", "--from", "five.yaml"], "there is no operator test::fop in five.yaml; did you mean test::foo?"),
         (["qqqqq::z*", "--from", "five.yaml"], "no operator qqqqq::z* in five.yaml; it has test::foo"),
@@ -134,10 +134,10 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
         (["foo", "--from", "five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
     ],
 )
-def test_bad_input_ends_with_2_and_says_what_to_do(arguments: list[str], told: str) -> None:
+def test_bad_input_ends_with_2_and_says_what_to_do(arguments: list[str], message: str) -> None:
     result = dump(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.stderr
 
 

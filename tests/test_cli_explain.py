@@ -43,15 +43,20 @@ def test_the_examples_of_the_walkthrough_on_the_registry_of_pytorch(name: str, a
 
 def test_json_has_every_set_and_every_candidate() -> None:
     code, stdout, _ = explain("aten::add.Tensor", "--arg", "cpu", "--arg", "meta", "--format", "json")
-    told = json.loads(stdout)
+    explanation = json.loads(stdout)
     assert code == 0
-    assert (told["version"], told["engine"], told["source"], told["semantics"]) == (2, "lab", "torch-2.13", "strict")
-    assert [hop["key"] for hop in told["hops"]] == ["AutogradMeta", "Meta"]
-    assert told["hops"][0]["keys"]["keys"] == ["AutogradMeta", "AutogradCPU", "Meta", "CPU"]
-    assert {left["key"] for left in told["hops"][0]["left_out"]} == {
+    assert (explanation["version"], explanation["engine"], explanation["source"], explanation["semantics"]) == (
+        2,
+        "lab",
+        "torch-2.13",
+        "strict",
+    )
+    assert [hop["key"] for hop in explanation["hops"]] == ["AutogradMeta", "Meta"]
+    assert explanation["hops"][0]["keys"]["keys"] == ["AutogradMeta", "AutogradCPU", "Meta", "CPU"]
+    assert {left["key"] for left in explanation["hops"][0]["left_out"]} == {
         *("AutocastCPU", "ADInplaceOrView", "BackendSelect")
     }
-    assert [lost["source"] for lost in told["hops"][1]["kernel"]["beaten"]] == [
+    assert [lost["source"] for lost in explanation["hops"][1]["kernel"]["beaten"]] == [
         *("Meta", "CompositeExplicitAutogradNonFunctional", "Meta")
     ]
 
@@ -70,7 +75,7 @@ def test_rich_says_what_text_says() -> None:
 def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(STAYS)
-    told = {}
+    first_hops = {}
     for semantics in ("strict", "torch-2.13"):
         code, stdout, stderr = explain(
             "foo",
@@ -86,11 +91,11 @@ def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path:
             "json",
         )
         assert (code, stderr) == (0, BARE if semantics == "strict" else "")
-        told[semantics] = json.loads(stdout)["hops"][0]
-    assert told["strict"]["key"] == told["torch-2.13"]["key"] == "AutogradCPU"
-    assert told["strict"]["kernel"] is None
-    assert told["strict"]["refusal"] == "missing_kernel"
-    stale = told["torch-2.13"]["kernel"]
+        first_hops[semantics] = json.loads(stdout)["hops"][0]
+    assert first_hops["strict"]["key"] == first_hops["torch-2.13"]["key"] == "AutogradCPU"
+    assert first_hops["strict"]["kernel"] is None
+    assert first_hops["strict"]["refusal"] == "missing_kernel"
+    stale = first_hops["torch-2.13"]["kernel"]
     assert (stale["debug"], stale["reason"]) == ("fn_implicit", "math kernel")
     assert stale["stale"].endswith("[backend fallback]")
 

@@ -122,7 +122,7 @@ as expected: yes
 
 
 @pytest.mark.usefixtures("folder")
-def test_conflicts_are_told_by_number() -> None:
+def test_conflicts_are_listed_by_number() -> None:
     result = permute("two_defs.yaml", "--format", "json")
     value = json.loads(result.stdout)
     assert (result.exit_code, value["verdict"], value["expected"], value["as_expected"]) == (
@@ -269,7 +269,7 @@ def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["five.yaml", "twice.yaml", "--save", "x"], "--save is for one scenario and 2 were given"),
         (["five.yaml", "twice.yaml", "--replay", "x"], "--replay is for one scenario and 2 were given"),
@@ -279,14 +279,14 @@ def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
         (["five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
     ],
 )
-def test_options_that_make_no_sense_are_explained(arguments: list[str], told: str) -> None:
+def test_options_that_make_no_sense_are_explained(arguments: list[str], message: str) -> None:
     result = permute(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.usefixtures("folder")
-def test_progress_is_told_in_lines_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_option_prints_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dispatchlab.explore.limits._REPORT_EVERY_S", 0.0)
     loud = permute("many.yaml", "--max-states", "500", "--progress")
     quiet = permute("many.yaml", "--max-states", "500")
@@ -302,25 +302,25 @@ def test_a_rich_report_in_a_pipe_has_neither_colours_nor_box_characters() -> Non
     assert result.stdout.splitlines()[-1].startswith("+---")
 
 
-def test_an_engine_and_its_model_that_part_are_told_with_the_sequence() -> None:
+def test_an_engine_that_differs_from_its_model_is_reported_with_the_sequence() -> None:
     scenario = parse_scenario(COMPOSITES)
     same = sentence(conform(LabEngine("strict"), "strict", scenario))
     assert re.fullmatch(r"the engine and its model agree \((\d+) edges tried in \d+ steps of 2 passes, .*\)", same)
     other = conform(LabEngine("torch-2.13"), "strict", scenario, passes=1)
-    told = other.counterexample
-    assert told is not None
+    counterexample = other.counterexample
+    assert counterexample is not None
     assert sentence(other).startswith(
-        f"the engine and its model differ after {format_sequence(told.actual_sequence)}: "
+        f"the engine and its model differ after {format_sequence(counterexample.actual_sequence)}: "
         "strict and torch-2.13 differ in "
     )
-    assert told.diff in sentence(other) + "\n"
+    assert counterexample.diff in sentence(other) + "\n"
     stopped = sentence(conform(LabEngine("strict"), "strict", parse_scenario(FIVE), timeout_s=0))
     assert stopped == "the engine and its model agree as far as they went together: stopped at the bound of 0 seconds"
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", [["permute", "five.yaml"], ["dump", "foo", "--from", "five.yaml"]])
-def test_a_missing_torch_is_told_with_the_way_to_install_it(
+def test_a_missing_torch_is_reported_with_the_command_that_installs_it(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dispatchlab.live.bridge.torch.find_spec", lambda name: None)
@@ -387,7 +387,7 @@ def test_a_counterexample_is_kept_as_a_small_scenario_and_as_a_program_that_runs
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_counterexample_that_cannot_be_written_is_told_after_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counterexample_that_cannot_be_written_is_reported_after_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     def unwritable(scenario: Scenario) -> str:
         raise UnwritableError(scenario, "a kernel has no reference")
 

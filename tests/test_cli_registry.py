@@ -43,7 +43,7 @@ def test_certify_ends_with_the_code_of_its_verdict(name: str, code: int) -> None
     assert f"proved: {1 - code}\n" in result.stdout
 
 
-def test_certify_tells_progress_a_line_at_a_time_when_asked() -> None:
+def test_certify_prints_progress_lines_with_the_option() -> None:
     result = run("certify", "--operator", "aten::relu", "--jobs", "1", "--progress")
     assert result.exit_code == 0
     assert "torch-2.13: " in result.stderr

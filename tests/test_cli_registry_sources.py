@@ -69,9 +69,9 @@ def test_a_glob_shows_all_that_match(small: str) -> None:
 
 
 def test_json_and_rich_show_the_reasons(small: str) -> None:
-    told = json.loads(dumped("test::foo", "--from", small, "--format", "json"))
-    assert (told["version"], told["scenario"], told["engine"], told["semantics"]) == (2, small, "lab", "strict")
-    (operator,) = told["operators"]
+    dump = json.loads(dumped("test::foo", "--from", small, "--format", "json"))
+    assert (dump["version"], dump["scenario"], dump["engine"], dump["semantics"]) == (2, small, "lab", "strict")
+    (operator,) = dump["operators"]
     assert operator["tags"] == ["core", "pointwise"]
     (meta,) = [row for row in operator["table"] if row["key"] == "Meta"]
     assert [each["why"] for each in meta["beaten"]] == ["a newer kernel of the key"]
@@ -92,14 +92,14 @@ def test_operators_are_listed(small: str) -> None:
     assert len(dumped("--overridden").splitlines()) == 636
 
 
-def test_that_nothing_is_like_that_is_told() -> None:
+def test_an_empty_listing_is_explained_on_standard_error() -> None:
     result = run("dump", "--dangling")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no operator of torch-2.13 is like that\n")
 
 
 def test_a_listing_is_json_too(small: str) -> None:
-    told = json.loads(dumped("--from", small, "--dangling", "--format", "json"))
-    assert told == {
+    listing = json.loads(dumped("--from", small, "--dangling", "--format", "json"))
+    assert listing == {
         "version": 2,
         "source": small,
         "torch": "2.13.0",
@@ -134,11 +134,13 @@ Autograd                       1 operator
 CompositeImplicitAutograd      1 operator
 """,
     )
-    told = json.loads(dumped("aten::*", "--counts", "--key", "Meta", "--format", "json"))
-    assert told["counts"] == [{"key": "Meta", "operators": 1439, "inactive": 636, "fallthrough": 0, "fallback": True}]
+    listing = json.loads(dumped("aten::*", "--counts", "--key", "Meta", "--format", "json"))
+    assert listing["counts"] == [
+        {"key": "Meta", "operators": 1439, "inactive": 636, "fallthrough": 0, "fallback": True}
+    ]
 
 
-def test_what_is_not_there_is_told_with_the_nearest(small: str, tmp_path: Path) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_one(small: str, tmp_path: Path) -> None:
     with pytest.raises(UnknownOperatorError) as unknown:
         run_raising("dump", "aten::adt.Tensor")
     assert "did you mean aten::add.Tensor" in str(unknown.value)
@@ -155,7 +157,7 @@ def test_what_is_not_there_is_told_with_the_nearest(small: str, tmp_path: Path) 
         run_raising("coverage", str(tmp_path / "none"), "--key", "CPU")
 
 
-def test_sources_are_told_apart(small: str, tmp_path: Path) -> None:
+def test_registry_sources_are_recognized(small: str, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(SCENARIO)
     sources = ("live", "torch-2.13", small, str(tmp_path / "a.yaml"), "torch-2.14")
     assert [is_registry_source(source) for source in sources] == [True, True, True, False, False]
@@ -204,14 +206,14 @@ def test_registries_are_compared(small: str, tmp_path: Path) -> None:
         ],
     )
     code, text = diffed(small, other, "--exit-code", "--format", "json", "--no-tables")
-    told = json.loads(text)
-    assert (code, told["tables"], told["compared"]) == (1, None, 3)
-    assert told["after"] == {"source": other, "torch": "2.14.0", "operators": 2}
-    assert [change["kind"] for change in told["changes"]] == ["went", "went", "changed"]
+    difference = json.loads(text)
+    assert (code, difference["tables"], difference["compared"]) == (1, None, 3)
+    assert difference["after"] == {"source": other, "torch": "2.14.0", "operators": 2}
+    assert [change["kind"] for change in difference["changes"]] == ["went", "went", "changed"]
     with pytest.raises(ImportOfRecordError):
         run_raising("diff", small, other, "--import", "torchvision")
 
 
 def test_the_bundled_registry_does_not_differ_from_itself() -> None:
-    told = "torch-2.13 -> torch-2.13: no difference (3,598 operators compared)\n"
-    assert diffed("torch-2.13", "torch-2.13", "--no-tables", "--exit-code") == (0, told)
+    printed = "torch-2.13 -> torch-2.13: no difference (3,598 operators compared)\n"
+    assert diffed("torch-2.13", "torch-2.13", "--no-tables", "--exit-code") == (0, printed)

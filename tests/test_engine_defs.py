@@ -83,7 +83,7 @@ def test_dangling_impls_are_the_operators_without_a_schema_by_name() -> None:
     assert len(handles) == 3
 
 
-def test_a_look_up_that_raises_tells_no_operator_from_one_without_a_def() -> None:
+def test_a_failed_look_up_distinguishes_no_operator_from_one_without_a_def() -> None:
     dispatcher = Dispatcher()
     handle = dispatcher.register(impl(K.CPU))
     with pytest.raises(RegistrationError) as no_def:

@@ -291,7 +291,7 @@ def test_a_library_that_is_forgotten_or_left_takes_its_registrations_along_first
     assert not listening.is_released
 
 
-def test_a_second_kernel_of_a_key_is_allowed_and_told() -> None:
+def test_a_second_kernel_of_a_key_warns_of_the_override() -> None:
     dispatcher = Dispatcher()
     library = Library("test", "IMPL", "CPU", dispatcher=dispatcher)
     library.impl("foo", kernel, debug="old")

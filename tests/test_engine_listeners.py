@@ -141,7 +141,7 @@ def test_the_same_listener_twice_hears_twice_and_each_handle_ends_one() -> None:
 
 
 @each_semantics
-def test_a_listener_that_raises_takes_the_def_back_and_tells_those_who_knew(semantics: str) -> None:
+def test_a_listener_that_raises_undoes_the_def_for_the_listeners_before_it(semantics: str) -> None:
     dispatcher = Dispatcher(semantics)
     before = state(dispatcher)
     diary: list[str] = []

@@ -53,7 +53,7 @@ def test_pytorch_warns_of_the_first_in_a_process_and_never_of_one_at_meta_or_mti
     assert len(warnings_of("strict", *of_cpp)) == 4
 
 
-def test_overrides_within_one_block_are_told() -> None:
+def test_overrides_within_one_block_are_warned_of() -> None:
     dispatcher = Dispatcher()
     inside = [impl(K.CPU, debug) for debug in "abc"]
     with warnings.catch_warnings(record=True) as caught:
@@ -66,7 +66,7 @@ def test_overrides_within_one_block_are_told() -> None:
     assert not handle.is_released
 
 
-def test_a_fallthrough_and_a_fallback_are_told_like_any_kernel_and_never() -> None:
+def test_a_fallthrough_that_overrides_a_kernel_is_warned_of() -> None:
     dispatcher = Dispatcher()
     one = dispatcher.register(impl(K.CPU, "a"))
     with pytest.warns(OverrideWarning, match="b takes the place of a"):

@@ -40,9 +40,13 @@ def test_what_was_refused_is_not_released() -> None:
 
 
 def test_two_orders_that_differ_are_found_with_the_right_one_first() -> None:
-    told = walk(toy(3, Planted("depends on order", by=1, partner=0, effect="breaks"))).counterexample
-    assert told is not None
-    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
+    counterexample = walk(toy(3, Planted("depends on order", by=1, partner=0, effect="breaks"))).counterexample
+    assert counterexample is not None
+    assert (
+        counterexample.flaw,
+        format_sequence(counterexample.expected_sequence),
+        format_sequence(counterexample.actual_sequence),
+    ) == (
         Flaw.NON_COMMUTING,
         "+1 +0",
         "+0 +1",

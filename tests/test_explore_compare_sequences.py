@@ -1,4 +1,4 @@
-"""Whether sequences run, replay and are told as they should be: sessions, differences, verdicts, random numbers."""
+"""Running, replaying and comparing sequences: sessions, differences, verdicts, random numbers."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def test_a_sequence_that_cannot_be_run_is_explained(sequence: tuple[int, ...], t
     assert str(caught.value) == text
 
 
-def told(space: ToySpace, expected: tuple[int, ...], actual: tuple[int, ...]) -> Flaw | None:
+def flaw_between(space: ToySpace, expected: tuple[int, ...], actual: tuple[int, ...]) -> Flaw | None:
     engine = ToyEngine(space)
     found = compare_sequences(on_sandboxes(engine, engine.registrations, [FOO]), expected, actual)
     return None if found is None else found.flaw
 
 
 def test_two_sequences_that_agree_are_no_counterexample() -> None:
-    assert told(toy(3), (0, 1), (1, 0)) is None
-    assert told(toy(3), (0, 1), (0, 1)) is None
-    assert told(toy(3), (0, 1), (2,)) is None
+    assert flaw_between(toy(3), (0, 1), (1, 0)) is None
+    assert flaw_between(toy(3), (0, 1), (0, 1)) is None
+    assert flaw_between(toy(3), (0, 1), (2,)) is None
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_two_sequences_that_agree_are_no_counterexample() -> None:
         (Planted("depends on order", 1, 0, "crashes", target=2), (0, 1, 2), (0, 1, 2), Flaw.CRASH),
     ],
 )
-def test_two_sequences_that_disagree_are_told_with_how(
+def test_two_sequences_that_disagree_are_reported_with_the_flaw(
     planted: Planted, expected: tuple[int, ...], actual: tuple[int, ...], flaw: Flaw
 ) -> None:
     if flaw is Flaw.ASYMMETRY:
-        assert told(toy(3, planted, exclusions=(Exclusion(0b111, only_last=2),)), expected, actual) is flaw
+        assert flaw_between(toy(3, planted, exclusions=(Exclusion(0b111, only_last=2),)), expected, actual) is flaw
     else:
-        assert told(toy(3, planted), expected, actual) is flaw
+        assert flaw_between(toy(3, planted), expected, actual) is flaw
 
 
-def test_a_residue_is_told() -> None:
+def test_a_residue_is_reported() -> None:
     space = toy(2, Planted("is poisoned", 1, 0, "shows"), exclusions=(Exclusion(0b11),))
-    assert told(space, (0,), (0, 1)) is Flaw.RESIDUE
-    assert told(space, (), (0, 1, ~0)) is Flaw.UNDO
+    assert flaw_between(space, (0,), (0, 1)) is Flaw.RESIDUE
+    assert flaw_between(space, (), (0, 1, ~0)) is Flaw.UNDO
 
 
 def test_the_sequence_that_satisfies_the_invariants_is_the_expected_one() -> None:

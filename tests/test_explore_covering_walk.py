@@ -32,7 +32,7 @@ def test_a_lap_tries_every_edge_with_few_steps_more() -> None:
     assert 160 <= found.edges <= 176
 
 
-def test_eight_laps_try_every_edge_eight_times() -> None:
+def test_eight_passes_try_every_edge_eight_times() -> None:
     found = walk(toy(6))
     assert found.notes == (f"3,072 edges tried in {found.edges:,} steps of 8 passes, each in a fresh sandbox",)
     assert 3_072 <= found.edges <= 3_072 * 1.06
@@ -68,30 +68,34 @@ NEEDLES = [
 
 
 @pytest.mark.parametrize(("planted", "flaw", "expected", "actual"), NEEDLES)
-def test_a_needle_is_found_and_told_in_the_shortest_sequences(
+def test_a_needle_is_reported_in_the_shortest_sequences(
     planted: Planted, flaw: Flaw, expected: str, actual: str
 ) -> None:
     found = walk(toy(5, planted))
     assert found.verdict is Verdict.VIOLATED
-    told = found.counterexample
-    assert told is not None
-    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert (
+        counterexample.flaw,
+        format_sequence(counterexample.expected_sequence),
+        format_sequence(counterexample.actual_sequence),
+    ) == (
         flaw,
         expected,
         actual,
     )
 
 
-def test_a_disagreement_far_into_a_lap_is_cut_down_to_its_end() -> None:
+def test_a_disagreement_far_into_a_pass_is_shrunk_to_its_end() -> None:
     found = walk(toy(9, Planted("sticks", by=1, partner=0, effect="shows", when=0b111100, unless=0b11)))
     assert found.edges > 1_000
-    told = found.counterexample
-    assert told is not None
-    assert (told.flaw, format_sequence(told.expected_sequence)) == (Flaw.UNDO, "+2 +3 +4 +5")
-    assert sorted(told.actual_sequence) == sorted([0, 1, 2, 3, 4, 5, ~0, ~1])
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert (counterexample.flaw, format_sequence(counterexample.expected_sequence)) == (Flaw.UNDO, "+2 +3 +4 +5")
+    assert sorted(counterexample.actual_sequence) == sorted([0, 1, 2, 3, 4, 5, ~0, ~1])
 
 
-def test_laps_agree_with_the_graph_on_random_engines() -> None:
+def test_covering_walks_agree_with_the_graph_walk_on_random_engines() -> None:
     agreed = missed = longer = 0
     for seed in range(300):
         space = random_toy(seed)
@@ -108,7 +112,7 @@ def test_laps_agree_with_the_graph_on_random_engines() -> None:
             agreed += 1
             assert truth.counterexample is not None
             assert found.counterexample is not None
-            lengths = [len(told.actual_sequence) for told in (truth.counterexample, found.counterexample)]
+            lengths = [len(each.actual_sequence) for each in (truth.counterexample, found.counterexample)]
             longer += lengths[1] > lengths[0]
     assert (agreed, missed, longer) == (94, 0, 2)
 

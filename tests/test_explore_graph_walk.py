@@ -17,9 +17,13 @@ def sequences(space: ToySpace) -> tuple[Flaw, str, str]:
     """The counterexample in short."""
     found = explore_graph(space, space.count)
     assert found.verdict is Verdict.VIOLATED
-    assert found.counterexample is not None
-    told = found.counterexample
-    return told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)
+    counterexample = found.counterexample
+    assert counterexample is not None
+    return (
+        counterexample.flaw,
+        format_sequence(counterexample.expected_sequence),
+        format_sequence(counterexample.actual_sequence),
+    )
 
 
 def test_five_registrations_that_commute_are_proved_with_32_sets_and_160_edges() -> None:
@@ -55,7 +59,7 @@ def test_an_order_hides_the_flaw_of_the_other_order() -> None:
     assert explore_graph(space, 2, order=(0, 1)).verdict is Verdict.VIOLATED
 
 
-def test_two_orders_that_look_different_are_a_square() -> None:
+def test_two_orders_that_look_different_are_non_commuting() -> None:
     space = toy(3, Planted("depends on order", by=1, partner=0, effect="shows"))
     assert sequences(space) == (Flaw.NON_COMMUTING, "+0 +1", "+1 +0")
 
@@ -83,12 +87,12 @@ def test_what_was_refused_and_left_a_trace_is_a_residue() -> None:
 def test_a_hidden_trace_that_changes_an_outcome_is_found_with_its_history() -> None:
     signature = Planted("is haunted", by=1, partner=0, effect="refuses", target=2, when=0b001)
     found = explore_graph(toy(3, signature, exclusions=(Exclusion(0b110),)), 3)
-    told = found.counterexample
-    assert told is not None
-    assert (told.flaw, format_sequence(told.expected_sequence)) == (Flaw.OUTCOME, "+0 +2")
-    assert format_sequence(told.actual_sequence) == "+0 +1 -1 +2"
-    assert told.why == ("flaw 0: 0 and 1",)
-    assert told.diff.splitlines() == [
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert (counterexample.flaw, format_sequence(counterexample.expected_sequence)) == (Flaw.OUTCOME, "+0 +2")
+    assert format_sequence(counterexample.actual_sequence) == "+0 +1 -1 +2"
+    assert counterexample.why == ("flaw 0: 0 and 1",)
+    assert counterexample.diff.splitlines() == [
         "--- expected: outcome",
         "+++ actual: outcome",
         "@@ -1 +1,2 @@",
@@ -136,8 +140,8 @@ def test_hidden_state_that_never_shows_is_proved_harmless_and_counted() -> None:
     assert found.notes == ("16 states for 8 sets: the engine keeps hidden state, and it never shows",)
 
 
-def test_conflicts_are_minimal_and_tell_who_was_never_accepted() -> None:
-    rules = (Exclusion(0b00011, tells_last=True), Exclusion(0b01110), Exclusion(0b10000))
+def test_conflicts_are_minimal_and_list_who_was_never_accepted() -> None:
+    rules = (Exclusion(0b00011, names_last=True), Exclusion(0b01110), Exclusion(0b10000))
     found = explore_graph(toy(5, exclusions=rules), 5)
     assert found.verdict is Verdict.PROVED
     assert [(conflict.members, conflict.kind, conflict.asymmetric) for conflict in found.conflicts] == [
@@ -202,7 +206,7 @@ def test_an_interruption_gives_what_was_covered() -> None:
     assert covered.notes == ("interrupted",)
 
 
-def test_progress_is_told_and_can_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_until_it_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000))
     monkeypatch.setattr("dispatchlab.explore.limits.perf_counter", lambda: float(next(clock)))
     seen: list[Progress] = []
@@ -212,7 +216,7 @@ def test_progress_is_told_and_can_cancel(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [(step.edges, step.total_edges) for step in seen] == [(0, 384), (6, 384), (12, 384), (18, 384), (24, 384)]
 
 
-def test_many_states_for_one_set_are_told_apart() -> None:
+def test_every_state_of_one_set_is_counted() -> None:
     flaws = [Planted("counts", index, 0, "nothing", modulo=3) for index in range(3)]
     found = explore_graph(toy(3, *flaws), 3)
     assert (found.verdict, found.sets, found.states, found.edges) == (Verdict.PROVED, 8, 8 * 27, 24 * 27)

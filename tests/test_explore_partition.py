@@ -41,31 +41,38 @@ def test_the_whole_and_the_parts_give_the_same_verdict_and_conflicts() -> None:
     assert parts.orders == whole.orders
 
 
-def test_who_was_never_accepted_is_told_in_the_numbers_of_the_scenario() -> None:
+def test_the_never_accepted_have_the_numbers_of_the_scenario() -> None:
     found = walk(Town((toy(2, exclusions=(Exclusion(0b10),)), toy(2, exclusions=(Exclusion(0b10),)))))
     assert (found.classes, found.never_accepted) == (1, (1, 3))
     assert [one.members for one in found.conflicts] == [(1,), (3,)]
 
 
-def test_a_counterexample_is_told_in_the_numbers_of_the_scenario() -> None:
+def test_a_counterexample_has_the_numbers_of_the_scenario() -> None:
     odd = toy(3, Planted("depends on order", by=2, partner=0, effect="refuses", target=1))
     found = walk(Town((toy(3), odd, toy(3))))
-    told = found.counterexample
-    assert told is not None
-    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert (
+        counterexample.flaw,
+        format_sequence(counterexample.expected_sequence),
+        format_sequence(counterexample.actual_sequence),
+    ) == (
         Flaw.ASYMMETRY,
         "+3 +4 +5",
         "+3 +5 +4",
     )
-    assert "++4 refused: signature_mismatch" in told.diff
+    assert "++4 refused: signature_mismatch" in counterexample.diff
 
 
-def test_of_all_parts_the_shortest_counterexample_is_told() -> None:
+def test_of_all_parts_the_shortest_counterexample_is_reported() -> None:
     long = toy(3, Planted("sticks", by=1, partner=0, effect="shows", unless=0b111))
     short = toy(2, Planted("is haunted", by=1, partner=0, effect="shows"))
-    told = walk(Town((long, short, long))).counterexample
-    assert told is not None
-    assert (format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == ("(nothing)", "+4 -4")
+    counterexample = walk(Town((long, short, long))).counterexample
+    assert counterexample is not None
+    assert (format_sequence(counterexample.expected_sequence), format_sequence(counterexample.actual_sequence)) == (
+        "(nothing)",
+        "+4 -4",
+    )
 
 
 def test_parts_that_touch_one_another_after_all_are_explored_as_one() -> None:
@@ -75,9 +82,12 @@ def test_parts_that_touch_one_another_after_all_are_explored_as_one() -> None:
         1,
         "the parts of this scenario are not independent (town::house1), so it was explored as one",
     )
-    told = found.counterexample
-    assert told is not None
-    assert (format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == ("+0 +1", "+1 +0")
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert (format_sequence(counterexample.expected_sequence), format_sequence(counterexample.actual_sequence)) == (
+        "+0 +1",
+        "+1 +0",
+    )
 
 
 def test_parts_that_only_look_alike_are_explored_one_by_one() -> None:

@@ -21,9 +21,13 @@ def test_a_needle_of_two_active_and_two_inactive_ones_among_forty_is_found(kind:
     engine = kind(toy(40, needle))
     found = explore(engine, engine.registrations, [FOO], walk="sample", seed=1)
     assert found.verdict is Verdict.VIOLATED
-    told = found.counterexample
-    assert told is not None
-    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert (
+        counterexample.flaw,
+        format_sequence(counterexample.expected_sequence),
+        format_sequence(counterexample.actual_sequence),
+    ) == (
         Flaw.NON_COMMUTING,
         "+7 +31",
         "+31 +7",
@@ -36,24 +40,28 @@ def test_state_that_sticks_is_found_although_no_permutation_shows_it(kind: type[
     engine = kind(toy(12, sticky))
     found = explore(engine, engine.registrations, [FOO], walk="sample", seed=1)
     assert found.verdict is Verdict.VIOLATED
-    told = found.counterexample
-    assert told is not None
-    assert told.flaw is Flaw.UNDO
-    assert sorted(told.actual_sequence) == sorted([5, 6, 9, ~5, ~6])
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert counterexample.flaw is Flaw.UNDO
+    assert sorted(counterexample.actual_sequence) == sorted([5, 6, 9, ~5, ~6])
 
 
 def test_a_refusal_that_only_a_history_brings_about_is_found() -> None:
     hidden = Planted("is haunted", by=4, partner=0, effect="refuses", target=11)
     engine = ForkableToyEngine(toy(20, hidden))
     found = explore(engine, engine.registrations, [FOO], walk="sample")
-    told = found.counterexample
-    assert told is not None
-    assert (told.flaw, format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (
+    counterexample = found.counterexample
+    assert counterexample is not None
+    assert (
+        counterexample.flaw,
+        format_sequence(counterexample.expected_sequence),
+        format_sequence(counterexample.actual_sequence),
+    ) == (
         Flaw.OUTCOME,
         "+11",
         "+4 -4 +11",
     )
-    assert told.why == ("flaw 0: 0 and 1",)
+    assert counterexample.why == ("flaw 0: 0 and 1",)
 
 
 def test_a_direct_way_that_is_refused_is_compared_with_a_return() -> None:
@@ -66,7 +74,7 @@ def test_a_direct_way_that_is_refused_is_compared_with_a_return() -> None:
     assert flaws == {Flaw.ASYMMETRY}
 
 
-def test_what_was_done_and_what_it_is_worth_is_told() -> None:
+def test_the_notes_give_the_coverage_and_the_confidence() -> None:
     engine = ForkableToyEngine(toy(40, exclusions=(Exclusion(0b11),)))
     found = explore(engine, engine.registrations, [FOO], walk="sample", samples=500, seed=3)
     assert found.verdict is Verdict.NO_VIOLATION_FOUND

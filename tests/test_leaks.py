@@ -20,7 +20,7 @@ def test_what_is_released_is_no_leak() -> None:
     assert watch.leaks() == ()
 
 
-def test_each_sort_of_registration_is_told() -> None:
+def test_each_sort_of_registration_is_listed() -> None:
     dispatcher = Dispatcher(builtin_fallbacks=False)
     handles = [dispatcher.register(Def(SCHEMA, debug="the def"))]
     watch = Watch()
@@ -73,7 +73,7 @@ def test_a_library_in_a_reference_cycle_is_collected_before_it_is_blamed() -> No
     assert dispatcher.operators() == ()
 
 
-def test_dumps_of_2020_are_told_line_by_line() -> None:
+def test_dumps_of_2020_are_compared_line_by_line() -> None:
     dispatcher = Dispatcher.for_scenario("pr35061")
     handle = dispatcher.register(Def(SCHEMA))
     watch = Watch()

@@ -118,7 +118,7 @@ def test_what_was_there_before_is_left_out(tmp_path: Path) -> None:
     assert report.known == 2
 
 
-def test_a_dangling_kernel_is_told_with_the_operator_of_the_near_namespace(tmp_path: Path) -> None:
+def test_a_dangling_kernel_is_reported_with_the_operator_of_the_nearest_namespace(tmp_path: Path) -> None:
     path = tmp_path / "quanto.yaml"
     path.write_text(
         "claim: x\nregistrations:\n  - def: quanto::qbytes_mm(Tensor x) -> Tensor\n"
@@ -170,7 +170,7 @@ def test_writing_a_baseline_again_drops_what_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (None, "it cannot be read"),
         ("{", "it is not JSON"),
@@ -179,11 +179,11 @@ def test_writing_a_baseline_again_drops_what_is_gone(tmp_path: Path) -> None:
         ('{"version": 1, "findings": [{"code": "DL001"}]}', "expected a code, an operator and a key"),
     ],
 )
-def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str | None, told: str) -> None:
+def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "baseline.json"
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    with pytest.raises(BaselineError, match=told):
+    with pytest.raises(BaselineError, match=message):
         load_baseline(str(path))
 
 

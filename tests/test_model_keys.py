@@ -70,7 +70,7 @@ def test_the_parser_knows_what_upstreams_parser_accepts() -> None:
                 parse_key(text)
 
 
-def test_an_unknown_key_is_told_with_the_nearest_one() -> None:
+def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(UnknownKeyError) as caught:
         parse_key("AutogradCuda")
     assert str(caught.value) == "'AutogradCuda' is not a dispatch key; did you mean AutogradCUDA?"

@@ -32,7 +32,7 @@ def test_a_refused_registration_can_be_tried_again() -> None:
         ("+" + "9" * 12, f"expected a step such as +0 or -0 but found '+{'9' * 12}'\n  +{'9' * 12}\n  {'^' * 13}"),
     ],
 )
-def test_a_bad_step_is_told_with_its_place(text: str, message: str) -> None:
+def test_a_bad_step_is_refused_with_its_column(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_sequence(text, count=3)
     assert str(caught.value) == message

@@ -136,7 +136,7 @@ def test_a_golden_file_without_a_scenario_fails_as_an_item_of_its_own(project: P
     assert "expect/five.txt" in goldens(project)
 
 
-def test_a_malformed_scenario_is_told_with_its_place(project: Path, run: Run) -> None:
+def test_a_malformed_scenario_is_reported_with_its_source_location(project: Path, run: Run) -> None:
     (project / "scenarios" / "bad.yaml").write_text("claim: c\nregistrations:\n  - imple: foo\n")
     result = run("scenarios/bad.yaml")
     result.assert_outcomes(failed=1)
@@ -183,7 +183,7 @@ def test_golden_files_can_be_elsewhere(project: Path, run: Run) -> None:
     assert (project / "tests" / "goldens" / "order" / "two_defs.txt").exists()
 
 
-def test_a_folder_that_is_not_there_is_told(project: Path, run: Run) -> None:
+def test_a_missing_folder_is_a_usage_error(project: Path, run: Run) -> None:
     (project / "pytest.ini").write_text(INI.format(folders="scenarioz"))
     result = run()
     assert result.ret is pytest.ExitCode.USAGE_ERROR

@@ -1,4 +1,4 @@
-"""What is told of two registries that differ."""
+"""What the comparison of two registries reports."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ test::foo
     )
 
 
-def test_kernels_that_only_changed_places_are_told() -> None:
+def test_kernels_that_only_changed_their_order_are_reported() -> None:
     kernels = (kernel(K.Meta, "registered at foo.cpp:13", T_T), kernel(K.Meta, "registered at meta.py:7", active=False))
     turned = replace(FOO, kernels=(FOO.kernels[0], *kernels, FOO.kernels[3]))
     found = with_tables(SMALL, with_foo(turned))

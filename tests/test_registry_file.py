@@ -304,7 +304,7 @@ def test_what_no_reader_would_take_is_not_written() -> None:
     )
 
 
-def test_a_name_that_is_no_registry_is_told_with_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_registry_is_refused_with_the_nearest_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnknownRegistryError) as caught:
         open_named("torch-2.31")
@@ -320,7 +320,7 @@ def test_a_name_that_is_no_registry_is_told_with_the_nearest(tmp_path: Path, mon
         save_registry(SMALL, tmp_path / "no" / "such.dlreg")
 
 
-def test_registry_files_are_told_by_how_they_start(tmp_path: Path) -> None:
+def test_registry_files_are_recognized_by_how_they_start(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(registry_bytes(SMALL))
     (tmp_path / "b").write_text("claim: x")
     assert [is_registry_file(tmp_path / name) for name in ("a", "b", "c")] == [True, False, False]

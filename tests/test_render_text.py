@@ -67,7 +67,7 @@ as expected: yes
     )
 
 
-def test_a_violation_tells_both_sequences_the_reasons_and_the_diff() -> None:
+def test_a_violation_shows_both_sequences_the_reasons_and_the_diff() -> None:
     assert_expected_inline(
         report_text(VIOLATED),
         """\
@@ -106,15 +106,15 @@ as expected: no
     )
 
 
-def test_a_sequence_that_is_at_fault_by_itself_is_told_once() -> None:
-    told = Counterexample(Flaw.INVARIANT, (1,), (1,), "")
-    text = report_text(replace(VIOLATED, exploration=replace(VIOLATED.exploration, counterexample=told)))
+def test_a_sequence_that_is_at_fault_by_itself_is_shown_once() -> None:
+    counterexample = Counterexample(Flaw.INVARIANT, (1,), (1,), "")
+    text = report_text(replace(VIOLATED, exploration=replace(VIOLATED.exploration, counterexample=counterexample)))
     assert text.count("sequence: +1") == 1
     assert "why:\n  the engine does not know\n" in text
     assert "diff:" not in text
 
 
-def test_components_and_classes_are_told_when_there_are_several() -> None:
+def test_several_components_are_shown_with_their_patterns() -> None:
     factored = replace(PROVED.exploration, components=200, classes=3)
     assert "components: 200 of 3 patterns\n" in report_text(replace(PROVED, exploration=factored))
 
@@ -190,7 +190,7 @@ def test_large_numbers_have_all_their_digits_for_programs_and_few_for_people() -
     ]
 
 
-def test_durations_are_told_in_the_unit_that_suits_them() -> None:
+def test_durations_are_shown_in_the_unit_that_suits_them() -> None:
     assert [seconds(value) for value in (0.000421, 0.5, 2.84, 725.4)] == ["0.421 ms", "500 ms", "2.84 s", "12 min 5 s"]
 
 
@@ -211,5 +211,5 @@ def test_keys_of_all_backends_are_named_by_their_first_and_last() -> None:
 
 
 def test_a_note_of_several_lines_stays_one_note() -> None:
-    told = replace(PROVED, exploration=replace(PROVED.exploration, notes=("They differ:\n--- a\n+++ b",)))
-    assert "note: They differ:\n  --- a\n  +++ b\nwalk: graph\n" in report_text(told)
+    noted = replace(PROVED, exploration=replace(PROVED.exploration, notes=("They differ:\n--- a\n+++ b",)))
+    assert "note: They differ:\n  --- a\n  +++ b\nwalk: graph\n" in report_text(noted)

@@ -250,9 +250,9 @@ def test_the_state_graph_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() 
         assert spans[-1][1] <= float(root.attrib["width"])
 
 
-def test_a_picture_marks_both_sequences_and_tells_two_states_of_a_set_apart() -> None:
-    told = Counterexample(Flaw.NON_COMMUTING, (1, 0), (0, 1), "")
-    picture = drawn(COMPOSITES, counterexample=told, semantics="torch-2.13")
+def test_a_picture_marks_both_sequences_to_two_states_of_a_set() -> None:
+    counterexample = Counterexample(Flaw.NON_COMMUTING, (1, 0), (0, 1), "")
+    picture = drawn(COMPOSITES, counterexample=counterexample, semantics="torch-2.13")
     marks = {(node.label, node.mark) for node in picture.nodes if node.mark}
     assert marks == {("0 1", Mark.ACTUAL), ("0 1'", Mark.EXPECTED)} or marks == {
         ("0 1", Mark.EXPECTED),
@@ -264,16 +264,16 @@ def test_a_picture_marks_both_sequences_and_tells_two_states_of_a_set_apart() ->
 
 
 def test_a_refusal_of_a_counterexample_is_drawn_as_a_loop() -> None:
-    told = Counterexample(Flaw.ASYMMETRY, (0, 1), (1, 0), "")
-    picture = drawn(TWO_DEFS, counterexample=told)
+    counterexample = Counterexample(Flaw.ASYMMETRY, (0, 1), (1, 0), "")
+    picture = drawn(TWO_DEFS, counterexample=counterexample)
     refused = [edge for edge in picture.edges if edge.refused]
     assert [(edge.source == edge.target, edge.step) for edge in refused] == [(True, 1), (True, 0)]
     assert 'label="+1 refused"' in dot(picture)
 
 
 def test_a_large_state_graph_is_cut_to_the_counterexample_or_refused() -> None:
-    told = Counterexample(Flaw.NON_COMMUTING, (1, 3), (3, 1), "")
-    picture = drawn(many(10), counterexample=told)
+    counterexample = Counterexample(Flaw.NON_COMMUTING, (1, 3), (3, 1), "")
+    picture = drawn(many(10), counterexample=counterexample)
     assert {node.members for node in picture.nodes} == {(), (1,), (3,), (1, 3)}
     assert picture.notes[0].startswith("cut to the registrations of the counterexample")
     assert len(drawn(many(9)).nodes) == 512

@@ -17,21 +17,21 @@ BAD = Path(__file__).parent / "data" / "scenarios_bad"
 CASES = sorted(BAD.glob("*.yaml"))
 
 
-def _told(data: bytes | str) -> str:
+def _message(data: bytes | str) -> str:
     with pytest.raises(ScenarioError) as caught:
         parse_scenario(data, file="a.yaml")
     return str(caught.value)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_every_problem_of_a_bad_file_is_told_with_its_place(path: Path) -> None:
+def test_every_problem_of_a_bad_file_is_reported_with_its_source_location(path: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse_scenario(path.read_bytes(), file=path.name)
-    told = f"{caught.value}\n"
+    printed = f"{caught.value}\n"
     golden = path.with_suffix(".txt")
     if os.environ.get("EXPECTTEST_ACCEPT"):
-        golden.write_text(told, encoding="utf-8")
-    assert told == golden.read_text(encoding="utf-8")
+        golden.write_text(printed, encoding="utf-8")
+    assert printed == golden.read_text(encoding="utf-8")
 
 
 def test_each_bad_file_has_a_text_and_each_text_a_file() -> None:
@@ -41,7 +41,7 @@ def test_each_bad_file_has_a_text_and_each_text_a_file() -> None:
 
 def test_deeper_nesting_than_any_stack_is_one_problem() -> None:
     for opening in ("[", "{a: ", "- ", "? "):
-        assert "nested more than 32 deep" in _told(opening * 50_000)
+        assert "nested more than 32 deep" in _message(opening * 50_000)
 
 
 def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ MODULES = {
         ("scenario_kernels:limit", "expected a function but scenario_kernels:limit is of type int"),
     ],
 )
-def test_a_failing_import_is_a_problem_with_its_place(
+def test_a_failing_import_is_a_problem_with_its_source_location(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str, message: str
 ) -> None:
     for name, text in MODULES.items():

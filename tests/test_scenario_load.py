@@ -224,8 +224,8 @@ def test_the_pure_python_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) 
     slow = parse_scenario(EVERYTHING)
     assert fast == slow
     assert [each.location for each in fast.registrations] == [each.location for each in slow.registrations]
-    for text, told in (('claim: "\\ud800"', "half of a surrogate pair"), ('claim: "\\UFFFFFFFF"', "not YAML")):
-        with pytest.raises(ScenarioError, match=told):
+    for text, message in (('claim: "\\ud800"', "half of a surrogate pair"), ('claim: "\\UFFFFFFFF"', "not YAML")):
+        with pytest.raises(ScenarioError, match=message):
             parse_scenario(text)
 
 
@@ -234,13 +234,13 @@ def _outcome(data: bytes) -> str:
     try:
         scenario = parse_scenario(data, file="a.yaml")
     except ScenarioError as error:
-        told = str(error).split("\n")
+        lines = str(error).split("\n")
     else:
         assert isinstance(scenario, Scenario)
         assert parse_scenario(scenario_text(scenario)) == scenario
         return "scenario"
-    assert told
-    assert all(line.startswith("a.yaml") for line in told)
+    assert lines
+    assert all(line.startswith("a.yaml") for line in lines)
     return "refused"
 
 

@@ -116,7 +116,7 @@ def test_a_replay_without_its_registrations_is_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         (
             "replay: 2",
@@ -138,11 +138,11 @@ def test_a_replay_without_its_registrations_is_explained() -> None:
         (TEXT, "", "a.yaml:1:1: expected a replay but found nothing; a mapping with `replay` and `scenario`"),
     ],
 )
-def test_a_broken_replay_is_told_with_its_place(old: str, new: str, told: str) -> None:
+def test_a_broken_replay_is_refused_with_its_source_location(old: str, new: str, message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse_replay(TEXT.replace(old, new), file="a.yaml")
     (problem,) = caught.value.problems
-    assert str(problem).startswith(told)
+    assert str(problem).startswith(message)
 
 
 def test_both_sequences_are_checked_at_once() -> None:

@@ -57,7 +57,7 @@ def test_the_lab_engine_registers_what_is_inside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("call: custom_op", "call: custom_opp", "did you mean custom_op?"),
         ("    operator: foo\n", "", "`operator` is missing in a call of torch.library"),
@@ -66,11 +66,11 @@ def test_the_lab_engine_registers_what_is_inside() -> None:
         ("    on: [cpu]", "    in: [cpu]", "is no field of a call of torch.library"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(old: str, new: str, told: str) -> None:
+def test_a_wrong_call_is_refused_with_its_source_location(old: str, new: str, message: str) -> None:
     assert old in documented()
     with pytest.raises(ScenarioError) as caught:
         parse_scenario(documented().replace(old, new, 1))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert re.match(r"<text>:\d+:\d+: ", str(caught.value))
 
 
@@ -105,15 +105,15 @@ def test_groups_without_a_common_operator_are_walked_apart_and_summed() -> None:
 def test_a_counterexample_of_a_group_has_the_numbers_of_the_file() -> None:
     scenario = parse_scenario(scenario_of(6, twice=4))
     found = explore_apart(Sealed(), scenario.registrations, scenario.operators)
-    told = found.counterexample
+    counterexample = found.counterexample
     assert found.verdict is Verdict.VIOLATED
-    assert told is not None
-    assert (told.flaw, sorted(told.actual_sequence), sorted(told.expected_sequence)) == (
+    assert counterexample is not None
+    assert (counterexample.flaw, sorted(counterexample.actual_sequence), sorted(counterexample.expected_sequence)) == (
         Flaw.NON_COMMUTING,
         [8, 9],
         [8, 9],
     )
-    assert "test::op4, dump" in told.diff
+    assert "test::op4, dump" in counterexample.diff
 
 
 def test_few_registrations_are_explored_together() -> None:

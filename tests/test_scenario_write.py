@@ -188,7 +188,7 @@ FOO = OperatorName("test", "foo")
 
 
 @pytest.mark.parametrize(
-    ("registration", "told"),
+    ("registration", "message"),
     [
         (Impl(FOO, kernel=Kernel(function=len)), r"registration 0 would load as Impl\("),
         (Impl(OperatorName("", "foo"), debug="a"), r"registration 0 would load as Impl\("),
@@ -199,9 +199,9 @@ FOO = OperatorName("test", "foo")
         (Fallback(None, Kernel(KernelForm.UNBOXED)), "expected fallthrough, boxed"),
     ],
 )
-def test_what_a_file_cannot_say_is_refused(registration: Registration, told: str) -> None:
+def test_what_a_file_cannot_say_is_refused(registration: Registration, message: str) -> None:
     scenario = Scenario("A claim.", (registration,), operators_named_by([registration]))
-    with pytest.raises(UnwritableError, match=told) as caught:
+    with pytest.raises(UnwritableError, match=message) as caught:
         scenario_text(scenario)
     assert str(caught.value).startswith("the scenario 'A claim.' cannot be written as a file: ")
     assert len(digest_of(scenario)) == 32

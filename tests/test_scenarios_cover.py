@@ -1,6 +1,6 @@
 """Every behaviour that upstream's tests are about is a scenario, or there is a reason why it cannot be one.
 
-`COVERED` maps what is to be shown, list by list, to the files that show it; `NOT_A_SCENARIO` tells the rest.
+`COVERED` maps what is to be shown, list by list, to the files that show it; `NOT_A_SCENARIO` has reasons for the rest.
 """
 
 from __future__ import annotations
@@ -525,6 +525,9 @@ def test_five_registrations_stand_for_14400_orders() -> None:
     ],
 )
 def test_the_shortest_sequences_that_disagree(name: str, expected: str, actual: str) -> None:
-    told = _explored(name, _scenarios()[name].semantics or "strict").counterexample
-    assert told is not None
-    assert (format_sequence(told.expected_sequence), format_sequence(told.actual_sequence)) == (expected, actual)
+    counterexample = _explored(name, _scenarios()[name].semantics or "strict").counterexample
+    assert counterexample is not None
+    assert (format_sequence(counterexample.expected_sequence), format_sequence(counterexample.actual_sequence)) == (
+        expected,
+        actual,
+    )

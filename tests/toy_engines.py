@@ -36,7 +36,7 @@ class Planted:
         trigger: `counts` accepted `+by` modulo `modulo`; `sticks` at 1 after `+by` while `partner` is active;
             `remembers` whether `partner` was active at the last `+by`; `is poisoned` by a refused `+by`; `is haunted`
             after `-by`; `depends on order`: `+by` while `partner` is active, until one of them goes.
-        effect: `refuses` `+target`, `rewords` (tells another fact when `target` is refused anyway), `jams` (the release
+        effect: `refuses` `+target`, `rewords` (adds another fact when `target` is refused anyway), `jams` (the release
             of `target` fails), `crashes` on `+target`.
         when: the effect is there while all of this mask is active.
         unless: and nothing of this mask.
@@ -78,13 +78,13 @@ class Planted:
 class Exclusion:
     """`members` cannot all be active, unless all of another mask is too.
 
-    `only_last` restricts that to one of them coming last, `kinds` tells by whom.
+    `only_last` restricts that to one of them coming last, `kinds` are the refusals, by index.
     """
 
     members: int
     only_last: int | None = None
     kinds: tuple[ErrorKind, ...] = (ErrorKind.DUPLICATE_DEF,)
-    tells_last: bool = False
+    names_last: bool = False
     unless: int = 0
 
     def refusal(self, mask: int, index: int) -> Refusal | None:
@@ -93,7 +93,7 @@ class Exclusion:
         if self.only_last not in (None, index) or (self.unless and mask & self.unless == self.unless):
             return None
         kind = self.kinds[index % len(self.kinds)]
-        facts = (("last", str(index)),) if self.tells_last else ()
+        facts = (("last", str(index)),) if self.names_last else ()
         return Refusal(kind, facts, f"{self.members:b} exclude one another")
 
 
@@ -241,7 +241,7 @@ def random_toy(seed: int, count: int = 3) -> ToySpace:
         kinds = (
             (ErrorKind.DUPLICATE_DEF, ErrorKind.SCHEMA_CONFLICT) if random.chance(10) else (ErrorKind.DUPLICATE_DEF,)
         )
-        exclusions.append(Exclusion(members, odd_one, kinds, tells_last=random.chance(30)))
+        exclusions.append(Exclusion(members, odd_one, kinds, names_last=random.chance(30)))
     planted = []
     for _ in range(random.below(3)):
         trigger = TRIGGERS[random.below(len(TRIGGERS))]

@@ -17,7 +17,7 @@ from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 
 
-def test_every_operator_of_pytorch_is_proved_or_told_with_its_owners() -> None:
+def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels() -> None:
     found = certification_of(open_bundled(), name="torch-2.13", jobs=2)
     assert len(found.certificates) == 3_598
     assert not found.of(Certified.NOT_DECIDED)

@@ -110,7 +110,7 @@ def test_an_argument_that_is_added_later_with_a_default_is_not_seen_by_an_old_ha
     assert seen == [1, 3]
 
 
-def test_lists_and_optionals_count_and_every_class_is_told(lab: Lab) -> None:
+def test_handlers_get_the_classes_of_lists_and_optionals(lab: Lab) -> None:
     first, other = wrapper(lambda *given: NotImplemented), wrapper()
     sub = wrapper(lambda *given: NotImplemented, first)
     x = tensor([1.0])
@@ -239,7 +239,7 @@ def test_a_wrong_return_is_reported_with_handler_and_schema(lab: Lab, answer: An
     assert state() == before
 
 
-def test_a_wrong_number_of_values_is_told() -> None:
+def test_a_wrong_number_of_returned_values_is_refused() -> None:
     dispatcher = Dispatcher()
     with PythonDispatch(dispatcher):
         library = Library("test", "FRAGMENT", dispatcher=dispatcher)

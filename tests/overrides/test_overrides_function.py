@@ -154,7 +154,7 @@ def test_a_dispatcher_of_another_signature_is_refused_with_both(dispatcher: Any,
     torch_function_dispatch(dispatcher, verify=False)(function)
 
 
-def test_a_dispatcher_that_returns_no_arguments_is_told() -> None:
+def test_a_dispatcher_that_returns_no_arguments_raises_a_type_error() -> None:
     @torch_function_dispatch(lambda x: None)  # type: ignore[arg-type, return-value]
     def function(x: Any) -> Any:
         return x

@@ -132,10 +132,13 @@ def test_what_is_to_be_saved_is_saved_when_nobody_reads(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
-def test_a_full_disk_is_told_and_loses_nothing(folder: Path) -> None:
+def test_a_counterexample_that_does_not_fit_on_the_disk_leaves_the_report_whole(folder: Path) -> None:
     saved = run(folder, "permute", "twice.yaml", "--save", "/dev/full")
     assert (saved.returncode, saved.stderr) == (2, "/dev/full could not be written: No space left on device\n")
     assert "as expected: yes" in saved.stdout
+
+
+def test_output_that_does_not_fit_on_the_disk_ends_with_74(folder: Path) -> None:
     with open("/dev/full", "w") as full:
         printed = subprocess.run(
             [*COMMAND, "permute", "twice.yaml"],
