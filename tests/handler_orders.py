@@ -1,4 +1,4 @@
-"""The same generated classes with handlers in two worlds, and whether both worlds call them in the same order."""
+"""The same generated classes with handlers under two implementations, and whether both call them in the same order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Calls = list[tuple[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two worlds.
+class Implementation:
+    """One of the two implementations of overridable functions.
 
     Args:
         root: the class whose instances go straight to the implementation.
@@ -30,13 +30,13 @@ class Side:
 class _Classes:
     """The root and a few random classes, each with the handler, bases and answer that its number in the seed says."""
 
-    def __init__(self, side: Side, seed: int, log: Calls) -> None:
-        self.side, self.log = side, log
+    def __init__(self, implementation: Implementation, seed: int, log: Calls) -> None:
+        self.implementation, self.log = implementation, log
         self.random = random.Random(seed)
-        self.kinds: list[type] = [side.root]
+        self.kinds: list[type] = [implementation.root]
         for number in range(self.random.randint(2, 7)):
             answer = "answered" if self.random.random() < 0.15 else NotImplemented
-            body = side.body(self._handler(f"C{number}", answer)) if self.random.random() < 0.85 else {}
+            body = implementation.body(self._handler(f"C{number}", answer)) if self.random.random() < 0.85 else {}
             for _ in range(8):
                 bases = self.random.sample(self.kinds, min(len(self.kinds), self.random.randint(0, 2)))
                 try:
@@ -54,21 +54,24 @@ class _Classes:
 
     def arguments(self) -> list[Any]:
         chosen = [self.random.choice(self.kinds) for _ in range(self.random.randint(1, 9))]
-        return [self.side.instance(kind) if issubclass(kind, self.side.root) else kind() for kind in chosen]
+        return [
+            self.implementation.instance(kind) if issubclass(kind, self.implementation.root) else kind()
+            for kind in chosen
+        ]
 
 
-def compare_orders(*worlds: tuple[Side, Callable[[Any], Any]]) -> None:
-    """Compare both worlds on 2,000 hierarchies and lists of arguments; handlers, types and results have to be the same.
+def compare_orders(*implementations: tuple[Implementation, Callable[[Any], Any]]) -> None:
+    """Compare handlers, types and results of both implementations on 2,000 hierarchies and lists of arguments.
 
     Args:
-        worlds: both, each with its overridable function of a list.
+        implementations: the expected one and ours, each with its overridable function of a list.
     """
     calls, results, longest = 0, set(), 0
     for seed in range(_HIERARCHIES):
         outcomes = []
-        for side, call in worlds:
+        for implementation, call in implementations:
             log: Calls = []
-            values = _Classes(side, seed, log).arguments()
+            values = _Classes(implementation, seed, log).arguments()
             try:
                 result = call(values)
             except TypeError:

@@ -64,7 +64,7 @@ def certified(recorded: Registry, semantics: str = "strict", *, jobs: int = 1) -
     return certification_of(recorded, name="a registry", semantics=semantics, jobs=jobs)
 
 
-def test_an_operator_with_one_kernel_a_place_is_proved_under_strict() -> None:
+def test_an_operator_with_one_kernel_per_key_is_proved_under_strict() -> None:
     found = certified(registry(operator("foo", K.CPU, K.SparseCPU, K.NestedTensorCPU, K.Autograd, CIA, CEA)))
     assert [each.verdict for each in found.certificates] == [Certified.PROVED]
     assert (found.patterns, found.registrations) == (1, 10)

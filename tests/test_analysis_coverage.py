@@ -94,7 +94,7 @@ def test_a_kernel_of_an_operator_without_composites_changes_one_row() -> None:
     assert found.consequences == ("PrivateUse1 had no kernel and has one",)
 
 
-def test_a_kernel_at_a_key_that_has_one_takes_its_place() -> None:
+def test_a_kernel_at_a_key_that_has_one_overrides_it() -> None:
     (found,) = report(what_if=("impl aten::relu CPU",)).suppositions
     assert found.consequences[0].startswith("it takes the place of the CPU kernel from registered at")
 

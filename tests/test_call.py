@@ -54,8 +54,8 @@ TRUE = True
 ON_CUDA = tensor([1.0], device="cuda")
 
 
-class World:
-    """A dispatcher, a library to register in, and one for fallbacks."""
+class Operators:
+    """Operators of the namespace `test` on a dispatcher, with the library that they are in and one for fallbacks."""
 
     def __init__(self, *schemas: str, semantics: str = "strict") -> None:
         self.dispatcher = Dispatcher(semantics)
@@ -127,11 +127,11 @@ CONVENTIONS = tuple(_python_kernels([]))
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_every_kernel_hears_the_same_however_it_is_called(convention: str) -> None:
     heard: list[Any] = []
-    world = World("foo(Tensor self, Tensor other, int n=2, *, Scalar alpha=1) -> (Tensor, int)")
+    operators = Operators("foo(Tensor self, Tensor other, int n=2, *, Scalar alpha=1) -> (Tensor, int)")
     kernel, with_keyset = _python_kernels(heard)[convention]
-    world.library.impl("foo", fallthrough, "Autograd")  # so that every way comes with the same set
-    world.library.impl("foo", kernel, "CPU", with_keyset=with_keyset)
-    foo = world("foo")
+    operators.library.impl("foo", fallthrough, "Autograd")  # so that every way comes with the same set
+    operators.library.impl("foo", kernel, "CPU", with_keyset=with_keyset)
+    foo = operators("foo")
 
     def by_stack(call: Callable[[list[Any]], None], *values: Any) -> tuple[Any, ...]:
         stack = ["below", *values]
@@ -170,9 +170,9 @@ def test_a_python_kernel_gets_no_value_that_is_its_default() -> None:
         heard.append((arguments[1:], named))
         return arguments[0]
 
-    world = World("foo(Tensor x, int a=1, int b=2, *, float c=3, int[] d=[4, 5]) -> Tensor")
-    world.library.impl("foo", kernel, "CPU")
-    foo = world("foo")
+    operators = Operators("foo(Tensor x, int a=1, int b=2, *, float c=3, int[] d=[4, 5]) -> Tensor")
+    operators.library.impl("foo", kernel, "CPU")
+    foo = operators("foo")
     for arguments, named in (
         ((), {}),
         ((1, 2), {"c": 3, "d": [4, 5]}),
@@ -200,11 +200,11 @@ def test_a_kernel_gets_a_list_of_its_own() -> None:
         seen.append(stack.pop())
 
     seen: list[Any] = []
-    world = World("foo(Tensor x, int[] d=[4, 5]) -> Tensor")
-    world.library.impl("foo", boxed(greedy), "CPU")
+    operators = Operators("foo(Tensor x, int[] d=[4, 5]) -> Tensor")
+    operators.library.impl("foo", boxed(greedy), "CPU")
     for _ in range(2):
-        world("foo")(X)
-        world("foo").call_boxed([X, [4, 5]])
+        operators("foo")(X)
+        operators("foo").call_boxed([X, [4, 5]])
     assert seen == [[4, 5, 9]] * 4
 
 
@@ -215,18 +215,18 @@ def test_a_fallback_gets_the_operator_and_the_key_set_comes_first() -> None:
         heard.append((arguments, named))
         return arguments[-1]
 
-    world = World("foo(Tensor x) -> Tensor", "bar(Tensor x, *, int n=1) -> Tensor")
-    foo, bar = world("foo"), world("bar")
-    with world.everywhere.fallback(fallback, "CPU"):
+    operators = Operators("foo(Tensor x) -> Tensor", "bar(Tensor x, *, int n=1) -> Tensor")
+    foo, bar = operators("foo"), operators("bar")
+    with operators.everywhere.fallback(fallback, "CPU"):
         assert foo(X) is X
         assert bar(X, n=2) is X
-    with world.everywhere.fallback(fallback, "CPU", with_keyset=True):
+    with operators.everywhere.fallback(fallback, "CPU", with_keyset=True):
         assert foo(X) is X
     assert heard == [((foo, X), {}), ((bar, X), {"n": 2}), ((CPU, foo, X), {})]
 
 
 def test_in_place_and_out_forms_return_the_argument_that_they_wrote() -> None:
-    world = World(
+    operators = Operators(
         "add_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
         "add.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
         "two.out(Tensor self, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
@@ -234,15 +234,15 @@ def test_in_place_and_out_forms_return_the_argument_that_they_wrote() -> None:
     fresh = tensor([0.0])
     for returned, two in ((None, None), (fresh, (fresh, fresh))):
         with (
-            world.library.impl("add_", lambda *a, **k: returned, "CPU"),  # noqa: B023 - called at once
-            world.library.impl("add.out", lambda *a, **k: returned, "CPU"),  # noqa: B023
-            world.library.impl("two.out", lambda *a, **k: two, "CPU"),  # noqa: B023
+            operators.library.impl("add_", lambda *a, **k: returned, "CPU"),  # noqa: B023 - called at once
+            operators.library.impl("add.out", lambda *a, **k: returned, "CPU"),  # noqa: B023
+            operators.library.impl("two.out", lambda *a, **k: two, "CPU"),  # noqa: B023
         ):
-            assert world("add_")(X, Y) is X
-            assert world("add.out")(X, out=Y) is Y
-            assert world("two.out")(Y, out0=Y, out1=X) == (Y, X)
+            assert operators("add_")(X, Y) is X
+            assert operators("add.out")(X, out=Y) is Y
+            assert operators("two.out")(Y, out0=Y, out1=X) == (Y, X)
             stack: list[object] = [X, Y]
-            world("add_").call_boxed(stack)
+            operators("add_").call_boxed(stack)
             assert stack == [X]
 
 
@@ -251,10 +251,10 @@ def test_in_place_and_out_forms_return_the_argument_that_they_wrote() -> None:
 
 def test_undefined_and_empty_lists_and_generators_decide_as_upstream_has_it() -> None:
     heard: list[str] = []
-    world = World("foo(Tensor? x, Tensor[] y, Tensor?[] z, *, Generator? generator=None) -> int")
+    operators = Operators("foo(Tensor? x, Tensor[] y, Tensor?[] z, *, Generator? generator=None) -> int")
     for key in ("CPU", "CUDA", "CompositeExplicitAutograd"):
-        world.library.impl("foo", noting(heard, key), key)
-    foo = world("foo")
+        operators.library.impl("foo", noting(heard, key), key)
+    foo = operators("foo")
     foo(None, [], [])
     foo(None, [], [None])
     foo(X, [], [])
@@ -282,14 +282,14 @@ def test_masks_are_a_function_of_the_slots_that_fall_through() -> None:
 
 def test_the_highest_backend_decides_which_fallthroughs_count() -> None:
     heard: list[str] = []
-    world = World("foo(Tensor[] x) -> int")
-    world.library.impl("foo", fallthrough, "AutogradCPU")
+    operators = Operators("foo(Tensor[] x) -> int")
+    operators.library.impl("foo", fallthrough, "AutogradCPU")
     for key in ("CPU", "Meta", "AutogradMeta"):
-        world.library.impl("foo", noting(heard, key), key)
+        operators.library.impl("foo", noting(heard, key), key)
     meta = tensor([1.0], device="meta")
-    world("foo")([X])
-    world("foo")([X, meta])
-    world("foo").redispatch(DispatchKeySet.of(DispatchKey.CPU, DispatchKey.Meta), [X])
+    operators("foo")([X])
+    operators("foo")([X, meta])
+    operators("foo").redispatch(DispatchKeySet.of(DispatchKey.CPU, DispatchKey.Meta), [X])
     assert heard == ["CPU", "AutogradMeta", "Meta"]
 
 
@@ -299,15 +299,15 @@ def test_a_call_for_a_key_takes_its_own_kernel_then_the_fallback_and_hands_over_
     def kernel(op: Operator, keys: DispatchKeySet, stack: list[Any]) -> None:
         heard.append(keys)
 
-    world = World("foo(Tensor x) -> Tensor")
-    world.library.impl("foo", boxed(kernel, with_keyset=True), "CUDA")
-    world.library.impl("foo", fallthrough, "Autograd")
-    world.everywhere.fallback(boxed(kernel, with_keyset=True), "DeferredInit")
+    operators = Operators("foo(Tensor x) -> Tensor")
+    operators.library.impl("foo", boxed(kernel, with_keyset=True), "CUDA")
+    operators.library.impl("foo", fallthrough, "Autograd")
+    operators.everywhere.fallback(boxed(kernel, with_keyset=True), "DeferredInit")
     for key in (DispatchKey.CUDA, DispatchKey.DeferredInit):
-        world("foo").call_boxed_for_key(key, [X])
+        operators("foo").call_boxed_for_key(key, [X])
     assert heard == [CPU, CPU]
     with pytest.raises(CallError) as caught:
-        world("foo").call_boxed_for_key(DispatchKey.Meta, [X])
+        operators("foo").call_boxed_for_key(DispatchKey.Meta, [X])
     assert (caught.value.kind, caught.value.facts["key"]) == (ErrorKind.MISSING_KERNEL, "Meta")
 
 
@@ -342,8 +342,8 @@ def test_guards_put_back_what_they_found_even_when_the_block_fails() -> None:
 
 
 def test_every_call_sees_the_registrations_that_were_done_before_it() -> None:
-    world = World("foo(Tensor x) -> int")
-    foo = world("foo")
+    operators = Operators("foo(Tensor x) -> int")
+    foo = operators("foo")
     answers: list[Any] = []
 
     def ask() -> None:
@@ -353,11 +353,11 @@ def test_every_call_sees_the_registrations_that_were_done_before_it() -> None:
             answers.append(str(error.kind))
 
     ask()
-    composite = world.library.impl("foo", lambda x: 1)
+    composite = operators.library.impl("foo", lambda x: 1)
     ask()
-    own = world.library.impl("foo", lambda x: 2, "CPU")
+    own = operators.library.impl("foo", lambda x: 2, "CPU")
     ask()
-    fallback = world.everywhere.fallback(lambda op, x: 3, "DeferredInit")
+    fallback = operators.everywhere.fallback(lambda op, x: 3, "DeferredInit")
     with IncludeDispatchKeyGuard(DispatchKey.DeferredInit):
         ask()
     fallback.release()
@@ -367,18 +367,21 @@ def test_every_call_sees_the_registrations_that_were_done_before_it() -> None:
     ask()
     composite.release()
     ask()
-    world.library.handles[0].release()
+    operators.library.handles[0].release()
     ask()
     assert answers == ["missing_kernel", 1, 2, 3, "missing_kernel", 1, "missing_kernel", "no_such_schema"]
 
 
 def test_an_operator_that_is_defined_anew_takes_the_new_arguments() -> None:
-    world = World()
-    with world.library.define("foo(Tensor x, int n=1) -> int"), world.library.impl("foo", lambda x, n=1: n, "CPU"):
-        foo = world("foo")
+    operators = Operators()
+    with (
+        operators.library.define("foo(Tensor x, int n=1) -> int"),
+        operators.library.impl("foo", lambda x, n=1: n, "CPU"),
+    ):
+        foo = operators("foo")
         assert (foo(X), foo(X, 5), foo.redispatch(CPU, X, n=6)) == (1, 5, 6)
-    with world.library.define("foo(Tensor x, int m=2, *, int k=3) -> int"):
-        world.library.impl("foo", lambda x, m=2, *, k=3: 10 * m + k, "CPU")
+    with operators.library.define("foo(Tensor x, int m=2, *, int k=3) -> int"):
+        operators.library.impl("foo", lambda x, m=2, *, k=3: 10 * m + k, "CPU")
         assert foo(X, m=4, k=5) == 45
         assert (foo(X), foo(X, 7), foo.redispatch(CPU, X, 7, k=1)) == (23, 73, 71)
     with pytest.raises(RegistrationError) as caught:
@@ -387,11 +390,11 @@ def test_an_operator_that_is_defined_anew_takes_the_new_arguments() -> None:
 
 
 def test_the_same_name_is_the_same_operator_and_packets_find_overloads() -> None:
-    world = World("foo(Tensor x) -> int", "foo.two(Tensor x) -> int", "bar.only(Tensor x) -> int")
+    operators = Operators("foo(Tensor x) -> int", "foo.two(Tensor x) -> int", "bar.only(Tensor x) -> int")
     for number, name in enumerate(("foo", "foo.two", "bar.only")):
-        world.library.impl(name, lambda x, number=number: number, "CPU")
-    namespace = ops(world.dispatcher).test
-    assert namespace.foo.default is world("foo")
+        operators.library.impl(name, lambda x, number=number: number, "CPU")
+    namespace = ops(operators.dispatcher).test
+    assert namespace.foo.default is operators("foo")
     assert (namespace.foo(X), namespace.foo.two(X), namespace.bar(X)) == (0, 1, 2)
     assert namespace.foo.overloads() == ("default", "two")
     with pytest.raises(AttributeError, match="it has default, two"):
@@ -399,16 +402,16 @@ def test_the_same_name_is_the_same_operator_and_packets_find_overloads() -> None
     with pytest.raises(AttributeError, match="no operator test::baz"):
         _ = namespace.baz
     with pytest.raises(RegistrationError, match="did you mean test::foo"):
-        operator(world.dispatcher, "test::fooo")
+        operator(operators.dispatcher, "test::fooo")
 
 
 def test_python_words_and_strange_names_can_be_arguments() -> None:
-    world = World("foo(Tensor self, *, int lambda=1, int _kernel=2, int from=3) -> int")
-    world.library.impl("foo", lambda self, **named: sum(named.values()), "CPU")
-    assert world("foo")(X, **{"lambda": 10, "_kernel": 20, "from": 30}) == 60
-    assert world("foo")(X) == 0
+    operators = Operators("foo(Tensor self, *, int lambda=1, int _kernel=2, int from=3) -> int")
+    operators.library.impl("foo", lambda self, **named: sum(named.values()), "CPU")
+    assert operators("foo")(X, **{"lambda": 10, "_kernel": 20, "from": 30}) == 60
+    assert operators("foo")(X) == 0
     with pytest.raises(CallError, match="no argument '_argument1'"):
-        world("foo")(X, _argument1=5)
+        operators("foo")(X, _argument1=5)
 
 
 # -- bad calls
@@ -443,10 +446,10 @@ BAD_ARGUMENTS: tuple[tuple[tuple[Any, ...], dict[str, Any], ErrorKind, str], ...
 def test_bad_arguments_are_refused_with_the_schema_and_the_argument(
     arguments: tuple[Any, ...], named: dict[str, Any], kind: ErrorKind, argument: str
 ) -> None:
-    world = World(FOO)
+    operators = Operators(FOO)
     called: list[Any] = []
-    world.library.impl("foo", lambda *a, **k: called.append(a), "CPU")
-    foo = world("foo")
+    operators.library.impl("foo", lambda *a, **k: called.append(a), "CPU")
+    foo = operators("foo")
     for call in (foo, partial(foo.redispatch, CPU)):
         with pytest.raises(CallError) as caught:
             call(*arguments, **named)
@@ -462,14 +465,14 @@ def test_bad_arguments_are_refused_with_the_schema_and_the_argument(
 
 def test_what_torch_accepts_is_converted() -> None:
     heard: list[Any] = []
-    world = World(FOO)
+    operators = Operators(FOO)
 
     def kernel(op: Operator, stack: list[Any]) -> None:
         heard.append(stack[1:])
         del stack[1:]
 
-    world.library.impl("foo", boxed(kernel), "CPU")
-    world("foo")(X, TRUE, (X,), 3, alpha=True, size=7, device="cuda:1")
+    operators.library.impl("foo", boxed(kernel), "CPU")
+    operators("foo")(X, TRUE, (X,), 3, alpha=True, size=7, device="cuda:1")
     ((n, more, f, alpha, size, device),) = heard
     assert [(type(value), value) for value in (n, more, f, alpha, size)] == [
         (int, 1),
@@ -497,10 +500,10 @@ RETURNS = (
 
 @pytest.mark.parametrize(("schema", "returned", "what"), RETURNS)
 def test_a_wrong_return_is_refused_with_the_kernel(schema: str, returned: Any, what: str) -> None:
-    world = World(schema)
+    operators = Operators(schema)
     name = schema.partition("(")[0]
-    world.library.impl(name, lambda x: returned, "CPU", debug="fn_wrong")
-    call = world(name)
+    operators.library.impl(name, lambda x: returned, "CPU", debug="fn_wrong")
+    call = operators(name)
     stack: list[object] = ["below", X]
     for attempt in (
         lambda: call(X),
@@ -526,58 +529,62 @@ def _unbalanced() -> dict[str, Callable[[Any, list[Any]], None]]:
 
 @pytest.mark.parametrize("how", tuple(_unbalanced()))
 def test_an_unbalanced_stack_is_refused_and_put_back(how: str) -> None:
-    world = World("foo(Tensor x, Tensor y) -> Tensor")
-    world.library.impl("foo", boxed(_unbalanced()[how]), "CPU", debug="fn_unbalanced")
+    operators = Operators("foo(Tensor x, Tensor y) -> Tensor")
+    operators.library.impl("foo", boxed(_unbalanced()[how]), "CPU", debug="fn_unbalanced")
     stack: list[object] = ["below", X, Y]
     with pytest.raises(CallError) as caught:
-        world("foo").call_boxed(stack)
+        operators("foo").call_boxed(stack)
     assert caught.value.kind is ErrorKind.UNBALANCED_STACK
     assert caught.value.facts["kernel"] == "fn_unbalanced"
     assert stack == ["below", X, Y]
     if how in ("leaves the arguments", "pushes nothing"):
         with pytest.raises(CallError) as caught:
-            world("foo")(X, Y)
+            operators("foo")(X, Y)
         assert caught.value.kind is ErrorKind.UNBALANCED_STACK
 
 
 def test_a_stack_that_is_too_short_is_refused() -> None:
-    world = World("foo(Tensor x, Tensor y) -> Tensor")
+    operators = Operators("foo(Tensor x, Tensor y) -> Tensor")
     stack: list[object] = [X]
     with pytest.raises(CallError, match="holds 1 values") as caught:
-        world("foo").call_boxed(stack)
+        operators("foo").call_boxed(stack)
     assert caught.value.kind is ErrorKind.MISSING_ARGUMENT
     assert stack == [X]
 
 
 def test_a_kernel_that_raises_leaves_stack_guards_and_registrations() -> None:
-    world = World("foo(Tensor x, int n=1) -> Tensor")
+    operators = Operators("foo(Tensor x, int n=1) -> Tensor")
 
     def kernel(op: Operator, stack: list[Any]) -> None:
         with AutoDispatchBelowAutograd():
             del stack[:]
             raise AttributeError("of the kernel's own")
 
-    world.library.impl("foo", boxed(kernel), "CPU")
-    before, state = dict(world.dispatcher.state), (included(), excluded())
+    operators.library.impl("foo", boxed(kernel), "CPU")
+    before, state = dict(operators.dispatcher.state), (included(), excluded())
     stack: list[object] = ["below", X, 3]
-    for attempt in (lambda: world("foo")(X), lambda: world("foo")(X, n=2), lambda: world("foo").call_boxed(stack)):
+    for attempt in (
+        lambda: operators("foo")(X),
+        lambda: operators("foo")(X, n=2),
+        lambda: operators("foo").call_boxed(stack),
+    ):
         with pytest.raises(AttributeError, match="of the kernel's own"):
             attempt()
     assert stack == ["below", X, 3]
     assert (included(), excluded()) == state
     assert open_guards == []
-    assert world.dispatcher.state == before
+    assert operators.dispatcher.state == before
 
 
 # -- no kernel
 
 
 def test_a_missing_kernel_names_the_key_and_those_that_there_are() -> None:
-    world = World("foo(Tensor x) -> Tensor")
+    operators = Operators("foo(Tensor x) -> Tensor")
     for key in ("CPU", "Meta"):
-        world.library.impl("foo", lambda x: x, key)
+        operators.library.impl("foo", lambda x: x, key)
     with pytest.raises(CallError) as caught:
-        world("foo")(ON_CUDA)
+        operators("foo")(ON_CUDA)
     error = caught.value
     assert error.kind is ErrorKind.MISSING_KERNEL
     assert error.facts["key"] == "CUDA"
@@ -590,50 +597,50 @@ def test_a_missing_kernel_names_the_key_and_those_that_there_are() -> None:
 
 
 def test_no_tensor_and_a_lone_fallthrough_are_the_same_to_a_call() -> None:
-    world = World("foo(Tensor? x) -> Tensor")
-    world.library.impl("foo", fallthrough, "CPU")
+    operators = Operators("foo(Tensor? x) -> Tensor")
+    operators.library.impl("foo", fallthrough, "CPU")
     for value in (None, X):
         with pytest.raises(CallError, match="got no tensor whose keys could choose a kernel") as caught:
-            world("foo")(value)
+            operators("foo")(value)
         assert caught.value.kind is ErrorKind.NO_TENSOR_ARGUMENTS
 
 
 def test_ambiguous_and_executed_fallthroughs_have_kinds_of_their_own() -> None:
-    world = World("foo(Tensor x) -> Tensor")
-    world.library.impl("foo", lambda x: x)
-    world.library.impl("foo", lambda x: x, "FPGA")
+    operators = Operators("foo(Tensor x) -> Tensor")
+    operators.library.impl("foo", lambda x: x)
+    operators.library.impl("foo", lambda x: x, "FPGA")
     with pytest.raises(CallError) as caught:
-        world("foo")(tensor([1.0], device="fpga"))
+        operators("foo")(tensor([1.0], device="fpga"))
     assert caught.value.kind is ErrorKind.AMBIGUOUS_AUTOGRADOTHER
     with pytest.raises(CallError, match="full_after") as caught:
-        world("foo").redispatch(DispatchKeySet.of(DispatchKey.BackendSelect), X)
+        operators("foo").redispatch(DispatchKeySet.of(DispatchKey.BackendSelect), X)
     assert caught.value.kind is ErrorKind.FALLTHROUGH_EXECUTED
 
 
 def test_a_kernel_without_a_function_says_so() -> None:
-    world = World("foo(Tensor x) -> Tensor")
+    operators = Operators("foo(Tensor x) -> Tensor")
     registration = Impl(parse_name("test::foo"), DispatchKey.CPU, Kernel(), "elsewhere")
     with (
-        world.dispatcher.register(registration),
+        operators.dispatcher.register(registration),
         pytest.raises(CallError, match="elsewhere of test::foo has no Python function"),
     ):
-        world("foo")(X)
+        operators("foo")(X)
 
 
 def test_a_redispatch_wants_a_key_set() -> None:
-    world = World("foo(Tensor x) -> Tensor")
+    operators = Operators("foo(Tensor x) -> Tensor")
     for arguments in ((), (X,), (DispatchKey.CPU, X)):
         with pytest.raises(CallError) as caught:
-            world("foo").redispatch(*arguments)
+            operators("foo").redispatch(*arguments)
         assert caught.value.kind in (ErrorKind.WRONG_TYPE, ErrorKind.MISSING_ARGUMENT)
     with pytest.raises(CallError, match="pass a DispatchKeySet"):
-        world("foo").redispatch("CPU", X)
+        operators("foo").redispatch("CPU", X)
 
 
 def test_a_stale_table_reports_the_invariant_and_not_the_missing_kernel() -> None:
-    world = World("foo(Tensor x) -> Tensor", semantics="torch-2.13")
+    operators = Operators("foo(Tensor x) -> Tensor", semantics="torch-2.13")
     # Upstream forgets to refresh AutogradOther when a sparse backend gets a kernel.
-    world.library.impl("foo", lambda x: x)
-    world.library.impl("foo", lambda x: x, "SparseCPU")
+    operators.library.impl("foo", lambda x: x)
+    operators.library.impl("foo", lambda x: x, "SparseCPU")
     with pytest.raises(InvariantError):
-        world("foo").redispatch(DispatchKeySet.of(DispatchKey.DeferredInit), X)
+        operators("foo").redispatch(DispatchKeySet.of(DispatchKey.DeferredInit), X)

@@ -49,10 +49,10 @@ from tests.effort import share
 SEED = 20264
 
 
-def explained(dispatcher: Dispatcher, name: str, *words: str, **guards: tuple[DispatchKey, ...]) -> CallExplanation:
+def explained(dispatcher: Dispatcher, name: str, *specs: str, **guards: tuple[DispatchKey, ...]) -> CallExplanation:
     view = dispatcher.explain(name)
     assert view is not None
-    return explain(view, describe_arguments(schema_of(view), words), thread_keys(**guards))
+    return explain(view, describe_arguments(schema_of(view), specs), thread_keys(**guards))
 
 
 # -- against calls
@@ -99,8 +99,8 @@ KINDS = {
 }
 
 
-def test_words_give_the_keys_of_the_tensors_that_they_describe() -> None:
-    different = {words: made for words, made in KINDS.items() if keys_of_spec(words).bits != made.key_bits}
+def test_argument_specs_give_the_keys_of_the_tensors_that_they_describe() -> None:
+    different = {specs: made for specs, made in KINDS.items() if keys_of_spec(specs).bits != made.key_bits}
     assert different == {}
     assert {str(device) for device in DeviceType} >= {"cpu", "cuda", "meta", "hip", "mtia", "vulkan"}
 
@@ -182,17 +182,17 @@ def test_the_hops_of_every_operator_of_the_layers_are_those_of_its_call() -> Non
         if case.operator == "matmul":
             continue
         name = f"aten::{case.operator}"
-        for words, device in (("cpu requires_grad", "cpu"), ("cuda", "cuda"), ("meta", "meta")):
+        for specs, device in (("cpu requires_grad", "cpu"), ("cuda", "cuda"), ("meta", "meta")):
             schema = lab(case.operator).schema
             deciding = [one for at, one in enumerate(schema.arguments) if schema.dispatch_arguments() >> at & 1]
-            described = [f"{one.name}={'list:' if str(one.type) == 'Tensor[]' else ''}{words}" for one in deciding]
+            described = [f"{one.name}={'list:' if str(one.type) == 'Tensor[]' else ''}{specs}" for one in deciding]
             found = explained(lab.dispatcher, name, *described)
             given = tensors(case.arrays(), device=device)
             with trace() as seen:
                 run(lab, case, given)
             made = [call for call in seen.calls if call.operator == name]
             chain = made[:1] + [call for call in made[1:] if "redispatch" in call.kind]
-            assert [hop.keys for hop in found.hops] == [call.keys for call in chain][: len(found.hops)], (case, words)
+            assert [hop.keys for hop in found.hops] == [call.keys for call in chain][: len(found.hops)], (case, specs)
             assert len(chain) == len(found.hops)
             compared += len(chain)
     assert compared > 350
@@ -276,7 +276,7 @@ def test_a_fallthrough_for_one_backend_counts_for_calls_of_that_backend_alone() 
 
 
 @pytest.mark.parametrize(
-    ("impls", "words", "kind"),
+    ("impls", "specs", "kind"),
     [
         ([("FPGA", kernel), ("CompositeImplicitAutograd", kernel)], "fpga", ErrorKind.AMBIGUOUS_AUTOGRADOTHER),
         ([("CPU", kernel)], "cuda", ErrorKind.MISSING_KERNEL),
@@ -288,10 +288,10 @@ def test_a_fallthrough_for_one_backend_counts_for_calls_of_that_backend_alone() 
     ],
 )
 def test_calls_that_fail_say_so_in_the_words_of_the_error(
-    impls: list[tuple[str, object]], words: str, kind: ErrorKind
+    impls: list[tuple[str, object]], specs: str, kind: ErrorKind
 ) -> None:
     dispatcher, _held = one_operator(*impls)
-    found = explained(dispatcher, "t::f", words, exclude=NOT_BELOW)
+    found = explained(dispatcher, "t::f", specs, exclude=NOT_BELOW)
     assert [hop.refusal for hop in found.hops] == [kind]
     assert found.end == f"the call fails: {kind}"
 
@@ -368,7 +368,7 @@ def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("specs", "message"),
     [
         (["cude"], "'cude' does not describe a tensor; did you mean cuda?"),
         (["cpu requires_grid"], "'requires_grid' does not describe a tensor; did you mean requires_grad?"),
@@ -392,7 +392,7 @@ def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
         (["device=cude"], "'cude' does not describe a tensor; did you mean cuda?"),
     ],
 )
-def test_an_argument_that_cannot_be_read_is_refused_with_the_nearest_spelling(words: list[str], message: str) -> None:
+def test_an_argument_that_cannot_be_read_is_refused_with_the_nearest_spelling(specs: list[str], message: str) -> None:
     with pytest.raises(ArgumentSpecError) as raised:
-        describe_arguments(SCHEMA, words)
+        describe_arguments(SCHEMA, specs)
     assert str(raised.value) == message

@@ -45,12 +45,12 @@ def _batched_arrays(case: Case, sizes: Sequence[int]) -> list[Any]:
     return [[one(inner) for inner in shape] if isinstance(shape, list) else one(shape) for shape in case.shapes]
 
 
-def _flat_function(lab: Lab, case: Case, places: Sequence[int | None]) -> Any:
+def _flat_function(lab: Lab, case: Case, list_lengths: Sequence[int | None]) -> Any:
     """The call as a function of its tensors, those in lists, too."""
 
     def function(*given: Tensor) -> Tensor:
         rest = iter(given)
-        values = [next(rest) if count is None else [next(rest) for _ in range(count)] for count in places]
+        values = [next(rest) if count is None else [next(rest) for _ in range(count)] for count in list_lengths]
         return run(lab, case, values)
 
     return function
@@ -59,9 +59,9 @@ def _flat_function(lab: Lab, case: Case, places: Sequence[int | None]) -> Any:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_vmap_nested_twice_is_two_loops(lab: Lab, case: Case) -> None:
     arrays = _batched_arrays(case, (2, 3))
-    places = [len(one) if isinstance(one, list) else None for one in arrays]
+    list_lengths = [len(one) if isinstance(one, list) else None for one in arrays]
     values = flat(tensors(arrays))
-    function = _flat_function(lab, case, places)
+    function = _flat_function(lab, case, list_lengths)
     found = lab.vmap(lab.vmap(function))(*values)
     rows = [[function(*(tensor(one.numpy()[i, j]) for one in values)).numpy() for j in range(3)] for i in range(2)]
     assert found.shape == (2, 3, *rows[0][0].shape)
@@ -373,7 +373,7 @@ def test_layers_that_cannot_all_come_do_not_come_at_all() -> None:
     assert dispatcher.operators() == ()
 
 
-def test_a_users_kernel_takes_the_place_of_one_layer_alone() -> None:
+def test_a_users_kernel_replaces_one_layer_alone() -> None:
     lab = Lab()
     x = tensor([1.0, 2.0], requires_grad=True)
     library = Library("aten", "IMPL", "CPU", dispatcher=lab.dispatcher)

@@ -71,9 +71,9 @@ def test_positional_keyword_default_and_out_arguments_reach_the_operator(python:
     with pytest.warns(UserWarning, match="deprecated"):
         assert python.add(x, 10, y, out=out) is out
     assert out.data.tolist() == [31.0, 42.0]
-    values, places = tensor(np.zeros(0, np.float32)), tensor(np.zeros(0, np.int64))
-    assert python.max(tensor([[1.0, 5.0], [7.0, 2.0]]), 1, out=(values, places)) == (values, places)
-    assert (values.data.tolist(), places.data.tolist()) == ([5.0, 7.0], [1, 0])
+    values, indices = tensor(np.zeros(0, np.float32)), tensor(np.zeros(0, np.int64))
+    assert python.max(tensor([[1.0, 5.0], [7.0, 2.0]]), 1, out=(values, indices)) == (values, indices)
+    assert (values.data.tolist(), indices.data.tolist()) == ([5.0, 7.0], [1, 0])
     assert python.sum(tensor([[1.0, 5.0]]), 1, keepdim=True).data.tolist() == [[6.0]]
     assert python.clamp(x, max=1.5).data.tolist() == [1.0, 1.5]
     assert python.method("add_")(x, 1) is x

@@ -39,7 +39,7 @@ def test_every_file_that_is_wrong_belongs_to_a_rule() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_problem_has_a_place_in_its_file(rule: Rule) -> None:
+def test_every_problem_has_a_line_of_its_file(rule: Rule) -> None:
     path = BAD / f"{rule}.yaml"
     lines = path.read_text(encoding="utf-8").splitlines()
     for problem in problems_of(path):

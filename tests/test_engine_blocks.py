@@ -132,7 +132,7 @@ def test_a_fallback_at_a_functionality_key_serves_nobody_and_only_pytorch_accept
     second.release()
 
 
-def test_an_impl_in_the_wildcard_block_needs_a_qualified_name_and_in_pytorch_has_no_place_at_all() -> None:
+def test_an_impl_in_the_wildcard_block_needs_a_qualified_name_and_is_refused_by_pytorch() -> None:
     qualified, bare = block(IMPL, impl(K.CPU), namespace=None), block(IMPL, foo_impl(K.CPU), namespace=None)
     for semantics, expected in (("strict", None), ("torch-2.13", E.NAMESPACE_MISMATCH), ("pr35061", None)):
         dispatcher = Dispatcher(semantics)

@@ -50,8 +50,8 @@ def test_the_operator_vanishes_with_the_last_of_its_registrations_in_any_order(s
     for order in permutations(range(4)):
         dispatcher = Dispatcher(semantics)
         handles = [dispatcher.register(one) for one in (define(), impl(K.CPU), impl(None, kernel=TYPED), NameOnly(FOO))]
-        for place, index in enumerate(order):
-            assert (dispatcher.find_op(FOO) is None) == (place == 4)
+        for position, index in enumerate(order):
+            assert (dispatcher.find_op(FOO) is None) == (position == 4)
             handles[index].release()
         assert dispatcher.find_op(FOO) is None
         assert state(dispatcher) == before

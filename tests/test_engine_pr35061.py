@@ -72,10 +72,10 @@ def test_equal_defs_are_merged_and_the_schema_goes_with_the_last(dispatcher: Dis
     for order in permutations(range(3)):
         handles = [dispatcher.register(define(debug=str(index))) for index in range(3)]
         assert (dispatcher.def_count(FOO), dispatcher.def_and_impl_count(FOO)) == (3, 3)
-        for place, index in enumerate(order):
+        for released, index in enumerate(order):
             assert dispatcher.find_schema(FOO) is not None
             handles[index].release()
-            assert dispatcher.def_count(FOO) == 2 - place
+            assert dispatcher.def_count(FOO) == 2 - released
         assert state(dispatcher) == before
         orders += 1
     assert orders == 6

@@ -17,10 +17,12 @@ from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, REFRES
 from tests.effort import examples
 from tests.engine_shorthand import BOXED, FALLTHROUGH
 
-PLACES = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
+REGISTRABLE_KEYS = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
 # Aliases and functionality keys decide most, so every other key is one of them.
-place = st.one_of(st.sampled_from(ALIAS_KEYS), st.sampled_from(PER_BACKEND_FUNCTIONALITIES), st.sampled_from(PLACES))
-kernel_sets = st.sets(place, max_size=12)
+registrable_keys = st.one_of(
+    st.sampled_from(ALIAS_KEYS), st.sampled_from(PER_BACKEND_FUNCTIONALITIES), st.sampled_from(REGISTRABLE_KEYS)
+)
+kernel_sets = st.sets(registrable_keys, max_size=12)
 fallback_sets = st.dictionaries(st.sampled_from(RUNTIME_KEYS), st.booleans(), max_size=8)
 exactly = examples(400)
 
@@ -66,7 +68,7 @@ def test_the_fast_table_of_pytorch_equals_the_plain_one(
 
 @exactly
 @given(
-    st.sets(st.sampled_from([key for key in PLACES if not key.is_alias]), max_size=12),
+    st.sets(st.sampled_from([key for key in REGISTRABLE_KEYS if not key.is_alias]), max_size=12),
     fallback_sets,
     st.sets(st.none()),
 )
@@ -93,7 +95,7 @@ def test_a_part_of_the_table_is_that_part_of_the_whole_one(
 
 
 @exactly
-@given(kernel_sets, place, fallback_sets)
+@given(kernel_sets, registrable_keys, fallback_sets)
 def test_a_change_at_a_key_changes_no_slot_outside_of_its_refresh_set(
     keys: set[DispatchKey], changed: DispatchKey, fallen: dict[DispatchKey, bool]
 ) -> None:
@@ -108,6 +110,6 @@ def test_a_change_at_a_key_changes_no_slot_outside_of_its_refresh_set(
 
 
 def test_pytorch_refreshes_too_little_for_59_keys_and_the_functionality_keys() -> None:
-    too_little = [key for key in PLACES if STRICT.refresh[key] & ~TORCH_2_13.refresh[key]]
+    too_little = [key for key in REGISTRABLE_KEYS if STRICT.refresh[key] & ~TORCH_2_13.refresh[key]]
     assert len([key for key in too_little if key not in PER_BACKEND_FUNCTIONALITIES]) == 59
     assert [str(key) for key in too_little if key in PER_BACKEND_FUNCTIONALITIES] == ["Dense", "NestedTensor"]

@@ -72,7 +72,7 @@ blocks = st.builds(
 registrations = st.one_of(
     defs, impls, impls, fallbacks, blocks, st.builds(NameOnly, st.sampled_from((FOO, BAR))), st.just(Claim("test"))
 )
-words = st.lists(registrations, min_size=1, max_size=6)
+registration_lists = st.lists(registrations, min_size=1, max_size=6)
 STRICT_LIKE = ("strict", "pr35061")
 
 
@@ -91,7 +91,7 @@ def run(semantics: str, given: Sequence[Registration]) -> tuple[Dispatcher, list
 @pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 @pytest.mark.parametrize("semantics", STRICT_LIKE)
 @exactly
-@given(words, registrations)
+@given(registration_lists, registrations)
 def test_a_registration_that_is_refused_leaves_no_trace(
     semantics: str, before: list[Registration], last: Registration
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_registration_that_is_refused_leaves_no_trace(
 
 @pytest.mark.parametrize("semantics", STRICT_LIKE)
 @exactly
-@given(words, registrations)
+@given(registration_lists, registrations)
 def test_releasing_what_was_just_registered_gives_the_state_back(
     semantics: str, before: list[Registration], last: Registration
 ) -> None:
@@ -123,7 +123,7 @@ def test_releasing_what_was_just_registered_gives_the_state_back(
 @pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])
 @exactly
-@given(words, st.randoms(use_true_random=False))
+@given(registration_lists, st.randoms(use_true_random=False))
 def test_when_all_is_released_nothing_is_left(semantics: str, given: list[Registration], random: object) -> None:
     dispatcher, handles = run(semantics, given)
     if semantics != "torch-2.13":
@@ -145,11 +145,11 @@ distinct = st.lists(
     ),
     min_size=1,
     max_size=7,
-    unique_by=lambda one: (type(one), _place(one)),
+    unique_by=lambda one: (type(one), _target(one)),
 )
 
 
-def _place(registration: Registration) -> object:
+def _target(registration: Registration) -> object:
     if isinstance(registration, Impl | Fallback):
         composite = isinstance(registration, Impl) and registration.key in (None, K.Undefined)
         return K.CompositeImplicitAutograd if composite else registration.key

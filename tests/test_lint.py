@@ -187,7 +187,7 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str | None,
         load_baseline(str(path))
 
 
-def test_sarif_has_rules_places_and_fingerprints() -> None:
+def test_sarif_has_rules_locations_and_fingerprints() -> None:
     value = json.loads(sarif([lint(scenario("DL002", "found"))]))
     assert value["version"] == "2.1.0"
     (run,) = value["runs"]

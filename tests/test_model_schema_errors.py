@@ -277,7 +277,7 @@ expected the name of an operator alone but found a schema
        ^^^^^^^^^^^^^^^^^^^^""",
         )
 
-    def test_the_place_is_on_its_own_line(self) -> None:
+    def test_the_caret_is_on_its_own_line(self) -> None:
         self.assertExpectedInline(
             str(refusal("f(\n  Tensor x,\n  int y=oops,\n) -> ()")),
             """\

@@ -111,7 +111,7 @@ def test_kernels_that_only_changed_their_order_are_reported() -> None:
     )
 
 
-def test_without_places_a_moved_line_is_no_difference() -> None:
+def test_without_locations_a_moved_line_is_no_difference() -> None:
     moved = replace(FOO, debug="elsewhere", kernels=(kernel(K.CPU, "registered at foo.cpp:99", T_T), *FOO.kernels[1:]))
     assert with_tables(SMALL, with_foo(moved)).exit_code == 1
     assert with_tables(SMALL, with_foo(moved), locations=False).is_empty

@@ -73,9 +73,9 @@ def test_a_report_fits_the_terminal_and_ends_in_its_panel(width: int, monkeypatc
     assert max(map(cell_len, lines)) == width
     assert lines[-1].startswith("╰")
     assert ESCAPE in text
-    words = " ".join(lines)
-    assert "NOT as expected" in words
-    assert "why: the newest wins" in words
+    printed = " ".join(lines)
+    assert "NOT as expected" in printed
+    assert "why: the newest wins" in printed
     assert any("+1 impl" in line and "+2 impl" in line for line in lines), "the two sequences are side by side"
 
 
@@ -250,7 +250,7 @@ def test_the_state_graph_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() 
         assert spans[-1][1] <= float(root.attrib["width"])
 
 
-def test_a_picture_marks_both_sequences_to_two_states_of_a_set() -> None:
+def test_a_picture_marks_the_sequences_to_both_states_of_a_set() -> None:
     counterexample = Counterexample(Flaw.NON_COMMUTING, (1, 0), (0, 1), "")
     picture = drawn(COMPOSITES, counterexample=counterexample, semantics="torch-2.13")
     marks = {(node.label, node.mark) for node in picture.nodes if node.mark}

@@ -79,8 +79,8 @@ def scenario_of(operators: int, *, twice: int = -1) -> str:
     lines = ["claim: Many.", "registrations:"]
     for number in range(operators):
         keys = ("CPU", "CPU") if number == twice else ("CPU", "CUDA")
-        for place, key in enumerate(keys):
-            lines += [f"  - impl: op{number}", f"    dispatch: {key}", f"    debug: fn_{number}_{place}"]
+        for column, key in enumerate(keys):
+            lines += [f"  - impl: op{number}", f"    dispatch: {key}", f"    debug: fn_{number}_{column}"]
     return "\n".join(lines) + "\n"
 
 

@@ -198,7 +198,7 @@ def _out(case: Case, name: str, dtypes: Sequence[str], seen: Counter[str]) -> No
     outs = [argument.name for argument in lab()(name).schema.arguments if argument.kwarg_only and argument.alias]
     right = list(dtypes) if len(dtypes) == len(outs) else ["float32"] * len(outs)
     for shape, other, form in OUTS:
-        kinds = [other if other and not place else kind for place, kind in enumerate(right)]
+        kinds = [other if other and not position else kind for position, kind in enumerate(right)]
         given = [Given(shape, kind, form) for kind in kinds]
         mine, theirs = case.values()
         my_outs, their_outs = zip(*(each.pair() for each in given), strict=True)

@@ -101,8 +101,8 @@ def explained(view: OperatorView, kind: str) -> tuple[CallExplanation, tuple[str
     """A call whose tensors, lists of tensors included, are all of one kind; and the kinds of them."""
     schema = schema_of(view)
     deciding = [one for at, one in enumerate(schema.arguments) if schema.dispatch_arguments() >> at & 1]
-    words = [f"{one.name}={'list:' if str(one.type).endswith(']') else ''}{kind}" for one in deciding]
-    return explain(view, describe_arguments(schema, words), thread_keys()), (kind,) * bool(words)
+    specs = [f"{one.name}={'list:' if str(one.type).endswith(']') else ''}{kind}" for one in deciding]
+    return explain(view, describe_arguments(schema, specs), thread_keys()), (kind,) * bool(specs)
 
 
 def test_the_key_and_the_kernel_are_those_of_the_running_pytorch(views: dict[str, OperatorView]) -> None:
@@ -222,8 +222,8 @@ def test_the_last_hop_is_handed_the_set_that_pytorchs_own_kernels_redispatch_wit
                 library._destroy()
                 library = torch.library.Library("aten", "IMPL")
             found = inspect_operator(f"aten::{name}")
-            words = [kind] * count if kind else []
-            hops = explain(found.only_view, describe_arguments(schema_of(found.only_view), words), thread_keys()).hops
+            specs = [kind] * count if kind else []
+            hops = explain(found.only_view, describe_arguments(schema_of(found.only_view), specs), thread_keys()).hops
             assert [hops[-1].keys.bits] == heard, (name, kind)
             assert str(hops[-1].key) == "CPU"
             calls += 1

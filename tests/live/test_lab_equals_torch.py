@@ -28,7 +28,7 @@ class Side:
         self.handles: dict[int, Handle] = {}
 
     def toggle(self, index: int) -> str:
-        """Register or release; the outcome in a word."""
+        """Register or release; returns `registered`, `released` or the kind of the refusal."""
         handle = self.handles.pop(index, None)
         if handle is not None:
             handle.release()

@@ -11,7 +11,7 @@ import pytest
 from dispatchlab import Tensor, tensor
 from dispatchlab.layers import Lab
 from dispatchlab.overrides import Functions, as_subclass, torch_function_dispatch
-from tests.handler_orders import Side, compare_orders
+from tests.handler_orders import Implementation, compare_orders
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -31,8 +31,8 @@ def _theirs(values: Any) -> Any:
 
 
 def test_the_order_of_handlers_is_torchs_for_2000_hierarchies() -> None:
-    theirs = Side(torch.Tensor, _body, lambda kind: torch.zeros(1).as_subclass(kind))
-    ours = Side(Tensor, _body, lambda kind: as_subclass(tensor([0.0]), kind))
+    theirs = Implementation(torch.Tensor, _body, lambda kind: torch.zeros(1).as_subclass(kind))
+    ours = Implementation(Tensor, _body, lambda kind: as_subclass(tensor([0.0]), kind))
     compare_orders((theirs, _theirs), (ours, torch_function_dispatch(lambda values: values)(_function)))
 
 
@@ -63,9 +63,9 @@ def test_the_class_of_a_result_is_torchs_for_500_hierarchies() -> None:
     for seed in range(500):
         their_kinds, our_kinds = _kinds(seed, torch.Tensor), _kinds(seed, Tensor)
         choose = random.Random(-seed)
-        places = [choose.randrange(len(our_kinds)) for _ in range(3)]
-        theirs = [torch.ones(2).as_subclass(their_kinds[at]) for at in places]
-        ours: list[Any] = [as_subclass(tensor([1.0, 1.0]), our_kinds[at]) for at in places]
+        chosen = [choose.randrange(len(our_kinds)) for _ in range(3)]
+        theirs = [torch.ones(2).as_subclass(their_kinds[at]) for at in chosen]
+        ours: list[Any] = [as_subclass(tensor([1.0, 1.0]), our_kinds[at]) for at in chosen]
         for their_call, our_call, count in (
             (torch.neg, functions.neg, 1),
             (torch.add, functions.add, 2),
@@ -73,7 +73,7 @@ def test_the_class_of_a_result_is_torchs_for_500_hierarchies() -> None:
             (lambda *values: torch.stack(values), lambda *values: functions.stack([*values]), 3),
         ):
             expected = _kind_of_result(their_call, *theirs[:count])
-            assert _kind_of_result(our_call, *ours[:count]) == expected, (seed, places)
+            assert _kind_of_result(our_call, *ours[:count]) == expected, (seed, chosen)
             seen.append(expected)
     assert seen.count("TypeError") > 200
     assert sum(kind.startswith("C") for kind in seen) > 900

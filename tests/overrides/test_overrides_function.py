@@ -26,7 +26,7 @@ from dispatchlab.overrides import (
     overloaded_args,
     torch_function_dispatch,
 )
-from tests.handler_orders import Side, compare_orders
+from tests.handler_orders import Implementation, compare_orders
 
 
 def _first_dispatcher(tensors: Iterable[Any], dim: Any = None, out: Any = None) -> Iterable[Any]:
@@ -295,12 +295,12 @@ def test_the_order_of_handlers_is_numpys_for_2000_hierarchies() -> None:
     def function(values: Any) -> Any:
         return "implementation"
 
-    numpys = Side(
+    numpys = Implementation(
         np.ndarray,
         lambda record: {"__array_function__": lambda self, func, types, args, kwargs: record(types)},
         lambda kind: np.zeros(1).view(kind),
     )
-    ours = Side(
+    ours = Implementation(
         NumpyLike,
         lambda record: {"__torch_function__": lambda self, func, types, args, kwargs: record(types)},
         lambda kind: as_subclass(tensor([0.0]), kind),

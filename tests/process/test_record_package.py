@@ -181,8 +181,8 @@ def test_keyword_arguments_are_read_like_positional_ones(tmp_path: Path) -> None
 def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
     scenario, printed = recorded(tmp_path, "torchao")
     assert "PyTorch made for itself" in printed
-    places = {each.debug for each in scenario.registrations if isinstance(each, Block)}
-    assert all(place.startswith("registered at torchao/") for place in places)
+    sites = {each.debug for each in scenario.registrations if isinstance(each, Block)}
+    assert all(site.startswith("registered at torchao/") for site in sites)
     defs = [
         one
         for each in scenario.registrations
@@ -191,7 +191,7 @@ def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
         if isinstance(one, Def)
     ]
     assert len(defs) >= 18
-    assert len(places) >= 18
+    assert len(sites) >= 18
     done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--format", "json")
     assert json.loads(done.stdout)["verdict"] == "no violation found"
 
