@@ -8,6 +8,7 @@ pytest.importorskip("torch", reason="compares with the installed PyTorch, and th
 
 from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.analysis.sources import recorded_from
+from dispatchlab.live.introspection.registry_reader import record_operators
 from tests.live import test_explain_live as live
 
 
@@ -20,7 +21,7 @@ def test_every_hop_of_every_operator_names_the_kernel_that_the_running_pytorch_h
     calls = hops = 0
     names = there.intersection(recorded.names)
     # What another test has imported may have registered kernels that the record does not have.
-    now = live.record_operators(names)
+    now = record_operators(names)
     for name in sorted(name for name in names if now.operator(name) == recorded.operator(name)):
         view = replayed.dispatcher.explain(name)
         if view is None or view.schema is None:
