@@ -1,4 +1,4 @@
-"""Whether independent parts are explored apart, and whether that is checked and not believed."""
+"""Whether independent parts are explored one by one, and whether that is checked and not believed."""
 
 from __future__ import annotations
 
@@ -10,30 +10,35 @@ from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.model.sequence import format_sequence
 from tests.toy_engines import Exclusion, Planted, toy
-from tests.toy_town import Town, house
+from tests.toy_operators import MultiOperatorEngine, operator_name
 
 
-def walk(town: Town, *, factored: bool = True, order: tuple[int, ...] = ()) -> Exploration:
-    return explore(town, town.registrations, town.operators, factored=factored, order=order)
+def walk(engine: MultiOperatorEngine, *, factored: bool = True, order: tuple[int, ...] = ()) -> Exploration:
+    return explore(engine, engine.registrations, engine.operators, factored=factored, order=order)
 
 
-def test_houses_are_parts_and_broadcasts_belong_to_all() -> None:
-    town = Town((toy(3), toy(2)), broadcasts=1)
-    parts = list(parts_of(town.space(town.registrations, town.operators), town.registrations, town.operators))
-    assert [(part.indices, part.operators) for part in parts] == [((0, 1, 3), (house(0),)), ((2, 3), (house(1),))]
+def test_each_operator_is_a_part_with_all_fallbacks() -> None:
+    engine = MultiOperatorEngine((toy(3), toy(2)), fallbacks=1)
+    parts = list(parts_of(engine.space(engine.registrations, engine.operators), engine.registrations, engine.operators))
+    assert [(part.indices, part.operators) for part in parts] == [
+        ((0, 1, 3), (operator_name(0),)),
+        ((2, 3), (operator_name(1),)),
+    ]
 
 
 def test_parts_that_are_alike_are_explored_once_and_counted_all() -> None:
-    houses = 50
-    found = walk(Town((toy(6),) * houses, broadcasts=2))
+    operators = 50
+    found = walk(MultiOperatorEngine((toy(6),) * operators, fallbacks=2))
     assert found.verdict is Verdict.PROVED
-    assert (found.components, found.classes, found.registrations) == (houses, 1, houses * 4 + 2)
-    assert (found.sets, found.states, found.edges) == (houses * 64, houses * 64, houses * 384)
+    assert (found.components, found.classes, found.registrations) == (operators, 1, operators * 4 + 2)
+    assert (found.sets, found.states, found.edges) == (operators * 64, operators * 64, operators * 384)
 
 
 def test_the_whole_and_the_parts_give_the_same_verdict_and_conflicts() -> None:
-    town = Town((toy(3, exclusions=(Exclusion(0b011),)), toy(2), toy(3, exclusions=(Exclusion(0b011),))), broadcasts=1)
-    parts, whole = walk(town), walk(town, factored=False)
+    engine = MultiOperatorEngine(
+        (toy(3, exclusions=(Exclusion(0b011),)), toy(2), toy(3, exclusions=(Exclusion(0b011),))), fallbacks=1
+    )
+    parts, whole = walk(engine), walk(engine, factored=False)
     assert (parts.verdict, whole.verdict) == (Verdict.PROVED, Verdict.PROVED)
     assert (parts.components, parts.classes, parts.edges) == (3, 2, 2 * 18 + 8)
     assert (whole.components, whole.sets) == (1, 3 * 2 * 3 * 2)
@@ -42,14 +47,14 @@ def test_the_whole_and_the_parts_give_the_same_verdict_and_conflicts() -> None:
 
 
 def test_the_never_accepted_have_the_numbers_of_the_scenario() -> None:
-    found = walk(Town((toy(2, exclusions=(Exclusion(0b10),)), toy(2, exclusions=(Exclusion(0b10),)))))
+    found = walk(MultiOperatorEngine((toy(2, exclusions=(Exclusion(0b10),)), toy(2, exclusions=(Exclusion(0b10),)))))
     assert (found.classes, found.never_accepted) == (1, (1, 3))
     assert [one.members for one in found.conflicts] == [(1,), (3,)]
 
 
 def test_a_counterexample_has_the_numbers_of_the_scenario() -> None:
     odd = toy(3, Planted("depends on order", by=2, partner=0, effect="refuses", target=1))
-    found = walk(Town((toy(3), odd, toy(3))))
+    found = walk(MultiOperatorEngine((toy(3), odd, toy(3))))
     counterexample = found.counterexample
     assert counterexample is not None
     assert (
@@ -67,7 +72,7 @@ def test_a_counterexample_has_the_numbers_of_the_scenario() -> None:
 def test_of_all_parts_the_shortest_counterexample_is_reported() -> None:
     long = toy(3, Planted("sticks", by=1, partner=0, effect="shows", unless=0b111))
     short = toy(2, Planted("is haunted", by=1, partner=0, effect="shows"))
-    counterexample = walk(Town((long, short, long))).counterexample
+    counterexample = walk(MultiOperatorEngine((long, short, long))).counterexample
     assert counterexample is not None
     assert (format_sequence(counterexample.expected_sequence), format_sequence(counterexample.actual_sequence)) == (
         "(nothing)",
@@ -76,11 +81,11 @@ def test_of_all_parts_the_shortest_counterexample_is_reported() -> None:
 
 
 def test_parts_that_touch_one_another_after_all_are_explored_as_one() -> None:
-    found = walk(Town((toy(1), toy(1)), gossip=True))
+    found = walk(MultiOperatorEngine((toy(1), toy(1)), undeclared_read=True))
     assert found.verdict is Verdict.VIOLATED
     assert (found.components, found.notes[0]) == (
         1,
-        "the parts of this scenario are not independent (town::house1), so it was explored as one",
+        "the parts of this scenario are not independent (toy::operator1), so it was explored as one",
     )
     counterexample = found.counterexample
     assert counterexample is not None
@@ -91,8 +96,8 @@ def test_parts_that_touch_one_another_after_all_are_explored_as_one() -> None:
 
 
 def test_parts_that_only_look_alike_are_explored_one_by_one() -> None:
-    town = Town((toy(2), toy(2, exclusions=(Exclusion(0b11),)), toy(2)), hides_differences=True)
-    found = walk(town)
+    engine = MultiOperatorEngine((toy(2), toy(2, exclusions=(Exclusion(0b11),)), toy(2)), hides_differences=True)
+    found = walk(engine)
     assert (found.verdict, found.classes, found.components) == (Verdict.PROVED, 2, 3)
     assert [one.members for one in found.conflicts] == [(2, 3)]
     assert "parts that look alike behave differently, so they were explored one by one" in found.notes
@@ -100,14 +105,14 @@ def test_parts_that_only_look_alike_are_explored_one_by_one() -> None:
 
 def test_an_order_across_parts_is_kept_within_each() -> None:
     forwards = toy(2, Planted("depends on order", by=0, partner=1, effect="breaks"))
-    town = Town((forwards, forwards))
-    assert walk(town, order=(2, 0, 3, 1)).verdict is Verdict.PROVED
-    assert walk(town, order=(2, 1, 3, 0)).verdict is Verdict.VIOLATED
+    engine = MultiOperatorEngine((forwards, forwards))
+    assert walk(engine, order=(2, 0, 3, 1)).verdict is Verdict.PROVED
+    assert walk(engine, order=(2, 1, 3, 0)).verdict is Verdict.VIOLATED
 
 
 def test_a_bound_counts_over_all_parts() -> None:
-    town = Town((toy(4), toy(5), toy(6)))
-    found = explore(town, town.registrations, town.operators, max_states=50)
+    engine = MultiOperatorEngine((toy(4), toy(5), toy(6)))
+    found = explore(engine, engine.registrations, engine.operators, max_states=50)
     assert found.verdict is Verdict.INCOMPLETE
     assert found.notes == ("stopped at the bound of 50 states",)
     assert 50 <= found.states < 60
@@ -117,8 +122,8 @@ def test_progress_knows_the_total_of_all_parts(monkeypatch: pytest.MonkeyPatch) 
     clock = iter(range(10_000))
     monkeypatch.setattr("dispatchlab.explore.limits.perf_counter", lambda: float(next(clock)))
     seen: list[Progress] = []
-    town = Town((toy(3), toy(4)))
-    explore(town, town.registrations, town.operators, progress=seen.append)
+    engine = MultiOperatorEngine((toy(3), toy(4)))
+    explore(engine, engine.registrations, engine.operators, progress=seen.append)
     assert {step.total_edges for step in seen} == {24 + 64}
     assert [step.edges for step in seen] == sorted(step.edges for step in seen)
     assert seen[-1].edges == 84
