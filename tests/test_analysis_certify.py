@@ -72,7 +72,7 @@ def test_an_operator_with_one_kernel_per_key_is_proved_under_strict() -> None:
     assert found.exit_code == 0
 
 
-def test_two_kernels_at_a_key_matter_and_both_owners_are_named() -> None:
+def test_two_kernels_at_a_key_make_order_matter_by_an_override() -> None:
     found = certified(registry(operator("foo", K.Meta, K.Meta, K.CPU), operator("bar", K.CPU)))
     bar, foo = found.certificates
     assert bar.verdict is Certified.PROVED
@@ -92,7 +92,7 @@ def test_two_kernels_at_a_key_matter_and_both_owners_are_named() -> None:
         ((CIA, CEA), 34),
     ],
 )
-def test_slots_that_pytorch_leaves_behind_are_named_and_strict_leaves_none(
+def test_stale_slots_of_pytorch_are_not_stale_under_strict(
     keys: tuple[DispatchKey, ...], slots: set[str] | int
 ) -> None:
     recorded = registry(operator("foo", *keys))
@@ -210,7 +210,7 @@ def test_operators_of_one_pattern_share_their_neighbourhoods() -> None:
     assert both.steps == 2 * alone.steps
 
 
-def test_processes_find_what_one_finds() -> None:
+def test_several_processes_find_what_one_process_finds() -> None:
     recorded = registry(operator("foo", CIA, CEA), operator("bar", K.Meta, K.Meta), operator("baz", K.CPU))
     alone = certified(recorded, "torch-2.13")
     together = certified(recorded, "torch-2.13", jobs=2)

@@ -105,7 +105,7 @@ def test_a_kernel_that_makes_autogradother_ambiguous_is_reported() -> None:
     assert not any(text.startswith("AutogradOther loses") for text in found.consequences)
 
 
-def test_suppositions_add_up() -> None:
+def test_a_supposition_sees_those_before_it() -> None:
     found = report(what_if=("impl aten::relu PrivateUse1", "impl aten::relu PrivateUse1"))
     first, second = found.suppositions
     assert len(first.rows) == 1
@@ -153,7 +153,7 @@ def test_an_unknown_key_is_refused() -> None:
         run_raising("coverage", "--key", "Autograd")
 
 
-def test_the_text_counts_lists_and_supposes() -> None:
+def test_the_text_has_counts_lists_and_consequences() -> None:
     text = coverage_text(
         report(operators=("aten::relu", "aten::reshape"), listed=("missing",), what_if=("impl relu PrivateUse1",))
     )

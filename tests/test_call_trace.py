@@ -178,7 +178,7 @@ def test_a_call_that_fails_is_in_the_trace_with_what_it_raised() -> None:
     assert outer.error == inner.error
 
 
-def test_guards_tell_what_they_change_and_hold_what_ran_inside() -> None:
+def test_a_guard_shows_what_it_changes_around_what_ran_inside() -> None:
     lab = Lab()
     x = tensor([1.0])
     with trace() as seen:
@@ -356,7 +356,7 @@ def test_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
     assert "thread later\n" in stdout
 
 
-def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+def test_a_missing_program_is_bad_input(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["trace", str(tmp_path / "nothing.py")])
     assert result.exit_code == 2
     assert result.stderr.endswith("nothing.py cannot be read: No such file or directory; name a Python file to run\n")

@@ -148,8 +148,8 @@ def test_semantics_are_those_of_the_option_else_of_the_scenario() -> None:
     five = dump("foo", "--from", "five.yaml", "--format", "json")
     values = [json.loads(result.stdout) for result in (own, asked, five)]
     assert [value["semantics"] for value in values] == ["torch-2.13", "strict", "strict"]
-    stale = [sum(row["stale"] is not None for row in value["operators"][0]["table"]) for value in values]
-    assert stale == [34, 0, 0]
+    stale_slots = [sum(row["stale"] is not None for row in value["operators"][0]["table"]) for value in values]
+    assert stale_slots == [34, 0, 0]
 
 
 @pytest.mark.usefixtures("folder")

@@ -37,7 +37,7 @@ def help_of(*arguments: str) -> str:
     return result.stdout
 
 
-def test_the_page_about_the_command_line_says_what_help_says() -> None:
+def test_the_page_about_the_command_line_is_made_from_help() -> None:
     parts = [HEAD, f"\n```\n{help_of()}```\n"]
     parts += [f"\n## `dispatchlab {name}`\n\n```\n{help_of(name)}```\n" for name in commands()]
     page = "".join(parts)
@@ -81,7 +81,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert CliRunner().invoke(main, ["--version"]).stdout == f"dispatchlab, version {__version__}\n"
 
 
-def test_the_schema_is_json_and_knows_the_fields_of_a_scenario() -> None:
+def test_the_json_schema_requires_a_claim_and_registrations() -> None:
     result = CliRunner().invoke(main, ["schema"])
     schema = json.loads(result.stdout)
     assert result.exit_code == 0

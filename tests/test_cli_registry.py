@@ -12,20 +12,20 @@ from tests.command_line import run
 SCENARIOS = Path(__file__).parent.parent / "scenarios" / "lint"
 
 
-def test_coverage_knows_pytorch_without_a_source() -> None:
+def test_coverage_without_a_source_is_that_of_the_bundled_registry() -> None:
     result = run("coverage", "--key", "PrivateUse1", "--list", "ambiguous", "--format", "text")
     assert result.exit_code == 0
     assert result.stdout.startswith("PrivateUse1 in torch-2.13: 3,598 operators\n  direct: 19\n  composite: 2,447 (")
 
 
-def test_coverage_supposes() -> None:
+def test_coverage_with_what_if_prints_the_consequences() -> None:
     result = run("coverage", "--key", "PrivateUse1", "--what-if", "impl aten::mul.Tensor PrivateUse1")
     assert result.exit_code == 0
     assert "it silently disables the decomposition for PrivateUse1" in result.stdout
     assert result.stdout.endswith("  composite -> direct: 1 operator, such as aten::mul.Tensor\n")
 
 
-def test_coverage_of_a_scenario() -> None:
+def test_coverage_counts_the_operators_of_a_scenario() -> None:
     result = run("coverage", str(SCENARIOS / "dl008_found.yaml"), "--key", "MTIA", "--format", "json")
     assert json.loads(result.stdout)["counts"] == {
         "direct": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ def walk(space: ToySpace, *, passes: int = 8, seed: int = 0, order: tuple[int, .
     return explore(engine, engine.registrations, [FOO], passes=passes, seed=seed, order=order)
 
 
-def test_a_lap_tries_every_edge_with_few_steps_more() -> None:
+def test_one_pass_tries_every_edge_in_few_more_steps() -> None:
     found = walk(toy(5), passes=1)
     assert found.verdict is Verdict.NO_VIOLATION_FOUND
     assert (found.walk, found.sets, found.passes, found.seed, found.orders) == ("covering", 32, 1, 0, 14_400)
@@ -38,12 +39,12 @@ def test_eight_passes_try_every_edge_eight_times() -> None:
     assert 3_072 <= found.edges <= 3_072 * 1.06
 
 
-def test_a_seed_replays() -> None:
+def test_the_same_seed_takes_the_same_walk() -> None:
     assert walk(toy(4), seed=7).edges == walk(toy(4), seed=7).edges
     assert len({walk(toy(4), seed=seed).edges for seed in range(8)}) > 1
 
 
-def test_an_order_is_kept() -> None:
+def test_a_covering_walk_keeps_the_order_of_the_scenario() -> None:
     broken_backwards = toy(3, Planted("depends on order", by=0, partner=2, effect="breaks"))
     assert walk(broken_backwards, order=(0, 2)).verdict is Verdict.NO_VIOLATION_FOUND
     assert walk(broken_backwards, order=(2, 0)).verdict is Verdict.VIOLATED
@@ -96,7 +97,7 @@ def test_a_disagreement_far_into_a_pass_is_shrunk_to_its_end() -> None:
 
 
 def test_covering_walks_agree_with_the_graph_walk_on_random_engines() -> None:
-    agreed = missed = longer = 0
+    compared: Counter[str] = Counter()
     for seed in range(300):
         space = random_toy(seed)
         truth = explore_graph(space, space.count)
@@ -107,14 +108,14 @@ def test_covering_walks_agree_with_the_graph_walk_on_random_engines() -> None:
             assert found.conflicts == truth.conflicts, f"seed {seed}"
             assert found.never_accepted == truth.never_accepted, f"seed {seed}"
         elif found.verdict is Verdict.NO_VIOLATION_FOUND:
-            missed += 1
+            compared["violations missed"] += 1
         else:
-            agreed += 1
+            compared["violations found"] += 1
             assert truth.counterexample is not None
             assert found.counterexample is not None
             lengths = [len(each.actual_sequence) for each in (truth.counterexample, found.counterexample)]
-            longer += lengths[1] > lengths[0]
-    assert (agreed, missed, longer) == (94, 0, 2)
+            compared["counterexamples longer than the shortest"] += lengths[1] > lengths[0]
+    assert compared == Counter({"violations found": 94, "counterexamples longer than the shortest": 2})
 
 
 def test_an_engine_that_dies_leaves_the_shortest_sequence_that_kills_it() -> None:
@@ -125,7 +126,7 @@ def test_an_engine_that_dies_leaves_the_shortest_sequence_that_kills_it() -> Non
     assert found.counterexample.why == ("the toy is broken",)
 
 
-def test_a_bound_is_never_a_silent_pass() -> None:
+def test_a_walk_that_stops_at_a_bound_is_incomplete() -> None:
     engine = ToyEngine(toy(8))
     found = explore(engine, engine.registrations, [FOO], max_states=50)
     assert found.verdict is Verdict.INCOMPLETE

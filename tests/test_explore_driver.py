@@ -56,7 +56,7 @@ def test_sequences_that_agree_this_time_are_nondeterministic() -> None:
     assert found.why == ("the sequences disagreed in a walk and agree when they are run from scratch",)
 
 
-def test_a_crash_whose_sequence_cannot_be_run_again_is_told_as_it_is() -> None:
+def test_a_crash_whose_sequence_cannot_be_run_again_is_reported_as_it_is() -> None:
     sessions, _ = moody(from_session=0)
     sequence = (*(0, ~0) * 40, 1)
     verdict, found = crashed(sessions, 2, sequence, EngineCrashed("it ended"), order=())

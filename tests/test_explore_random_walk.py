@@ -69,7 +69,8 @@ def test_a_direct_way_that_is_refused_is_compared_with_a_return() -> None:
     engine = ForkableToyEngine(toy(30, sticky))
     runs = [explore(engine, engine.registrations, [FOO], walk="sample", seed=seed) for seed in range(6)]
     assert {run.verdict for run in runs} == {Verdict.VIOLATED}
-    assert [int(run.notes[0].split()[0]) for run in runs] == [7, 7, 13, 5, 9, 3]
+    random_walks = [int(run.notes[0].split()[0]) for run in runs]
+    assert random_walks == [7, 7, 13, 5, 9, 3]
     flaws = {run.counterexample.flaw for run in runs if run.counterexample}
     assert flaws == {Flaw.ASYMMETRY}
 
@@ -88,13 +89,13 @@ def test_the_notes_give_the_coverage_and_the_confidence() -> None:
     )
 
 
-def test_a_seed_replays() -> None:
+def test_the_same_seed_takes_the_same_walks() -> None:
     engine = ForkableToyEngine(toy(9))
     runs = [explore(engine, engine.registrations, [FOO], walk="sample", samples=50, seed=seed) for seed in (4, 4, 5)]
     assert (runs[0].edges, runs[0].sets) == (runs[1].edges, runs[1].sets) != (runs[2].edges, runs[2].sets)
 
 
-def test_an_order_is_kept() -> None:
+def test_random_walks_keep_the_order_of_the_scenario() -> None:
     backwards = toy(6, Planted("depends on order", by=1, partner=4, effect="breaks"))
     engine = ForkableToyEngine(backwards)
     kept = explore(engine, engine.registrations, [FOO], walk="sample", samples=200, order=(1, 4))
@@ -103,5 +104,5 @@ def test_an_order_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("depth", "ordered", "sequences"), [(4, 2, 96), (2, 0, 12), (5, 3, 576)])
-def test_the_number_of_sequences_needed(depth: int, ordered: int, sequences: int) -> None:
+def test_sequences_needed_follow_from_the_depth_and_the_ordered(depth: int, ordered: int, sequences: int) -> None:
     assert sequences_needed(depth, ordered) == sequences

@@ -138,7 +138,10 @@ def test_an_operator_with_a_stale_slot_reports_that_and_not_the_missing_kernel()
 def test_every_builtin_fallback_that_is_no_fallthrough_names_a_kernel() -> None:
     named = [one.kernel.function for one in BUILTIN_FALLBACKS if not one.kernel.is_fallthrough]
     assert all(isinstance(function, NamedFunction) and callable(function.loaded) for function in named)
-    assert (len(BUILTIN_FALLBACKS), len(named)) == (38, 28)
+    assert {"builtin fallbacks": len(BUILTIN_FALLBACKS), "that name a kernel": len(named)} == {
+        "builtin fallbacks": 38,
+        "that name a kernel": 28,
+    }
 
 
 def test_autograd_hands_on_and_marks_the_results_so_that_backward_warns() -> None:
@@ -216,7 +219,7 @@ def test_functionalize_refuses_results_that_alias() -> None:
     assert (caught.value.kind, caught.value.facts["key"]) == (ErrorKind.OTHER, "Functionalize")
 
 
-def test_a_handler_and_a_mode_are_asked_without_ado() -> None:
+def test_a_handler_and_a_mode_are_called_without_layers() -> None:
     dispatcher, _held = user_operator("f(Tensor x) -> Tensor", CPU=lambda x: x)
     call = operator(dispatcher, "t::f")
     asked: list[str] = []

@@ -38,5 +38,5 @@ def test_a_guide_shows_what_its_programs_print(guide: Path) -> None:
     assert steps == text.count("```python") > 0
 
 
-def test_there_are_guides() -> None:
+def test_every_guide_with_printed_output_is_run() -> None:
     assert [path.name for path in GUIDES] == ["overrides.md"]

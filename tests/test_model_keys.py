@@ -53,7 +53,7 @@ def test_every_key_has_upstreams_number() -> None:
     ]
 
 
-def test_functionality_and_backend_of_every_runtime_key() -> None:
+def test_every_runtime_key_has_upstreams_functionality_and_backend() -> None:
     for name, facts in TORCH["runtime_keys"].items():
         key = DispatchKey[name]
         assert str(key.functionality) == facts["functionality"]
@@ -81,7 +81,7 @@ def test_alias_keys_stand_for_upstreams_runtime_keys(alias: DispatchKey) -> None
     assert names(ALIAS_SLOTS[alias]) == TORCH["alias_sets"][str(alias)]
 
 
-def test_backend_keys_and_the_backends_of_autograd_keys() -> None:
+def test_backend_keys_and_autograd_keys_have_upstreams_backends() -> None:
     assert names(BACKEND_SLOTS) == TORCH["is_backend_dispatch_key"]
     rows = {str(key): sorted(names(slots)) for key, slots in BACKENDS_OF_AUTOGRAD.items()}
     assert rows == {
@@ -91,7 +91,7 @@ def test_backend_keys_and_the_backends_of_autograd_keys() -> None:
         assert str(autograd) == TORCH["autograd_key_from_backend_component"][BACKENDS[backend]]
 
 
-def test_refreshed_slots_of_a_change_are_those_needed_and_those_upstream_refreshes() -> None:
+def test_upstream_refreshes_too_few_slots_for_59_keys() -> None:
     missing = {}
     for name, slots in TORCH["refresh_on_kernel_change_needed"].items():
         if name == "Undefined":
@@ -105,7 +105,7 @@ def test_refreshed_slots_of_a_change_are_those_needed_and_those_upstream_refresh
     assert len(missing) == 59
 
 
-def test_bits_of_every_runtime_key() -> None:
+def test_every_runtime_key_has_upstreams_bits() -> None:
     for name, facts in TORCH["runtime_keys"].items():
         key_set = DispatchKeySet.of(DispatchKey[name])
         assert key_set.bits == facts["raw_repr"]
@@ -113,7 +113,7 @@ def test_bits_of_every_runtime_key() -> None:
     assert DispatchKeySet.full().bits == TORCH["full_raw_repr"]
 
 
-def test_full_after_a_key() -> None:
+def test_full_after_a_key_is_upstreams() -> None:
     for name, bits in TORCH["full_after"].items():
         assert DispatchKeySet.full_after(DispatchKey[name]).bits == bits
 

@@ -30,7 +30,7 @@ def test_a_name_is_exact_or_stands_for_its_overloads_or_is_a_glob() -> None:
     assert find_names(NAMES, "aten::ad[d]_.Tenso?") == ("aten::add_.Tensor",)
 
 
-def test_operators_are_found_by_what_is_the_matter_with_them() -> None:
+def test_operators_are_filtered_by_name_keys_dangling_and_overridden() -> None:
     assert names() == ["else::gone", "test::bar.out", "test::foo"]
     assert names(dangling=True) == ["else::gone"]
     assert names(overridden=True) == ["test::foo"]
@@ -59,7 +59,7 @@ def test_kernels_are_counted_by_key() -> None:
     )
 
 
-def test_the_counts_of_pytorch_add_up() -> None:
+def test_the_counts_of_all_keys_add_up_to_the_kernels_of_pytorch() -> None:
     counts = key_counts(open_bundled())
     assert sum(count.operators + count.inactive for count in counts) == 17168
     assert sum(count.fallback for count in counts) == 38

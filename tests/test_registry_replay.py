@@ -64,7 +64,7 @@ def test_fallbacks_may_come_last() -> None:
 
 
 @pytest.mark.parametrize("text", OPERATORS.split("\nname: "))
-def test_five_operators_as_pytorch_prints_them(text: str) -> None:
+def test_five_operators_print_as_in_pytorch(text: str) -> None:
     expected_dump, expected_table = f"name: {text.removeprefix('name: ')}".rstrip("\n").split("\n\n")
     name = expected_dump.partition("\n")[0].removeprefix("name: ")
     alone = bench(open_bundled(), operators=[name])
@@ -80,7 +80,7 @@ def test_no_slot_is_stale_under_strict() -> None:
     assert dispatcher.dump_slots("aten::add.Tensor") == dispatcher.dump_table("aten::add.Tensor")
 
 
-def test_what_is_on_the_bench_is_the_registry_again() -> None:
+def test_a_replayed_registry_reads_back_equal() -> None:
     assert registry_on(replayed().dispatcher, pytorch().torch) == pytorch()
 
 

@@ -36,7 +36,7 @@ def test_a_dataclass_is_an_object_with_its_fields() -> None:
     }
 
 
-def test_fields_can_be_left_out_put_in_their_place_and_added() -> None:
+def test_fields_can_be_left_out_replaced_or_added() -> None:
     found = fields_of(ROW, without=("at",), key=K.CUDA, more=(1, None))
     assert found == {"key": "CUDA", "names": ["test::foo.out"], "more": [1, None]}
     assert list(found) == ["key", "names", "more"]

@@ -281,7 +281,7 @@ def test_a_large_state_graph_is_cut_to_the_counterexample_or_refused() -> None:
         drawn(many(10))
 
 
-def test_a_picture_in_the_language_of_graphviz() -> None:
+def test_a_picture_can_be_written_for_graphviz() -> None:
     nodes = (Node(()), Node((0,), mark=Mark.ACTUAL), Node((0,), state=1))
     edges = (Edge(0, 1, 0, mark=Mark.ACTUAL), Edge(1, 0, ~0), Edge(1, 2, 0, refused=True))
     assert_expected_inline(

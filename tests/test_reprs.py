@@ -85,7 +85,7 @@ def test_every_schema_of_torch_has_a_repr_that_reads_back() -> None:
     assert [eval(repr(schema), CODE) for schema in schemas] == schemas
 
 
-def test_what_is_alive_says_what_it_is() -> None:
+def test_the_repr_of_a_mutable_value_names_what_it_stands_for() -> None:
     dispatcher = Dispatcher()
     assert repr(dispatcher) == "<Dispatcher strict with 0 operators>"
     with Library("test", "DEF", dispatcher=dispatcher) as library:

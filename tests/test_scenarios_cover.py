@@ -524,7 +524,7 @@ def test_five_registrations_stand_for_14400_orders() -> None:
         ("order/the_newest_kernel_wins", "+0 +1", "+1 +0"),
     ],
 )
-def test_the_shortest_sequences_that_disagree(name: str, expected: str, actual: str) -> None:
+def test_a_violated_scenario_has_these_shortest_sequences(name: str, expected: str, actual: str) -> None:
     counterexample = _explored(name, _scenarios()[name].semantics or "strict").counterexample
     assert counterexample is not None
     assert (format_sequence(counterexample.expected_sequence), format_sequence(counterexample.actual_sequence)) == (

@@ -10,5 +10,5 @@ def test_every_dump_and_every_table_is_pytorchs_to_the_character_under_torch() -
     assert shown(replayed("torch-2.13").dispatcher) == EVERYTHING
 
 
-def test_what_is_on_the_bench_under_torch_is_the_registry_again() -> None:
+def test_a_registry_replayed_under_torch_reads_back_equal() -> None:
     assert registry_on(replayed("torch-2.13").dispatcher, pytorch().torch) == pytorch()

@@ -141,7 +141,7 @@ def test_modifying_any_value_in_place_before_backward_fails_exactly_where_torch_
     assert any(verdicts) or case.operator not in saved
 
 
-def test_the_checks_have_found_something() -> None:
+def test_the_checks_on_modification_have_refused_some_programs() -> None:
     """The test above compares; this one says that there was something to find."""
     lab = Lab()
     x = tensor(np.ones(2), requires_grad=True)

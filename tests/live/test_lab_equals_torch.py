@@ -70,6 +70,6 @@ def test_dump_table_slots_and_outcomes_are_equal_after_every_step(
                 handle.release()
 
 
-def test_the_generated_sequences_meet_what_there_is_to_meet() -> None:
+def test_the_generated_sequences_reach_every_outcome() -> None:
     wanted = {"registered", "released", "duplicate_def", "schema_mismatch", "too_many_arguments", "stale"}
     assert wanted <= set(SEEN)

@@ -100,7 +100,7 @@ def theirs() -> Side:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_trace_is_torchs(ours: Side, theirs: Side, program: str) -> None:
+def test_a_logged_program_has_the_trace_that_torch_logs(ours: Side, theirs: Side, program: str) -> None:
     (our_lines, our_result), (their_lines, their_result) = both(PROGRAMS[program], ours, theirs)
     assert our_lines == their_lines
     assert our_lines

@@ -70,7 +70,7 @@ def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_scenarios_go_as_expected_and_as_their_model_with_kernels_of_cpp() -> None:
+def test_scenarios_agree_with_their_model_with_kernels_of_cpp() -> None:
     found = outcomes(load_extension(native_kernels()))
     assert {name: verdict for name, (how, verdict) in found.items() if how == "not expressible"}.keys() == (
         NOT_EXPRESSIBLE.keys()

@@ -88,13 +88,16 @@ def test_two_kernels_of_one_type_are_distinguished_in_the_slots() -> None:
     assert "AutogradCPU: composite [math kernel]\n" in slots
 
 
-def test_without_reading_memory_filled_slots_and_the_check_of_pytorch_still_tell() -> None:
+def test_without_reading_memory_a_stale_slot_is_found_by_which_slots_are_filled() -> None:
     with LocalEngine(memory=False).sandbox() as sandbox:
         sandbox.register(impl(CIA, "cia"))
         sandbox.register(impl(CEA, "cea"))
         (violation,) = sandbox.violations(FOO)
         assert violation.rule == STALE
         assert "NestedTensorCPU" in violation.keys
+
+
+def test_without_reading_memory_a_stale_slot_is_found_by_the_check_of_pytorch() -> None:
     with LocalEngine(memory=False).sandbox() as sandbox:
         sandbox.register(impl(CIA, "cia"))
         sandbox.register(impl(K.QuantizedCPU, "quantized"))
