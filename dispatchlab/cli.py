@@ -11,17 +11,17 @@ import click
 from dispatchlab import __version__
 
 COMMANDS: Mapping[str, str] = {
-    "certify": "Prove for every operator of a registry that order is irrelevant.",
+    "certify": "Prove for every operator of a registry that order has no effect.",
     "codegen": "Generate structured operators from a native_functions.yaml.",
-    "completion": "Print the script that makes a shell complete.",
+    "completion": "Print the completion script for a shell.",
     "coverage": "Show which operators a backend can run, and how.",
-    "diff": "Show what came, went and changed between two registries.",
-    "dump": "Show what the dispatcher knows of an operator.",
+    "diff": "Show what differs between two registries.",
+    "dump": "Show the kernels and the dispatch table of an operator.",
     "explain": "Show which kernel a call of OP runs and why, without running it.",
     "imports": "Import packages in every order and show what depends on it.",
-    "lint": "Find kernels that work today and will hurt somebody.",
-    "permute": "Find out whether the order of registrations matters.",
-    "record": "Write what importing packages registers to a scenario.",
+    "lint": "Report likely mistakes in registrations.",
+    "permute": "Check whether the order of registrations matters.",
+    "record": "Record what importing packages registers, as a scenario.",
     "schema": "Print the JSON Schema of scenario files.",
     "trace": "Run FILE.py and show every call of the lab's operators.",
 }
@@ -75,7 +75,7 @@ class _Group(click.Group):
 @click.option("--no-color", is_flag=True, help="Print without colours, as the environment variable NO_COLOR does.")
 @click.pass_context
 def main(ctx: click.Context, *, no_color: bool) -> None:
-    """Prove that the order of registrations does not matter, or see the shortest order that proves it does.
+    """Prove that the order of registrations does not matter, or show the shortest counterexample.
 
     \b
     Examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import os
 import re
@@ -51,3 +52,11 @@ def test_the_readme_shows_what_happens() -> None:
         text = now
     assert blocks == 3
     assert text == now
+
+
+def test_the_session_in_the_readme_prints_what_it_shows() -> None:
+    found = re.search(r"```pycon\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    with contextlib.chdir(ROOT):
+        session = doctest.DocTestParser().get_doctest(found[1], {}, "README", str(README), 0)
+        assert doctest.DocTestRunner().run(session) == (0, 4)

@@ -25,9 +25,9 @@ from dispatchlab.commands.output import Format, exit_with, note, progress_displa
     type=click.Choice(["strict", "torch-2.13"]),
     default="strict",
     show_default=True,
-    help="The dispatcher that is certified.",
+    help="Semantics of the dispatcher to certify.",
 )
-@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="How many processes. Default: as many as cores.")
+@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Use N processes. Default: one for each core.")
 @import_option(LIVE_IMPORT_HELP)
 @format_option
 @progress_option
@@ -43,11 +43,12 @@ def certify(
 ) -> None:
     """Prove for every operator of a registry that the order of its registrations does not matter.
 
-    Where it does, both sequences are shown and whose registrations they are: a kernel that takes the place of another,
-    or, under torch-2.13, a slot that calls use and no refresh reaches. REGISTRY is a file, the name of a bundled
-    registry, a scenario, or live, the PyTorch that is installed.
+    Where it does, shows both sequences and the owners of the registrations. The reason is a kernel that overrides
+    another, or, under torch-2.13, a slot that calls use and that is not refreshed.
 
-    Exit codes: 0 when everything is proved, 1 when the order of something matters, 3 when something is not decided.
+    REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch.
+
+    Exit codes: 0 when everything is proved, 1 when some order matters, 3 when something is not decided.
 
     \b
     Examples:

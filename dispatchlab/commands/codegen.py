@@ -12,17 +12,19 @@ from dispatchlab.commands.output import exit_with, note, out
 @click.command()
 @click.argument("file", metavar="[FILE.yaml]", required=False, type=click.Path())
 @click.option(
-    "-o", "--output", "folder", metavar="DIR", type=click.Path(), help="Where the files go. Default: print them."
+    "-o", "--output", "folder", metavar="DIR", type=click.Path(), help="Write the files to DIR. Default: print them."
 )
-@click.option("--only", metavar="OP", multiple=True, help="Only the group of this operator or glob; may be repeated.")
+@click.option(
+    "--only", metavar="OP", multiple=True, help="Generate only the group of this operator or glob; may be repeated."
+)
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 when the files in DIR differ.")
 @click.option(
-    "--walk", "walked", metavar="OP", help="Call an operator that has kernels, and show the frames of the call."
+    "--walk", "walked", metavar="OP", help="Call an operator that has kernels and show the frames of the call."
 )
 def codegen(*, file: str | None, folder: str | None, only: tuple[str, ...], check: bool, walked: str | None) -> None:
     """Generate structured operators from a native_functions.yaml: wrappers, classes, registrations, a scenario.
 
-    Nothing is written when anything in FILE.yaml is wrong.
+    Writes nothing when anything in FILE.yaml is wrong.
 
     \b
     Examples:
@@ -32,11 +34,11 @@ def codegen(*, file: str | None, folder: str | None, only: tuple[str, ...], chec
       dispatchlab codegen --walk add.out
     """
     if walked is not None and (file or folder or only or check):
-        raise click.UsageError("--walk calls an operator that has kernels and takes no file and no other option")
+        raise click.UsageError("--walk takes an operator, and no file or other option: leave them out")
     if walked is None and file is None:
-        raise click.UsageError("give a file of native functions, or an operator to --walk")
+        raise click.UsageError("no file was named: name a file of native functions, or an operator with --walk")
     if check and folder is None:
-        raise click.UsageError("--check compares with the files in a folder: give it with -o DIR")
+        raise click.UsageError("--check compares with the files in a folder: name the folder with -o DIR")
     if walked is not None:
         from dispatchlab.codegen.call_stack import call_stack
 

@@ -38,7 +38,7 @@ complete -o nosort -F _dispatchlab_completion dispatchlab
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, /, *, shell: str) -> None:
-    """Print the script that makes a shell complete commands, options, operators, keys and scenario files.
+    """Print a shell's completion script for commands, options, operators, keys and scenario files.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     metavar="KEY",
     required=True,
     type=ROW,
-    help="The runtime key of the backend, such as PrivateUse1.",
+    help="Runtime key of the backend, such as PrivateUse1.",
 )
 @operators_option
 @click.option("--list", "listed", type=_WAYS, multiple=True, help="List the operators with this coverage.")
@@ -33,7 +33,8 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     "what_if",
     metavar="REGISTRATION",
     multiple=True,
-    help="Show what 'impl OP KEY' or 'fallback KEY' would change; may be repeated, and adds up.",
+    help="Show what registering 'impl OP KEY' or 'fallback KEY' would change; may be repeated, each after "
+    "those before it.",
 )
 @import_option(LIVE_IMPORT_HELP)
 @format_option
@@ -49,7 +50,7 @@ def coverage(
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
 
-    SOURCE is a recorded registry, the name of a bundled one, a scenario, or live, the PyTorch that is installed.
+    SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch.
 
     \b
     Examples:

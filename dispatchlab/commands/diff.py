@@ -13,8 +13,10 @@ from dispatchlab.commands.output import Format, exit_with, note, show
 @click.argument("after", metavar="B", type=SOURCE)
 @import_option()
 @semantics_option
-@click.option("--tables/--no-tables", default=True, help="Compare the rows of computed tables, too. Default: yes.")
-@click.option("--locations/--no-locations", default=True, help="Compare where kernels come from, too. Default: yes.")
+@click.option("--tables/--no-tables", default=True, help="Also compare the rows of computed tables. Default: yes.")
+@click.option(
+    "--locations/--no-locations", default=True, help="Also compare the source locations of kernels. Default: yes."
+)
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @format_option
 def diff(
@@ -28,9 +30,9 @@ def diff(
     exit_code: bool,
     format: Format | None,
 ) -> None:
-    """Show what came, went and changed from A to B: operators, schemas, kernels, rows of tables, fallbacks.
+    """Show what was added, removed and changed from A to B: operators, schemas, kernels, table rows, fallbacks.
 
-    A and B are recorded registries, names of bundled ones, scenarios, or `live`, the PyTorch that is installed.
+    A and B are recorded registries, names of bundled ones, scenarios, or `live`, the installed PyTorch.
 
     \b
     Examples:

@@ -46,14 +46,14 @@ class DumpOptionsError(DispatchLabError):
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="A scenario, a recorded registry, or the name of a bundled one. Default: torch-2.13, which is bundled.",
+    help="Read a scenario, a recorded registry, or a bundled one by its name. Default: torch-2.13, which is bundled.",
 )
 @click.option(
     "--after",
     metavar="SEQUENCE",
     help="Run these steps before dumping, for example '+0 +2 -0'. Default: register all, in the order of the file.",
 )
-@engine_option("The engine that is dumped.")
+@engine_option("Engine to dump.")
 @semantics_option
 @click.option(
     "--key",
@@ -61,11 +61,11 @@ class DumpOptionsError(DispatchLabError):
     metavar="KEY",
     multiple=True,
     type=ROW,
-    help="Show this row of the table; may be repeated.",
+    help="Show only this row of the table; may be repeated.",
 )
-@click.option("--list", "listing", is_flag=True, help="List the operators of a registry, a line each.")
+@click.option("--list", "listing", is_flag=True, help="List the operators of a registry, one a line.")
 @click.option("--dangling", is_flag=True, help="List the operators of a registry that have no def.")
-@click.option("--overridden", is_flag=True, help="List the kernels of a registry that took the place of another.")
+@click.option("--overridden", is_flag=True, help="List the kernels of a registry that override another.")
 @click.option("--counts", is_flag=True, help="Show how many kernels a registry has at each key.")
 @import_option()
 @format_option
@@ -86,14 +86,14 @@ def dump(
     format: Format | None,
     allow_import: bool,
 ) -> None:
-    """Show what the dispatcher knows of an operator: its kernels, and its table with the reasons.
+    """Show the kernels of an operator, and its dispatch table with the reason for each row.
 
-    OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). The operators are
-    those of PyTorch 2.13 unless --from says otherwise; PyTorch need not be installed for it. A registration of a
-    scenario that is refused on the way is reported on standard error; the remaining steps still run, and the exit code
+    OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). Without
+    --from, shows the operators of PyTorch 2.13, which need not be installed; with --engine torch, those of the
+    installed PyTorch.
+
+    A refused registration of a scenario is reported on standard error; the remaining steps still run, and the exit code
     stays 0.
-
-    With --engine torch and without --from, it is the operators of the PyTorch that is installed that are shown.
 
     --format text prints the dump, an empty line, and the computed table.
 

@@ -31,18 +31,24 @@ if TYPE_CHECKING:
     "args",
     metavar="SPEC",
     multiple=True,
-    help="What an argument is like, in the order of the schema, or NAME=SPEC. Default: each tensor is on the CPU.",
+    help="Describe an argument, in the order of the schema or as NAME=SPEC; may be repeated. Default: each "
+    "tensor is on the CPU.",
 )
-@click.option("--exclude", metavar="KEY", multiple=True, type=ROW, help="A guard excludes KEY; may be repeated.")
-@click.option("--include", metavar="KEY", multiple=True, type=ROW, help="A guard includes KEY; may be repeated.")
+@click.option(
+    "--exclude", metavar="KEY", multiple=True, type=ROW, help="Exclude KEY, as a guard does; may be repeated."
+)
+@click.option(
+    "--include", metavar="KEY", multiple=True, type=ROW, help="Include KEY, as a guard does; may be repeated."
+)
 @click.option(
     "--from",
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="A scenario, a recorded registry, the name of a bundled one, or live. Default: torch-2.13, which is bundled.",
+    help="Read a scenario, a recorded registry, a bundled one by its name, or `live`. Default: torch-2.13, "
+    "which is bundled.",
 )
-@engine_option("The engine whose dispatcher is explained.")
+@engine_option("Engine whose dispatcher to explain.")
 @semantics_option
 @import_option()
 @format_option
@@ -60,13 +66,13 @@ def explain(
 ) -> None:
     """Show which kernel a call of OP runs and why, without running it.
 
-    Each key set is shown, what was masked and whose fallthrough did it, the keys that remain, the kernel, which
-    candidates lost and to what; then the same for each redispatch that follows, down to a backend kernel.
+    Shows the key sets, which keys are masked and whose fallthrough masks them, the keys that remain, the kernel, and
+    the candidates that lost, with the reasons. Then shows the same for each redispatch, down to a backend kernel.
 
     SPEC is a device (cpu, cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized,
-    requires_grad, conj, neg, zero, inference, python (a subclass that intercepts calls); none for no tensor, and
-    'list:cpu, cuda' for a list. The name of a dispatch key adds that key. What a factory makes is given by device=,
-    layout= and dtype=.
+    requires_grad, conj, neg, zero, inference, python (a subclass that intercepts calls). It is `none` for no tensor,
+    and 'list:cpu, cuda' for a list. The name of a dispatch key adds that key. For a factory, describe the result with
+    device=, layout= and dtype=.
 
     \b
     Examples:

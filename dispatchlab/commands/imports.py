@@ -16,16 +16,16 @@ from dispatchlab.commands.output import Format, exit_with, show
     type=click.IntRange(min=1),
     default=120,
     show_default=True,
-    help="How many orders of more than five packages.",
+    help="Number of orders to sample when there are more than five packages.",
 )
 @click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed, for sampled orders.")
 @format_option
 def imports(*, packages: tuple[str, ...], samples: int, seed: int, format: Format | None) -> None:
     """Import packages in every order and show what depends on it.
 
-    Each order has a process of its own. There, the packages are imported, their modules are purged, and they are
-    imported once more. Reports differences between dumps, tables and failures, with the source locations of the
-    registrations that differ. Exit codes: 0 when nothing differs or fails, else 1.
+    Each order runs in its own process, which imports the packages, purges their modules and imports them again. Reports
+    differences between dumps, tables and failures, with the source locations of the registrations that differ. Exit
+    codes: 0 when nothing differs or fails, else 1.
 
     \b
     Examples:

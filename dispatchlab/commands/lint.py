@@ -12,21 +12,27 @@ from dispatchlab.commands.output import exit_with, note, out, show
 
 @click.command()
 @click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=SOURCE)
-@click.option("--select", metavar="RULE", multiple=True, help="Only these rules, by code or name, with commas between.")
-@click.option("--ignore", metavar="RULE", multiple=True, help="Not these rules.")
+@click.option(
+    "--select", metavar="RULE", multiple=True, help="Check only these rules, by code or name, separated by commas."
+)
+@click.option("--ignore", metavar="RULE", multiple=True, help="Skip these rules, by code or name, separated by commas.")
 @operators_option
 @import_option(f"{LIVE_IMPORT_HELP} Only what it adds is reported.")
 @click.option(
     "--against",
     metavar="SOURCE",
     type=SOURCE,
-    help="Leave out findings that are in SOURCE, too, and report what was defined there and is not any more.",
+    help="Leave out the findings that SOURCE has, too. Report the operators that SOURCE defines and that "
+    "have no def any more.",
 )
 @click.option("--baseline", metavar="FILE", type=click.Path(), help="Leave out the findings that FILE accepts.")
 @click.option(
-    "--write-baseline", metavar="FILE", type=click.Path(), help="Accept what is found, in a file for --baseline."
+    "--write-baseline",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write the findings to FILE, as accepted ones for --baseline.",
 )
-@click.option("--explain", metavar="RULE", help="Print the page of a rule: what it finds, why, and how to mend it.")
+@click.option("--explain", metavar="RULE", help="Print the page of a rule: what it reports, why, and how to fix it.")
 @click.option("--format", type=click.Choice(["rich", "text", "json", "sarif"]), help=FORMAT_HELP)
 def lint(
     *,
@@ -41,10 +47,10 @@ def lint(
     explain: str | None,
     format: Literal["rich", "text", "json", "sarif"] | None,
 ) -> None:
-    """Find what works today and will hurt somebody: kernels that dangle, shadow others, or disable a decomposition.
+    """Report likely mistakes: kernels that dangle, override others, or disable a decomposition.
 
-    SOURCE is a recorded registry, the name of a bundled one, a scenario, or live, the PyTorch that is installed, which
-    is also the default. Exit codes: 0 when nothing is found, 1 when something is.
+    SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch. Default: live.
+    Exit codes: 0 when nothing is found, 1 when something is.
 
     \b
     Examples:

@@ -47,9 +47,9 @@ SCENARIO = OneOf("scenario", "scenario")
 ROW = OneOf("key", "row")
 
 FORMATS = click.Choice(["rich", "text", "json"])
-FORMAT_HELP = "How to print: rich on a terminal when left out, text anywhere else."
-IMPORT_HELP = "On the live PyTorch: import this module first, for what it registers; may be repeated."
-LIVE_IMPORT_HELP = "Import MODULE first, for what it registers; with live alone. May be repeated."
+FORMAT_HELP = "Output format. Default: rich on a terminal, text anywhere else."
+IMPORT_HELP = "Import MODULE into the live PyTorch first, for what it registers; may be repeated."
+LIVE_IMPORT_HELP = "Import MODULE first, for what it registers; needs `live`. May be repeated."
 
 
 def format_option(command: _Command) -> _Command:
@@ -63,7 +63,8 @@ def semantics_option(command: _Command) -> _Command:
         "--semantics",
         metavar="NAME",
         type=OneOf("name", "semantics"),
-        help="Which dispatcher the lab engine is: strict, torch-2.13, pr35061. Default: what the scenario says.",
+        help="Semantics of the lab engine: strict, torch-2.13, pr35061. Default: those that the scenario "
+        "names, or strict.",
     )(command)
 
 
@@ -96,7 +97,7 @@ def operators_option(command: _Command) -> _Command:
         metavar="OP",
         multiple=True,
         type=OPERATOR,
-        help="Only this name or glob; may be repeated.",
+        help="Select operators by name or glob; may be repeated.",
     )(command)
 
 

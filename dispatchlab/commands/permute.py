@@ -63,7 +63,7 @@ class PictureFormatError(DispatchLabError):
 
 @click.command()
 @click.argument("scenarios", metavar="SCENARIO...", nargs=-1, required=True, type=SCENARIO)
-@engine_option("The engine that is explored. Default: lab.", default=None)
+@engine_option("Engine to explore. Default: lab.", default=None)
 @semantics_option
 @click.option(
     "--walk",
@@ -73,17 +73,17 @@ class PictureFormatError(DispatchLabError):
     help="graph: visit every state once, a proof. orders: run all n! times n! orders of registration and release. "
     "sample: take random walks, where the state graph is too large.",
 )
-@click.option("--samples", metavar="N", type=click.IntRange(min=1), help="How many random walks --walk sample takes.")
+@click.option("--samples", metavar="N", type=click.IntRange(min=1), help="Number of random walks of --walk sample.")
 @click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--passes",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many times to take every edge on an engine whose state cannot be read. Default: 8.",
+    help="Take every edge N times on an engine whose state cannot be read. Default: 8.",
 )
-@click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Stop at this many states.")
+@click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Stop at N states.")
 @click.option(
-    "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0), help="Stop after so many seconds."
+    "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0), help="Stop after this many seconds."
 )
 @click.option(
     "--jobs",
@@ -91,10 +91,10 @@ class PictureFormatError(DispatchLabError):
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="How many scenarios to explore at once.",
+    help="Explore N scenarios at once.",
 )
-@click.option("--require-proof", is_flag=True, help="Exit with 3 when nothing was found but nothing was proved.")
-@click.option("--conform", is_flag=True, help="Compare the live engine with its model besides, step by step.")
+@click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
+@click.option("--conform", is_flag=True, help="Also compare the live engine with its model, step by step.")
 @click.option(
     "--every-table",
     is_flag=True,
@@ -119,7 +119,7 @@ class PictureFormatError(DispatchLabError):
 def permute(
     *, scenarios: tuple[str, ...], jobs: int, format: Format | None, progress: bool | None, **options: Any
 ) -> None:
-    """Find out whether the order of registrations matters.
+    """Check whether the order of registrations matters.
 
     A folder stands for all scenarios below it. Each scenario has a report of its own, and the exit code is the highest
     of theirs: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a bound was hit (or there is no proof and

@@ -19,11 +19,10 @@ _FEW = 3
 @click.option("-o", "--output", "file", metavar="FILE", required=True, type=click.Path(), help="The file to write.")
 @click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
 def record(*, packages: tuple[str, ...], file: str, everything: bool) -> None:
-    """Write what importing packages registers to a scenario, each registration with its true call site.
+    """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
-    The packages are imported in this order, in a process of its own. Registrations that PyTorch makes for itself on the
-    way are left out. With --all, it is the whole registry of the running PyTorch that is written, after the packages
-    were imported.
+    Imports the packages in this order, in a new process. Leaves out the registrations that PyTorch makes for itself
+    meanwhile. With --all, writes the whole registry of the running PyTorch after these imports.
 
     \b
     Examples:
@@ -35,7 +34,7 @@ def record(*, packages: tuple[str, ...], file: str, everything: bool) -> None:
         _record_registry(packages, file)
         return
     if not packages:
-        note("there is nothing to record: name packages to import, or use --all for everything that is registered")
+        note("no package was named: name packages to import, or use --all for everything that is registered")
         exit_with(2)
     from dispatchlab.atomic_write import write_file
     from dispatchlab.live.worker.engine import LiveEngine

@@ -9,7 +9,7 @@ from dispatchlab.commands.output import out
 
 @click.command()
 def schema() -> None:
-    """Print the JSON Schema of scenario files, with which editors complete and check them.
+    """Print the JSON Schema of scenario files, which editors use to complete and check them.
 
     \b
     Examples:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("file", metavar="FILE.py")
 @click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
-@click.option("--sets", is_flag=True, help="Show the key sets of each call, the guards and the kernels, too.")
+@click.option("--sets", is_flag=True, help="Also show the key sets of each call, the guards and the kernels.")
 @format_option
 def trace(*, file: str, arguments: tuple[str, ...], sets: bool, format: Format | None) -> None:
     """Run FILE.py and show every call of the lab's operators: redispatches, keys, kernels, boxings and guards.
 
-    This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. What the program
-    prints goes to standard error. The exit code is the program's: 1 when it raises something.
+    This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. The output of the
+    program goes to standard error. The exit code is the program's, and 1 when it raises.
 
     --format text prints a line for each call as it begins, in the format of PyTorch's own trace, unless --sets.
 
