@@ -41,6 +41,8 @@ class _Group(click.Group):
             return None
         command = getattr(import_module(f"dispatchlab.commands.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
+        # A command that is run by itself, too, has the options for help that it has in this group.
+        command.context_settings.setdefault("help_option_names", ctx.help_option_names)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

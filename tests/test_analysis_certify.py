@@ -254,9 +254,11 @@ def test_the_json_has_every_certificate() -> None:
 
 
 def test_the_command_prints_and_ends_with_the_code_of_the_verdicts() -> None:
-    result = run("certify", "--operator", "aten::floor*", "--jobs", "1", "--format", "text")
+    result = run(
+        "certify", "--operator", "aten::floor", "--operator", "aten::floor.out", "--jobs", "1", "--format", "text"
+    )
     assert result.exit_code == 1
-    assert "torch-2.13 under strict: 9 operators" in result.stdout
+    assert "torch-2.13 under strict: 2 operators" in result.stdout
     result = run("certify", "--operator", "aten::relu", "--jobs", "1", "--format", "rich")
     assert result.exit_code == 0
     assert "proved: 1" in result.stdout

@@ -8,6 +8,7 @@ from dispatchlab.explore.explore import explore
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.model.sequence import format_sequence
+from tests.effort import share
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToySpace, random_toy, toy
 
 
@@ -63,7 +64,8 @@ def test_a_hidden_trace_is_missed_by_all_orders_and_not_by_the_graph() -> None:
 
 def test_whatever_all_orders_find_the_graph_finds_too() -> None:
     violated: Counter[str] = Counter()
-    for seed in range(300):
+    tried = share(300)
+    for seed in range(tried):
         space = random_toy(seed)
         orders, graph = walk(space), explore_graph(space, space.count)
         if orders.verdict is Verdict.VIOLATED:
@@ -73,4 +75,5 @@ def test_whatever_all_orders_find_the_graph_finds_too() -> None:
             violated["found by the graph walk alone"] += 1
         else:
             assert (orders.sets, orders.conflicts) == (graph.sets, graph.conflicts), f"seed {seed}"
-    assert violated == {"found by all orders": 73, "found by the graph walk alone": 21}
+    found, missed = {75: (16, 7), 300: (73, 21)}[tried]
+    assert violated == {"found by all orders": found, "found by the graph walk alone": missed}

@@ -222,5 +222,5 @@ def test_every_state_of_one_set_is_counted() -> None:
     assert (found.verdict, found.sets, found.states, found.edges) == (Verdict.PROVED, 8, 8 * 27, 24 * 27)
 
 
-def test_merging_is_sound_on_a_hundred_engines_with_planted_hidden_state() -> None:
-    assert merging_is_sound(range(100)) == {Verdict.PROVED: 70, Verdict.VIOLATED: 30}
+def test_merging_is_sound_on_engines_with_planted_hidden_state() -> None:
+    assert merging_is_sound(range(25)) == {Verdict.PROVED: 16, Verdict.VIOLATED: 9}

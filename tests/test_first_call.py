@@ -40,6 +40,7 @@ from tests.call_programs import (
     on_lab,
     program,
 )
+from tests.effort import share
 
 PROGRAMS, SEED = 300, 20301
 ALL_SEMANTICS = ("strict", "torch-2.13", "pr35061")
@@ -101,7 +102,8 @@ def test_generated_first_calls_come_to_what_explain_says() -> None:
     rng = random.Random(SEED)
     different: list[tuple[Program, str, Outcome, Outcome]] = []
     outcomes: Counter[str] = Counter()
-    for _ in range(PROGRAMS):
+    tried = share(PROGRAMS)
+    for _ in range(tried):
         one = program(rng, {**KINDS, **ELSEWHERE})
         for semantics in ("strict", "torch-2.13"):
             found, said = on_lab(one, semantics), explained(one, semantics)
@@ -109,22 +111,24 @@ def test_generated_first_calls_come_to_what_explain_says() -> None:
             if found != said:
                 different.append((one, semantics, found, said))
     assert different == []
-    assert outcomes.total() == 2 * PROGRAMS
+    assert outcomes.total() == 2 * tried
     kinds = {"kernel", "fallback", "handler", "fails", "missing_kernel", "no_tensor_arguments"}
-    assert set(outcomes) >= {*kinds, "ambiguous_autogradother"}
-    assert outcomes["kernel"] > 150
+    if tried == PROGRAMS:
+        assert set(outcomes) >= {*kinds, "ambiguous_autogradother"}
+    assert outcomes["kernel"] > tried // 2
 
 
 def test_generated_first_calls_come_to_what_explain_says_as_it_was_in_2020() -> None:
     rng = random.Random(SEED)
     outcomes: Counter[str] = Counter()
-    for _ in range(PROGRAMS):
+    tried = share(PROGRAMS)
+    for _ in range(tried):
         one = program(rng, {**KINDS, **ELSEWHERE}, aliases=False)
         found = on_lab(one, "pr35061")
         assert found == explained(one, "pr35061"), one
         outcomes[found.what] += 1
-    assert outcomes["kernel"] > 60
-    assert outcomes["missing_kernel"] > 30
+    assert outcomes["kernel"] > tried // 5
+    assert outcomes["missing_kernel"] > tried // 10
 
 
 def test_an_operator_with_a_stale_slot_reports_that_and_not_the_missing_kernel() -> None:
@@ -298,7 +302,8 @@ def _followed(dispatcher: Dispatcher, library: Library, given: Tensor) -> Iterat
 def test_a_missing_kernel_can_be_called_once_the_advice_is_followed(*, bare: bool) -> None:
     rng = random.Random(SEED)
     followed: Counter[str] = Counter()
-    for _ in range(PROGRAMS):
+    tried = share(PROGRAMS)
+    for _ in range(tried):
         kind = rng.choice([kind for kind in {**KINDS, **ELSEWHERE} if kind != "cpu python"])
         made = {**KINDS, **ELSEWHERE}[kind]()
         dispatcher = Dispatcher(builtin_fallbacks=not bare)
@@ -310,9 +315,9 @@ def test_a_missing_kernel_can_be_called_once_the_advice_is_followed(*, bare: boo
             assert all(each == "fallthrough" or key in ("Meta", *map(str, made.key_set)) for each, key in keys)
             followed[what] += 1
             followed.update(each for each, _ in keys)
-    assert followed["ran"] > 200
-    assert followed["kernel"] > 60
-    assert followed["fallthrough"] > 5
+    assert followed["ran"] > tried * 2 // 3
+    assert followed["kernel"] > tried // 5
+    assert followed["fallthrough"] > tried // 60
 
 
 def test_the_advice_names_the_backend_and_never_a_kernel_above_it() -> None:
