@@ -190,4 +190,4 @@ __getattr__ = lazy_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

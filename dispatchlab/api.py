@@ -45,6 +45,17 @@ class CheckSubjectError(DispatchLabError):
 class OrderCheck:
     """Whether the order of registrations matters: the verdict, the counterexample, and the report as `str`.
 
+    >>> from dispatchlab import DispatchKey, Impl, check_order, parse_name
+    >>> foo = parse_name("test::foo")
+    >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
+    >>> two.verdict, two.as_expected
+    (Verdict.VIOLATED, False)
+    >>> print(two)  # doctest: +ELLIPSIS
+    claim: The order of these registrations does not matter.
+    ...
+    as expected: no
+    <BLANKLINE>
+
     Args:
         report: everything that was found.
         scenario: what was checked; `scenario_text` makes a file of it, which `dispatchlab permute` takes.
@@ -180,6 +191,13 @@ def _recorded(package: str) -> Scenario:
 @dataclass(frozen=True, slots=True, repr=False)
 class ExplainedCall:
     """Which kernel a call runs and why; the whole explanation as `str`.
+
+    >>> from dispatchlab import explain
+    >>> call = explain("aten::relu", "xla requires_grad")
+    >>> call
+    <ExplainedCall: aten::relu, AutogradXLA -> XLA, missing_kernel>
+    >>> call.key, call.refusal
+    (DispatchKey.AutogradXLA, ErrorKind.MISSING_KERNEL)
 
     Args:
         explanation: each hop with its key sets, its kernel and what lost to it.

@@ -13,14 +13,27 @@ from typing import ClassVar
 
 
 class DispatchLabError(Exception):
-    """Base class of errors that are shown to the user without a traceback."""
+    """Base class of errors that are shown to the user without a traceback.
+
+    >>> from dispatchlab import DispatchLabError, open_registry
+    >>> try:
+    ...     open_registry("torch-2.31")
+    ... except DispatchLabError as error:
+    ...     print(str(error).rpartition("; ")[2])
+    did you mean torch-2.13?
+    """
 
     exit_code: ClassVar[int] = 2
     """What a command ends with that meets such an error."""
 
 
 class ErrorKind(StrEnum):
-    """Why an engine refuses; the same words on every engine."""
+    """Why an engine refuses; the same words on every engine.
+
+    >>> from dispatchlab import ErrorKind
+    >>> ErrorKind.MISSING_KERNEL == "missing_kernel"
+    True
+    """
 
     DUPLICATE_DEF = "duplicate_def"
     SCHEMA_CONFLICT = "schema_conflict"
@@ -58,6 +71,9 @@ class ErrorKind(StrEnum):
     UNBALANCED_STACK = "unbalanced_stack"
     OTHER = "other"
 
+    def __repr__(self) -> str:
+        return f"ErrorKind.{self.name}"
+
 
 class RefusalError(DispatchLabError):
     """Something that was asked of an engine was refused.
@@ -82,15 +98,43 @@ class RefusalError(DispatchLabError):
 
 
 class RegistrationError(RefusalError):
-    """A registration or a look-up was refused."""
+    """A registration or a look-up was refused.
+
+    >>> from dispatchlab import Dispatcher, RegistrationError
+    >>> try:
+    ...     Dispatcher().find_schema_or_raise("test::foo")
+    ... except RegistrationError as error:
+    ...     print(error)
+    no_such_schema: there is no operator test::foo
+    """
 
 
 class CallError(RefusalError):
-    """A call found no kernel, had the wrong arguments, or got the wrong returns."""
+    """A call found no kernel, had the wrong arguments, or got the wrong returns.
+
+    >>> from dispatchlab import CallError, Dispatcher, Library, operator
+    >>> dispatcher = Dispatcher()
+    >>> with Library("test", "DEF", dispatcher=dispatcher) as library:
+    ...     _ = library.define("foo(Tensor x) -> Tensor")
+    ...     try:
+    ...         operator(dispatcher, "test::foo")()
+    ...     except CallError as error:
+    ...         print(error.kind)
+    missing_argument
+    """
 
 
 class ParseError(DispatchLabError):
     """Text could not be read: what was wanted, what was found, and where.
+
+    >>> from dispatchlab import ParseError, parse_name
+    >>> try:
+    ...     parse_name("test::foo.")
+    ... except ParseError as error:
+    ...     print(error)
+    expected the name of an overload but found the end of the text
+      test::foo.
+                ^
 
     Args:
         kind: the kind of `ErrorKind` that this is to an engine, `OTHER` for a plain syntax error.

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
 from dispatchlab.model.registration import SourceLocation
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.yaml_tree import Listing, Mapping, Node, Problem, Scalar, quoted
 
 T = TypeVar("T")
@@ -60,6 +61,8 @@ class FieldRule(StrEnum):
     MISSING_FIELD = "missing_field"
     NO_VALUE = "no_value"
     WRONG_VALUE = "wrong_value"
+
+    __repr__ = member_repr
 
 
 class Wrong(DispatchLabError):

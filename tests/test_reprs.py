@@ -1,10 +1,15 @@
 """Reprs of public values: frozen ones are code that makes an equal value, the others name what they stand for."""
 
+from enum import Enum, IntEnum, StrEnum
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 
-from dispatchlab import Dispatcher, DispatchKey, DispatchKeySet, Library, operator, tensor
+import dispatchlab
+from dispatchlab import Dispatcher, DispatchKey, DispatchKeySet, Library, check_order, operator, tensor
+from dispatchlab.explore import result
 from dispatchlab.layers import Lab
 from dispatchlab.model import key_set, keys, names, registration, schema_parser
 from dispatchlab.model.registration import (
@@ -77,6 +82,31 @@ def test_a_value_prints_as_the_code_that_makes_it(value: object, text: str) -> N
 )
 def test_a_repr_reads_back_as_an_equal_value(value: object) -> None:
     assert eval(repr(value), CODE) == value
+
+
+def enums() -> list[type[Enum]]:
+    """Every enum of every module that can be imported without PyTorch."""
+    for module in walk_packages(dispatchlab.__path__, "dispatchlab."):
+        if not module.name.startswith(("dispatchlab.live.", "dispatchlab.__main__")):
+            import_module(module.name)
+    found = [*StrEnum.__subclasses__(), *IntEnum.__subclasses__(), *Enum.__subclasses__()]
+    return [one for one in found if one.__module__.startswith("dispatchlab.")]
+
+
+def test_a_member_of_an_enum_prints_as_the_code_that_names_it() -> None:
+    members = [member for each in enums() for member in each]
+    assert [repr(member) for member in members] == [f"{type(member).__name__}.{member.name}" for member in members]
+    assert len({type(member) for member in members}) > 25
+
+
+def test_the_result_of_a_check_prints_as_the_code_that_makes_it() -> None:
+    found = check_order([Impl(FOO, DispatchKey.CPU, debug="a"), Impl(FOO, DispatchKey.CPU, debug="b"), Claim("test")])
+    assert found.counterexample is not None
+    assert repr(found.counterexample).startswith("Counterexample(Flaw.NON_COMMUTING, (0, 1), (1, 0), ")
+    assert eval(repr(found.exploration), vars(result)) == found.exploration
+    refused = check_order([Claim("test"), Claim("test")]).exploration
+    assert refused.conflicts
+    assert eval(repr(refused), vars(result)) == refused
 
 
 def test_every_schema_of_torch_has_a_repr_that_reads_back() -> None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.registry.model import RecordedKernel, RecordedOperator
 
 
@@ -21,12 +22,16 @@ class Certified(StrEnum):
     ORDER_MATTERS = "order matters"
     NOT_DECIDED = "not decided"
 
+    __repr__ = member_repr
+
 
 class Cause(StrEnum):
     """Why the order matters."""
 
     OVERRIDE = "override"  # two kernels at one key: the newest wins
     STALE = "stale slots"  # a slot is not refreshed when it should be
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dispatchlab.explore.limits import later_masks
 from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.explore.result import Counterexample
 from dispatchlab.model.sequence import Step, StepSequence
+from dispatchlab.model.short_repr import member_repr
 
 MAX_NODES = 512
 """Larger graphs are not drawn: nobody could read them."""
@@ -24,6 +25,8 @@ class Mark(StrEnum):
     EXPECTED = "expected"
     ACTUAL = "actual"
     BOTH = "both"
+
+    __repr__ = member_repr
 
     def also(self, other: Mark) -> Mark:
         """Both of them."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.short_repr import member_repr
 
 
 class CallKind(StrEnum):
@@ -18,6 +19,8 @@ class CallKind(StrEnum):
     REDISPATCH = "[redispatch]"
     CALL_BOXED = "[callBoxed]"
     REDISPATCH_BOXED = "[redispatchBoxed]"
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

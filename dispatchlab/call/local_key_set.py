@@ -54,17 +54,36 @@ open_guards: list[None] = []
 
 
 def included() -> DispatchKeySet:
-    """What this thread includes now."""
+    """What this thread includes now.
+
+    >>> from dispatchlab import DispatchKey
+    >>> from dispatchlab.call import IncludeDispatchKeyGuard, included
+    >>> with IncludeDispatchKeyGuard(DispatchKey.Tracer):
+    ...     included().has(DispatchKey.Tracer)
+    True
+    """
     return thread.included
 
 
 def excluded() -> DispatchKeySet:
-    """What this thread excludes now."""
+    """What this thread excludes now.
+
+    >>> from dispatchlab import DispatchKey
+    >>> from dispatchlab.call import excluded
+    >>> excluded().has(DispatchKey.AutocastCPU)
+    True
+    """
     return thread.excluded
 
 
 def is_inference_mode() -> bool:
-    """Whether tensors that this thread makes now are inference tensors."""
+    """Whether tensors that this thread makes now are inference tensors.
+
+    >>> from dispatchlab.call import InferenceMode, is_inference_mode
+    >>> with InferenceMode():
+    ...     is_inference_mode()
+    True
+    """
     return thread.inference
 
 
@@ -100,7 +119,16 @@ class KeyGuard:
 
 
 class IncludeDispatchKeyGuard(KeyGuard):
-    """Include keys, in addition to those that are."""
+    """Include keys, in addition to those that are.
+
+    >>> from dispatchlab import DispatchKey, Lab, tensor, trace
+    >>> from dispatchlab.call import IncludeDispatchKeyGuard
+    >>> lab = Lab()
+    >>> with IncludeDispatchKeyGuard(DispatchKey.Tracer), trace() as record:
+    ...     _ = lab.neg(tensor([1.0]))
+    >>> record.calls[0].keys.highest()
+    DispatchKey.Tracer
+    """
 
     __slots__ = ("keys",)
 
@@ -113,7 +141,16 @@ class IncludeDispatchKeyGuard(KeyGuard):
 
 
 class ExcludeDispatchKeyGuard(KeyGuard):
-    """Exclude keys, in addition to those that are; an excluded key stays out even when it is included."""
+    """Exclude keys, in addition to those that are; an excluded key stays out even when it is included.
+
+    >>> from dispatchlab import DispatchKey, Lab, tensor, trace
+    >>> from dispatchlab.call import ExcludeDispatchKeyGuard
+    >>> lab = Lab()
+    >>> with ExcludeDispatchKeyGuard(DispatchKey.AutogradCPU), trace() as record:
+    ...     _ = lab.neg(tensor([1.0]))
+    >>> record.calls[0].keys.highest()
+    DispatchKey.CPU
+    """
 
     __slots__ = ("keys",)
 
@@ -126,7 +163,14 @@ class ExcludeDispatchKeyGuard(KeyGuard):
 
 
 class ForceDispatchKeyGuard(KeyGuard):
-    """Set both sets, whatever they are."""
+    """Set both sets, whatever they are.
+
+    >>> from dispatchlab import DispatchKey, DispatchKeySet
+    >>> from dispatchlab.call import ForceDispatchKeyGuard, included
+    >>> with ForceDispatchKeyGuard(DispatchKeySet.of(DispatchKey.Meta), DispatchKeySet()):
+    ...     included()
+    DispatchKeySet.of(DispatchKey.Meta)
+    """
 
     __slots__ = ("excluded", "included")
 
@@ -139,7 +183,15 @@ class ForceDispatchKeyGuard(KeyGuard):
 
 
 class AutoDispatchBelowAutograd(ExcludeDispatchKeyGuard):
-    """Exclude every autograd key: what an autograd kernel holds while it calls on."""
+    """Exclude every autograd key: what an autograd kernel holds while it calls on.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.call import AutoDispatchBelowAutograd
+    >>> lab = Lab()
+    >>> with AutoDispatchBelowAutograd():
+    ...     lab.neg(tensor([1.0], requires_grad=True)).requires_grad
+    False
+    """
 
     __slots__ = ()
 
@@ -148,7 +200,14 @@ class AutoDispatchBelowAutograd(ExcludeDispatchKeyGuard):
 
 
 class AutoDispatchBelowADInplaceOrView(ExcludeDispatchKeyGuard):
-    """Exclude every autograd key and ADInplaceOrView."""
+    """Exclude every autograd key and ADInplaceOrView.
+
+    >>> from dispatchlab import DispatchKey
+    >>> from dispatchlab.call import AutoDispatchBelowADInplaceOrView, excluded
+    >>> with AutoDispatchBelowADInplaceOrView():
+    ...     excluded().has(DispatchKey.ADInplaceOrView)
+    True
+    """
 
     __slots__ = ()
 
@@ -157,7 +216,14 @@ class AutoDispatchBelowADInplaceOrView(ExcludeDispatchKeyGuard):
 
 
 class InferenceMode(KeyGuard):
-    """Make tensors without autograd keys and leave autograd out of every call; or, inside of that, the reverse."""
+    """Make tensors without autograd keys and leave autograd out of every call; or, inside of that, the reverse.
+
+    >>> from dispatchlab import tensor
+    >>> from dispatchlab.call import InferenceMode
+    >>> with InferenceMode():
+    ...     tensor([1.0]).is_inference
+    True
+    """
 
     __slots__ = ("enabled",)
 

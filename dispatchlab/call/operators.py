@@ -48,6 +48,13 @@ _NO_KEYS = DispatchKeySet()
 class Operator:
     """An operator of a dispatcher, to be called.
 
+    >>> from dispatchlab import DispatchKey, DispatchKeySet, Lab, tensor
+    >>> sin = Lab()("sin")
+    >>> sin(tensor([0.0]))
+    tensor([0.])
+    >>> sin.redispatch(DispatchKeySet.of(DispatchKey.CPU), tensor([0.0], requires_grad=True))  # no autograd
+    tensor([0.])
+
     Args:
         dispatcher: where it is registered.
         name: which one.
@@ -264,6 +271,10 @@ _operators: WeakKeyDictionary[Dispatcher, WeakValueDictionary[str, Operator]] = 
 def operator(dispatcher: Dispatcher, name: OperatorName | str) -> Operator:
     """The operator of that name, to be called; always the same handle while anybody holds it.
 
+    >>> from dispatchlab import Lab, operator
+    >>> operator(Lab().dispatcher, "aten::mm")
+    <Operator aten::mm(Tensor self, Tensor mat2) -> Tensor>
+
     Raises:
         RegistrationError: of kind `no_such_schema`, when nothing defines it.
         ParseError: the name cannot be read.
@@ -277,6 +288,11 @@ def operator(dispatcher: Dispatcher, name: OperatorName | str) -> Operator:
 
 class Operators:
     """The operators of a dispatcher by attribute: `ops.aten.add.Tensor`, and `ops.aten.add` when that is all there is.
+
+    >>> from dispatchlab import Lab
+    >>> from dispatchlab.call import Operators
+    >>> Operators(Lab().dispatcher).aten.sum.overloads()
+    ('default', 'dim_IntList')
 
     Args:
         dispatcher: the dispatcher.
@@ -337,5 +353,10 @@ class Packet:
 
 
 def ops(dispatcher: Dispatcher) -> Operators:
-    """The operators of a dispatcher by attribute, as `torch.ops` has them."""
+    """The operators of a dispatcher by attribute, as `torch.ops` has them.
+
+    >>> from dispatchlab import Lab, ops, tensor
+    >>> ops(Lab().dispatcher).aten.add.Tensor(tensor([1.0]), tensor([2.0]))
+    tensor([3.])
+    """
     return Operators(dispatcher)

@@ -83,6 +83,11 @@ class VersionCounter:
 class Tensor:
     """A tensor.
 
+    >>> import numpy as np
+    >>> from dispatchlab import DispatchKey, Tensor
+    >>> Tensor(np.ones(2, np.float32), device="cuda").key_set.has(DispatchKey.CUDA)
+    True
+
     Args:
         data: its elements; only the shape of them is kept on `meta`.
         device: where it claims to be.
@@ -245,6 +250,10 @@ def tensor(
 ) -> Tensor:
     """A new tensor with a copy of some numbers, as `torch.tensor` makes it: Python's floats are float32.
 
+    >>> from dispatchlab import tensor
+    >>> tensor([[1, 2], [3, 4]], device="cuda").shape
+    (2, 2)
+
     Args:
         data: a number, lists of numbers, or an array.
         device: where it claims to be.
@@ -258,7 +267,12 @@ def tensor(
 
 
 class Generator:
-    """A source of random numbers for one device; it carries the key of the device's backend."""
+    """A source of random numbers for one device; it carries the key of the device's backend.
+
+    >>> from dispatchlab.call import Generator
+    >>> Generator("cuda", seed=1)
+    <Generator cuda>
+    """
 
     __slots__ = ("device", "generator_bits", "random")
 

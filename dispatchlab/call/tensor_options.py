@@ -15,10 +15,16 @@ from typing import Any
 import numpy as np
 
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
+from dispatchlab.model.short_repr import member_repr
 
 
 class DType(IntEnum):
-    """The type of a tensor's elements."""
+    """The type of a tensor's elements.
+
+    >>> from dispatchlab import tensor
+    >>> tensor([1.0]).dtype
+    DType.float32
+    """
 
     uint8 = 0
     int8 = 1
@@ -34,6 +40,8 @@ class DType(IntEnum):
     qint8 = 12
     quint8 = 13
     qint32 = 14
+
+    __repr__ = member_repr
 
     def __str__(self) -> str:
         return self.name
@@ -125,7 +133,12 @@ def _combined(higher: DType | None, lower: DType | None) -> DType | None:
 
 
 class Layout(IntEnum):
-    """How a tensor is laid out in memory; a label, for every kernel here works on dense arrays."""
+    """How a tensor is laid out in memory; a label, for every kernel here works on dense arrays.
+
+    >>> from dispatchlab import tensor
+    >>> tensor([1.0]).layout
+    Layout.strided
+    """
 
     strided = 0
     sparse = 1
@@ -135,6 +148,8 @@ class Layout(IntEnum):
     sparse_bsr = 5
     sparse_bsc = 6
     jagged = 7
+
+    __repr__ = member_repr
 
     def __str__(self) -> str:
         return self.name
@@ -147,6 +162,8 @@ class MemoryFormat(IntEnum):
     preserve_format = 1
     channels_last = 2
     channels_last_3d = 3
+
+    __repr__ = member_repr
 
     def __str__(self) -> str:
         return self.name
@@ -173,10 +190,17 @@ class DeviceType(StrEnum):
     VULKAN = "vulkan"
     METAL = "metal"
 
+    __repr__ = member_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device: its type and, where there are several, its number."""
+    """A device: its type and, where there are several, its number.
+
+    >>> from dispatchlab.call import Device
+    >>> Device.parse("cuda:1").index
+    1
+    """
 
     type: DeviceType
     index: int | None = None

@@ -20,6 +20,15 @@ from dispatchlab.model.key_set import DispatchKeySet
 def trace(line: Callable[[str], object] | None = None) -> Trace:
     """Record what the operators do inside of a `with` block.
 
+    >>> from dispatchlab import Lab, tensor, trace
+    >>> lab = Lab()
+    >>> with trace(print) as record:
+    ...     _ = lab.sin(tensor([0.0]))
+     [call] op=[aten::sin], key=[AutogradCPU]
+      [redispatchBoxed] op=[aten::sin], key=[CPU]
+    >>> len(record.calls)
+    2
+
     Args:
         line: is given a line for each call as it begins, in upstream's format (see `trace_line`).
 

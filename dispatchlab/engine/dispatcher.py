@@ -76,11 +76,33 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
 
 
 class OverrideWarning(UserWarning):
-    """A kernel took the place of another one at the same key."""
+    """A kernel took the place of another one at the same key.
+
+    >>> import warnings
+    >>> from dispatchlab import Dispatcher, DispatchKey, Impl, OverrideWarning, parse_name
+    >>> dispatcher, foo = Dispatcher(), parse_name("test::foo")
+    >>> older = dispatcher.register(Impl(foo, DispatchKey.CPU, debug="fn_1"))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", OverrideWarning)
+    ...     newer = dispatcher.register(Impl(foo, DispatchKey.CPU, debug="fn_2"))
+    >>> print(caught[0].message)
+    the CPU kernel of test::foo is overridden: fn_2 takes the place of fn_1
+    """
 
 
 class InvariantError(DispatchLabError):
-    """An invariant of the dispatcher does not hold."""
+    """An invariant of the dispatcher does not hold.
+
+    >>> from dispatchlab import Dispatcher, DispatchKey, Impl, InvariantError, parse_name
+    >>> dispatcher, foo = Dispatcher("torch-2.13", builtin_fallbacks=False), parse_name("test::foo")
+    >>> composite = dispatcher.register(Impl(foo, debug="fn_math"))
+    >>> sparse = dispatcher.register(Impl(foo, DispatchKey.SparseCPU, debug="fn_sparse"))
+    >>> try:
+    ...     dispatcher.check_invariants()
+    ... except InvariantError as error:
+    ...     print(error.violations[0].rule, *error.violations[0].keys)
+    stale slot AutogradOther
+    """
 
     def __init__(self, violations: tuple[Violation, ...]) -> None:
         super().__init__(violations)
@@ -92,6 +114,13 @@ class InvariantError(DispatchLabError):
 
 class Dispatcher:
     """A registry of operators, kernels and fallbacks, isolated from every other.
+
+    >>> from dispatchlab import Def, Dispatcher, DispatchKey, Impl, parse_name, parse_schema
+    >>> dispatcher = Dispatcher(builtin_fallbacks=False)
+    >>> foo = dispatcher.register(Def(parse_schema("test::foo(Tensor x) -> Tensor")))
+    >>> foo_cpu = dispatcher.register(Impl(parse_name("test::foo"), DispatchKey.CPU, debug="fn_cpu"))
+    >>> print(dispatcher.dump_table("test::foo"), end="")
+    CPU: fn_cpu [kernel]
 
     Args:
         semantics: `strict`, `torch-2.13` or `pr35061`, or a record of choices of your own.

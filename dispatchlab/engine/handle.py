@@ -11,6 +11,12 @@ from typing import Self
 class RegistrationHandle:
     """Holds a registration in force for as long as it lives.
 
+    >>> from dispatchlab import Claim, Dispatcher
+    >>> handle = Dispatcher().register(Claim("test", "a.cpp:1"))
+    >>> handle.release()
+    >>> handle
+    <RegistrationHandle released claim test (a.cpp:1)>
+
     Args:
         undo: releases the registration; called once at most.
         what: what was registered, for `repr`.

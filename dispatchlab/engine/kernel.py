@@ -54,6 +54,10 @@ fallthrough = KernelFunction(Kernel(KernelForm.FALLTHROUGH))
 def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunction:
     """A kernel that works on any operator's arguments; it has no schema of its own.
 
+    >>> from dispatchlab import boxed
+    >>> boxed(lambda operator, stack: stack.reverse()).kernel.takes_stack
+    True
+
     Args:
         function: called with the operator and a stack; it pops the arguments and pushes the returns.
         with_keyset: the key set of the call comes in between.
@@ -63,6 +67,12 @@ def boxed(function: PythonFunction, *, with_keyset: bool = False) -> KernelFunct
 
 def unboxed(function: PythonFunction) -> KernelFunction:
     """A kernel with the schema that the function's annotations say; a first `DispatchKeySet` is no part of it.
+
+    >>> from dispatchlab import Tensor, unboxed
+    >>> def repeat(x: Tensor, times: int) -> Tensor:
+    ...     return x
+    >>> str(unboxed(repeat).kernel.inferred)
+    '(Tensor _0, int _1) -> Tensor _0'
 
     Raises:
         RegistrationError: of kind `cannot_infer_schema`, naming the parameter without a usable annotation.
@@ -76,6 +86,10 @@ def unboxed(function: PythonFunction) -> KernelFunction:
 def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
     """A kernel for one key; a device type such as `cuda` means the key of its backend.
 
+    >>> from dispatchlab import dispatch, fallthrough
+    >>> dispatch("cuda", fallthrough).key
+    DispatchKey.CUDA
+
     Raises:
         RegistrationError: of kind `unknown_key`.
     """
@@ -83,7 +97,12 @@ def dispatch(key: DispatchKey | str, function: KernelLike) -> KernelFunction:
 
 
 def dispatch_autograd(function: KernelLike) -> KernelFunction:
-    """A kernel for the autograd keys of all backends."""
+    """A kernel for the autograd keys of all backends.
+
+    >>> from dispatchlab import dispatch_autograd, fallthrough
+    >>> dispatch_autograd(fallthrough).key
+    DispatchKey.Autograd
+    """
     return dispatch(DispatchKey.Autograd, function)
 
 

@@ -28,6 +28,11 @@ from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 class LabEngine:
     """The commutative registration engine of this package.
 
+    >>> from dispatchlab import LabEngine
+    >>> with LabEngine("torch-2.13").sandbox() as dispatcher:
+    ...     print(dispatcher)
+    <Dispatcher torch-2.13 with 0 operators>
+
     Args:
         semantics: `strict`, `torch-2.13` or `pr35061`.
 

@@ -99,6 +99,14 @@ _KINDS = (BlockKind.DEF, BlockKind.FRAGMENT, BlockKind.IMPL)
 class Library(Registrations):
     """A block of registrations.
 
+    >>> from dispatchlab import Dispatcher, Library, operator, tensor
+    >>> dispatcher = Dispatcher()
+    >>> with Library("test", "DEF", dispatcher=dispatcher) as library:
+    ...     _ = library.define("twice(Tensor x) -> Tensor")
+    ...     _ = library.impl("twice", lambda x: tensor(x.numpy() * 2), "CPU")
+    ...     operator(dispatcher, "test::twice")(tensor([1.0, 2.0]))
+    tensor([2., 4.])
+
     Args:
         namespace: the namespace of its operators; `_` is the wildcard of IMPL libraries that hold fallbacks.
         kind: `DEF` claims the namespace, `FRAGMENT` extends it, `IMPL` only holds kernels.

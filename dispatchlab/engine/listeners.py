@@ -17,7 +17,21 @@ from dispatchlab.model.schema import FunctionSchema
 
 
 class Listener(Protocol):
-    """Hears of operators as their schemas come and go; never of kernels or fallbacks."""
+    """Hears of operators as their schemas come and go; never of kernels or fallbacks.
+
+    >>> from dispatchlab import Def, Dispatcher, parse_schema
+    >>> class Printing:
+    ...     def on_operator_registered(self, name, schema):
+    ...         print("+", schema)
+    ...
+    ...     def on_operator_deregistered(self, name, schema):
+    ...         print("-", name)
+    >>> dispatcher = Dispatcher()
+    >>> listening = dispatcher.add_listener(Printing())
+    >>> dispatcher.register(Def(parse_schema("test::foo() -> ()"))).release()
+    + test::foo() -> ()
+    - test::foo
+    """
 
     def on_operator_registered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
         """A def came; the operator can be found, with its schema. Raising refuses the def."""

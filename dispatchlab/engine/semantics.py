@@ -16,6 +16,7 @@ from dispatchlab.engine.precedence import Precedence
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.registration import Fallback
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, REFRESH_NEEDED, REFRESH_UPSTREAM
 
 
@@ -25,6 +26,8 @@ class SignatureLife(Enum):
     KERNEL = "as long as the kernel is registered"
     OPERATOR = "as long as the operator exists, and even when the kernel is refused"
     NEVER = "signatures are not compared"
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,16 @@ from enum import StrEnum
 from typing import assert_never
 
 from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.short_repr import member_repr, short_repr
 
 
 class Verdict(StrEnum):
-    """What is known after an exploration."""
+    """What is known after an exploration.
+
+    >>> from dispatchlab import Claim, Verdict, check_order
+    >>> check_order([Claim("test")]).verdict is Verdict.PROVED
+    True
+    """
 
     PROVED = "proved"
     NO_VIOLATION_FOUND = "no violation found"
@@ -19,13 +25,22 @@ class Verdict(StrEnum):
     NONDETERMINISTIC = "nondeterministic"
     CRASHED = "engine crashed"
 
+    __repr__ = member_repr
+
 
 class Expectation(StrEnum):
-    """What a scenario says will be found."""
+    """What a scenario says will be found.
+
+    >>> from dispatchlab import Expectation
+    >>> Expectation("order-matters")
+    Expectation.ORDER_MATTERS
+    """
 
     COMMUTES = "commutes"
     ORDER_MATTERS = "order-matters"
     REFUSED = "refused"
+
+    __repr__ = member_repr
 
 
 class Flaw(StrEnum):
@@ -41,10 +56,20 @@ class Flaw(StrEnum):
     CRASH = "crash"  # the engine died
     NONDETERMINISTIC = "nondeterministic"  # the same sequence gave two results
 
+    __repr__ = member_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
     """Two sequences that should lead to the same and do not; each is as short as can be.
+
+    >>> from dispatchlab import DispatchKey, Impl, check_order, parse_name
+    >>> foo = parse_name("test::foo")
+    >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
+    >>> two.counterexample.expected_sequence, two.counterexample.actual_sequence
+    ((0, 1), (1, 0))
+    >>> two.counterexample.why
+    ('both write the CPU kernel of test::foo: the newest wins',)
 
     Args:
         flaw: how they disagree.
@@ -59,6 +84,8 @@ class Counterexample:
     actual_sequence: StepSequence
     diff: str
     why: tuple[str, ...] = ()
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +104,17 @@ class Conflict:
     message: str
     asymmetric: bool = False
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
     """The result of one exploration.
+
+    >>> from dispatchlab import DispatchKey, Impl, check_order, parse_name
+    >>> found = check_order([Impl(parse_name("test::foo"), key) for key in (DispatchKey.CPU, DispatchKey.CUDA)])
+    >>> found.exploration.orders
+    4
 
     Args:
         verdict: what is known.
@@ -117,6 +151,8 @@ class Exploration:
     elapsed_s: float = 0.0
     seed: int | None = None
     passes: int | None = None
+
+    __repr__ = short_repr
 
 
 def judge(

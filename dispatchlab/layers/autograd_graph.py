@@ -18,6 +18,7 @@ from dispatchlab.call.tensor import Tensor, shallow_copy
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.layers.views import history_of
+from dispatchlab.model.short_repr import member_repr
 
 Gradients: TypeAlias = Sequence[Tensor | None]
 
@@ -32,9 +33,19 @@ class AutogradErrorKind(StrEnum):
     WRONG_GRADIENT = "wrong_gradient"
     NOT_DIFFERENTIABLE = "not_differentiable"
 
+    __repr__ = member_repr
+
 
 class AutogradError(DispatchLabError):
     """A gradient cannot be computed, or a call would make one wrong.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.layers import AutogradError
+    >>> try:
+    ...     Lab().backward(tensor([1.0]))
+    ... except AutogradError as error:
+    ...     print(error.kind)
+    no_gradient
 
     Args:
         kind: why.

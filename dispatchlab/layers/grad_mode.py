@@ -12,7 +12,13 @@ def is_grad_enabled() -> bool:
 
 
 class set_grad_enabled:
-    """Record calls of this thread, or do not, for the length of a `with` block."""
+    """Record calls of this thread, or do not, for the length of a `with` block.
+
+    >>> from dispatchlab.layers import is_grad_enabled, no_grad, set_grad_enabled
+    >>> with no_grad(), set_grad_enabled(True):
+    ...     is_grad_enabled()
+    True
+    """
 
     def __init__(self, enabled: bool) -> None:  # noqa: FBT001 - torch's signature
         self.enabled = enabled
@@ -29,7 +35,15 @@ class set_grad_enabled:
 
 
 class no_grad(set_grad_enabled):
-    """Do not record calls of this thread."""
+    """Do not record calls of this thread.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.layers import no_grad
+    >>> lab, x = Lab(), tensor([1.0], requires_grad=True)
+    >>> with no_grad():
+    ...     lab.neg(x).requires_grad
+    False
+    """
 
     def __init__(self) -> None:
         super().__init__(enabled=False)

@@ -207,7 +207,17 @@ _random = Generator()
 
 
 def manual_seed(seed: int) -> None:
-    """Start the generator that is used when a call gives none over."""
+    """Start the generator that is used when a call gives none over.
+
+    >>> from dispatchlab import Lab
+    >>> from dispatchlab.layers import manual_seed
+    >>> lab = Lab()
+    >>> manual_seed(1)
+    >>> first = lab.randn([2]).numpy().tolist()
+    >>> manual_seed(1)
+    >>> lab.randn([2]).numpy().tolist() == first
+    True
+    """
     _random.manual_seed(seed)
 
 

@@ -23,6 +23,12 @@ from dispatchlab.layers.views import in_place_kernel, view_kernel
 class Lab:
     """The operators, to be called by name: `lab.add(x, y)`, `lab("sum.dim_IntList")(x, [0])`.
 
+    >>> from dispatchlab import Lab, tensor
+    >>> lab, x = Lab(), tensor([1.0, 2.0], requires_grad=True)
+    >>> lab.backward(lab.sum(lab.mul(x, x)))
+    >>> x.grad
+    tensor([2., 4.])
+
     Args:
         dispatcher: where to register them; a new, bare one when left out. It must not have these operators. It has
             the builtin fallbacks, or none at the keys that the layers use.

@@ -79,7 +79,17 @@ def tracer_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """Write down every call of this thread inside of the block."""
+    """Write down every call of this thread inside of the block.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.layers import recording
+    >>> lab, x = Lab(), tensor([1.0])
+    >>> with recording() as calls:
+    ...     _ = lab.neg(lab.sin(x))
+    >>> print(calls)
+    %1 = aten::sin(%0)
+    %2 = aten::neg(%1)
+    """
     found, _thread.recording = _thread.recording, Recording()
     try:
         with IncludeDispatchKeyGuard(DispatchKey.Tracer):

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import AliasKind, KernelFlags
+from dispatchlab.model.short_repr import member_repr
 
 
 class Provenance(StrEnum):
@@ -42,6 +43,8 @@ class Provenance(StrEnum):
     BATCHED = "batched kernel"
     FALLBACK = "backend fallback"
     CATCH_ALL = "catchall kernel"
+
+    __repr__ = member_repr
 
 
 COMPOSITE = frozenset((Provenance.DEFAULT_BACKEND, Provenance.NESTED, Provenance.MATH, Provenance.BATCHED))

@@ -47,7 +47,13 @@ _SHOWN = 12  # keys that a repr lists
 
 @dataclass(frozen=True, slots=True)
 class DispatchKeySet:
-    """A set of dispatch keys; `bits` is upstream's `raw_repr()`."""
+    """A set of dispatch keys; `bits` is upstream's `raw_repr()`.
+
+    >>> from dispatchlab import DispatchKey, DispatchKeySet
+    >>> keys = DispatchKeySet.of(DispatchKey.CPU, DispatchKey.AutogradCPU)
+    >>> keys.highest(), keys.remove(DispatchKey.AutogradCPU)
+    (DispatchKey.AutogradCPU, DispatchKeySet.of(DispatchKey.CPU))
+    """
 
     bits: int = 0
 

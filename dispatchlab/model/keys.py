@@ -14,7 +14,12 @@ from dispatchlab.model.short_repr import member_repr
 
 
 class DispatchKey(IntEnum):
-    """A dispatch key; its number is upstream's enum value, which is also the order of lines in a dump."""
+    """A dispatch key; its number is upstream's enum value, which is also the order of lines in a dump.
+
+    >>> from dispatchlab import DispatchKey
+    >>> DispatchKey.AutogradCUDA > DispatchKey.CUDA, DispatchKey["Autograd"].is_alias
+    (True, True)
+    """
 
     Undefined = 0
     Dense = 1

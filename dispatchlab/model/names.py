@@ -10,6 +10,10 @@ class OperatorName:
     """`ns::name.overload` as a value; a namespace or an overload that is not there is empty text.
 
     Equal names are one operator. Source: c10/core/OperatorName.h (torch keeps `ns::name` in one text).
+
+    >>> from dispatchlab import OperatorName, parse_name
+    >>> parse_name("aten::add.Tensor") == OperatorName("aten", "add", "Tensor")
+    True
     """
 
     namespace: str

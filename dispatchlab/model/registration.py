@@ -32,7 +32,12 @@ class SourceLocation:
 
 
 class AliasKind(StrEnum):
-    """What a def promises about aliasing (`AliasAnalysisKind`); no value at all is upstream's default."""
+    """What a def promises about aliasing (`AliasAnalysisKind`); no value at all is upstream's default.
+
+    >>> from dispatchlab import AliasKind, Def, parse_schema
+    >>> Def(parse_schema("test::foo(Tensor x) -> Tensor"), AliasKind.PURE_FUNCTION).alias
+    AliasKind.PURE_FUNCTION
+    """
 
     CONSERVATIVE = "CONSERVATIVE"
     FROM_SCHEMA = "FROM_SCHEMA"
@@ -43,7 +48,12 @@ class AliasKind(StrEnum):
 
 
 class BlockKind(StrEnum):
-    """What a library block may hold: `TORCH_LIBRARY`, `_FRAGMENT`, `_IMPL`, or the `import` of PR #35061."""
+    """What a library block may hold: `TORCH_LIBRARY`, `_FRAGMENT`, `_IMPL`, or the `import` of PR #35061.
+
+    >>> from dispatchlab import BlockKind
+    >>> BlockKind("FRAGMENT")
+    BlockKind.FRAGMENT
+    """
 
     DEF = "DEF"
     FRAGMENT = "FRAGMENT"
@@ -54,7 +64,12 @@ class BlockKind(StrEnum):
 
 
 class KernelForm(StrEnum):
-    """How a kernel can be called: with typed arguments, with a stack, or not at all because calls skip it."""
+    """How a kernel can be called: with typed arguments, with a stack, or not at all because calls skip it.
+
+    >>> from dispatchlab import KernelForm, fallthrough
+    >>> fallthrough.kernel.form
+    KernelForm.FALLTHROUGH
+    """
 
     UNBOXED = "unboxed"
     BOXED = "boxed"
@@ -73,10 +88,16 @@ class KernelFlags(StrEnum):
     BOXED = "boxed"
     FALLTHROUGH = "fallthrough boxed"
 
+    __repr__ = member_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel as far as a registration knows it.
+
+    >>> from dispatchlab import Kernel, KernelForm
+    >>> Kernel(KernelForm.FALLTHROUGH).is_fallthrough
+    True
 
     Args:
         form: how it can be called.
@@ -118,6 +139,10 @@ class Kernel:
 class Def:
     """Defines an operator.
 
+    >>> from dispatchlab import Def, parse_schema
+    >>> Def(parse_schema("test::foo(Tensor x) -> Tensor"), debug="a.cpp:3")
+    Def(parse_schema('test::foo(Tensor x) -> Tensor'), debug='a.cpp:3')
+
     Args:
         schema: the schema, or a name alone, whose schema is then inferred from `kernel`.
         alias: the alias kind; None leaves it at upstream's default.
@@ -146,7 +171,12 @@ class Def:
 
 @dataclass(frozen=True, slots=True)
 class Impl:
-    """Registers a kernel of an operator at a key; None is "no key", which means CompositeImplicitAutograd."""
+    """Registers a kernel of an operator at a key; None is "no key", which means CompositeImplicitAutograd.
+
+    >>> from dispatchlab import DispatchKey, Impl, parse_name
+    >>> Impl(parse_name("test::foo"), DispatchKey.CPU, debug="fn_cpu")
+    Impl(parse_name('test::foo'), DispatchKey.CPU, debug='fn_cpu')
+    """
 
     operator: OperatorName
     key: DispatchKey | None = None
@@ -159,7 +189,12 @@ class Impl:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Registers the kernel that every operator falls back to at a key."""
+    """Registers the kernel that every operator falls back to at a key.
+
+    >>> from dispatchlab import Dispatcher, DispatchKey, Fallback
+    >>> Dispatcher().register(Fallback(DispatchKey.SparseCPU, debug="fn"))
+    <RegistrationHandle of fallback SparseCPU (fn)>
+    """
 
     key: DispatchKey | None
     kernel: Kernel = Kernel(KernelForm.FALLTHROUGH)
@@ -171,7 +206,14 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class NameOnly:
-    """Keeps an operator's entry alive without a schema or a kernel (`registerName`)."""
+    """Keeps an operator's entry alive without a schema or a kernel (`registerName`).
+
+    >>> from dispatchlab import Dispatcher, NameOnly, parse_name
+    >>> dispatcher = Dispatcher()
+    >>> with dispatcher.register(NameOnly(parse_name("test::foo"))):
+    ...     dispatcher.dangling_impls()
+    (parse_name('test::foo'),)
+    """
 
     operator: OperatorName
     location: SourceLocation | None = field(default=None, compare=False)
@@ -181,7 +223,12 @@ class NameOnly:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Claims a namespace, as a DEF library does; only one claim of a namespace can live at a time."""
+    """Claims a namespace, as a DEF library does; only one claim of a namespace can live at a time.
+
+    >>> from dispatchlab import Claim, check_order
+    >>> check_order([Claim("test", "a.cpp:1"), Claim("test", "b.cpp:1")]).exploration.conflicts[0].kind
+    'duplicate_library'
+    """
 
     namespace: str
     debug: str = ""
@@ -231,6 +278,11 @@ class TorchLibraryCall:
 @dataclass(frozen=True, slots=True)
 class Block:
     """A library with its registrations: one registration, as a static initialiser is.
+
+    >>> from dispatchlab import Block, BlockKind, Dispatcher, DispatchKey, Impl, parse_name
+    >>> kernels = (Impl(parse_name("foo"), debug="fn_cpu"),)
+    >>> Dispatcher().register(Block("test", BlockKind.IMPL, kernels, DispatchKey.CPU))
+    <RegistrationHandle of library test IMPL CPU with 1 registration>
 
     Args:
         namespace: the namespace; None is the wildcard `_`.

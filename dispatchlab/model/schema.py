@@ -152,6 +152,11 @@ class FunctionSchema:
 
     Text and value are two forms of one thing: `parse_schema(str(schema)) == schema`, but for the cases of
     Note [Texts that do not read back]. An inferred schema has an empty name.
+
+    >>> from dispatchlab import parse_schema
+    >>> schema = parse_schema("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+    >>> [argument.name for argument in schema.arguments if argument.kwarg_only]
+    ['alpha']
     """
 
     name: OperatorName

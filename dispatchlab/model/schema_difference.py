@@ -26,6 +26,7 @@ from dispatchlab.model.schema_types import (
     is_symint_type,
     without_size,
 )
+from dispatchlab.model.short_repr import member_repr
 
 
 class DifferenceKind(StrEnum):
@@ -35,6 +36,8 @@ class DifferenceKind(StrEnum):
     RETURN_COUNT = "return_count"
     ARGUMENT_TYPE = "argument_type"
     RETURN_TYPE = "return_type"
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,10 @@ def parse_schema(
 ) -> FunctionSchema:
     """Parse a schema.
 
+    >>> from dispatchlab import parse_schema
+    >>> parse_schema("test::foo(Tensor x, int n=1) -> Tensor").arguments[1].name
+    'n'
+
     Args:
         text: `ns::name.overload(Tensor x, int n=1) -> Tensor`; namespace and overload may be missing.
         typevars: whether a lower-case name that is no type is a type variable. Library blocks say no; text that
@@ -69,6 +73,10 @@ def parse_schema(
 def parse_name(text: str) -> OperatorName:
     """Parse the name of an operator.
 
+    >>> from dispatchlab import parse_name
+    >>> parse_name("aten::add.Tensor").overload
+    'Tensor'
+
     Raises:
         ParseError: of kind `not_a_name` for a schema, `illegal_overload`, or `other`, with the offset.
     """
@@ -89,6 +97,10 @@ def parse_schema_or_name(
     text: str, *, typevars: bool = True, custom_classes: Collection[str] = KNOWN_CLASSES
 ) -> FunctionSchema | OperatorName:
     """A schema if an argument list follows the name, else the name.
+
+    >>> from dispatchlab import parse_schema_or_name
+    >>> parse_schema_or_name("test::foo"), parse_schema_or_name("test::foo() -> ()")
+    (parse_name('test::foo'), parse_schema('test::foo() -> ()'))
 
     Raises:
         ParseError: of kind `illegal_overload` or `other`, with the offset.

@@ -30,6 +30,12 @@ _IN_PLACE = {"iadd": "add_", "isub": "sub_", "imul": "mul_"}
 class Functions(Mapping[str, Function]):
     """The overridable functions of a lab, by attribute and by name.
 
+    >>> from dispatchlab import Lab
+    >>> from dispatchlab.overrides import Functions
+    >>> functions = Functions(Lab())
+    >>> functions.tensor([1.0, 2.0]) + 1
+    tensor([2., 3.])
+
     Args:
         lab: whose operators they call.
 

@@ -27,6 +27,14 @@ PROTOCOL = "__torch_function__"
 def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
     """The arguments whose handlers are called, in that order.
 
+    >>> from dispatchlab.overrides import overloaded_args
+    >>> class Length:
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None): ...
+    >>> one = Length()
+    >>> overloaded_args([1.0, one, Length()], "__torch_function__") == [one]
+    True
+
     Args:
         arguments: those that count, from left to right.
         protocol: the name of the handler, such as `__torch_function__`.
@@ -117,7 +125,13 @@ def is_torch_function_enabled() -> bool:
 
 
 class DisableTorchFunction:
-    """A block in which public functions go straight to their implementations; it may be entered again inside."""
+    """A block in which public functions go straight to their implementations; it may be entered again inside.
+
+    >>> from dispatchlab.overrides import DisableTorchFunction, is_torch_function_enabled
+    >>> with DisableTorchFunction():
+    ...     is_torch_function_enabled()
+    False
+    """
 
     def __enter__(self) -> Self:
         disabled_blocks.append(None)

@@ -15,7 +15,20 @@ from dispatchlab.overrides.errors import OverrideError, name_of
 
 
 class DispatchMode:
-    """A handler for the length of a `with` block; while it runs, the modes around it see the calls that it makes."""
+    """A handler for the length of a `with` block; while it runs, the modes around it see the calls that it makes.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.overrides import DispatchMode, PythonDispatch
+    >>> class Printing(DispatchMode):
+    ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    ...         print(func.name)
+    ...         return func(*args, **kwargs)
+    >>> lab = Lab()
+    >>> with PythonDispatch(lab.dispatcher), Printing():
+    ...     lab.neg(tensor([1.0]))
+    aten::neg
+    tensor([-1.])
+    """
 
     def __init__(self) -> None:
         self._guards: list[IncludeDispatchKeyGuard] = []

@@ -15,7 +15,15 @@ T = TypeVar("T", bound=Tensor)
 
 
 def as_subclass(tensor: Tensor, kind: type[T]) -> T:
-    """The same memory, version and history as a tensor of another class."""
+    """The same memory, version and history as a tensor of another class.
+
+    >>> from dispatchlab import Tensor, tensor
+    >>> from dispatchlab.overrides import as_subclass
+    >>> class Length(Tensor):
+    ...     __slots__ = ()
+    >>> type(as_subclass(tensor([1.0]), Length)) is Length
+    True
+    """
     made = shallow_copy(tensor, kind)
     made.key_bits = tensor.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
     return made
@@ -23,6 +31,13 @@ def as_subclass(tensor: Tensor, kind: type[T]) -> T:
 
 def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = False) -> T:
     """A tensor of a class without elements of its own, of the shape, strides, dtype, device and layout of another.
+
+    >>> from dispatchlab import Tensor, tensor
+    >>> from dispatchlab.overrides import make_wrapper_subclass
+    >>> class Wrapper(Tensor):
+    ...     __slots__ = ()
+    >>> make_wrapper_subclass(Wrapper, tensor([[1.0]])).shape
+    (1, 1)
 
     Args:
         kind: its class; with a `__torch_dispatch__`, calls with the tensor come to it.

@@ -41,6 +41,11 @@ def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[
 
     Of positional ones only the last are left out, for the others keep the positions; of keyword-only ones, each.
 
+    >>> from dispatchlab import parse_schema
+    >>> from dispatchlab.overrides import without_defaults
+    >>> without_defaults(parse_schema("test::foo(int n, int step=1) -> int"), (3, 1))
+    ((3,), {})
+
     Args:
         schema: the operator's.
         values: one for each argument.
@@ -53,6 +58,11 @@ def normalize(
     schema: FunctionSchema, args: Sequence[object], kwargs: Mapping[str, object] | None = None
 ) -> tuple[object, ...]:
     """Every argument of an incomplete call, in the order of the schema, defaults filled in.
+
+    >>> from dispatchlab import parse_schema
+    >>> from dispatchlab.overrides import normalize
+    >>> normalize(parse_schema("test::foo(int n, int step=1) -> int"), (3,))
+    (3, 1)
 
     Args:
         schema: the operator's.

@@ -67,6 +67,17 @@ def torch_function_dispatch(
     as `_implementation`. Plain tensors go straight to the implementation; of all other arguments the
     `__torch_function__` is called first, in the order of `overloaded_args`.
 
+    >>> from dispatchlab.overrides import torch_function_dispatch
+    >>> @torch_function_dispatch(lambda values: values)
+    ... def total(values):
+    ...     return sum(values)
+    >>> class Shy:
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         return "I would rather not"
+    >>> total([1, 2]), total([1, Shy()])
+    (3, 'I would rather not')
+
     Args:
         dispatcher: takes the same arguments, with None for every default, and returns those whose handlers count.
         module: its `__module__`; that of the function when left out.

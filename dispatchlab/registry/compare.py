@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from dispatchlab.model.dump_format import Provenance, TableEntry, kernel_text, parse_entry, parse_table
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
 
 TableOf: TypeAlias = Callable[[str], str]
@@ -29,6 +30,8 @@ class Subject(StrEnum):
     ROW = "row"
     FALLBACK = "fallback"
 
+    __repr__ = member_repr
+
 
 class ChangeKind(StrEnum):
     """What happened to it."""
@@ -36,6 +39,8 @@ class ChangeKind(StrEnum):
     CAME = "came"
     WENT = "went"
     CHANGED = "changed"
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dispatchlab.errors import DispatchLabError, did_you_mean, no_operator
 from dispatchlab.model.dump_format import COMPOSITE, Provenance
 from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.operator_view import OperatorView, TableRow
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.registry.find import find_names, is_glob
 from dispatchlab.registry.model import Recorded, RecordedOperator
 
@@ -23,6 +24,8 @@ class Way(StrEnum):
     FALLBACK = "fallback"  # the fallback of the key
     AMBIGUOUS = "ambiguous"  # two could be meant, and a call raises
     MISSING = "missing"  # a call raises
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

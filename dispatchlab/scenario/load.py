@@ -1,9 +1,7 @@
 """Load scenario files: a `Scenario`, or one error that reports everything that is wrong with the file.
 
->>> scenario = load_scenario("scenarios/order/two_kernels.yaml")
-
-Editors complete and explain the fields with it. What it cannot say (that a schema parses, that a number is in range) is
-checked when the file is loaded.
+Editors complete and explain the fields with the JSON Schema that `json_schema` gives. What it cannot say (that a schema
+parses, that a number is in range) is checked when the file is loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +34,16 @@ T = TypeVar("T")
 
 
 class ScenarioError(YamlError):
-    """A scenario file or a replay file cannot be used: all its problems, one a line, as `file:line:column: message`."""
+    """A scenario file or a replay file cannot be used: all its problems, one a line, as `file:line:column: message`.
+
+    >>> from dispatchlab.scenario import ScenarioError, parse_scenario
+    >>> try:
+    ...     parse_scenario("claims: A sentence.", file="a.yaml")
+    ... except ScenarioError as error:
+    ...     print(error)
+    a.yaml:1:1: 'claims' is no field of a scenario; did you mean claim?
+    a.yaml:1:1: `registrations` is missing in a scenario; that is: what is registered, in any order
+    """
 
 
 MAX_BYTES = 16 * 2**20
@@ -77,6 +84,10 @@ SCENARIO_TABLE = Table(
 def load_scenario(path: str | os.PathLike[str], *, allow_import: bool = False) -> Scenario:
     """Read a scenario file.
 
+    >>> from dispatchlab import load_scenario
+    >>> load_scenario("scenarios/basics/a_second_def.yaml").names
+    ('def test::foo', 'def test::foo (2)')
+
     Args:
         path: the file.
         allow_import: whether `package.module:function` may be imported, which runs the module's code.
@@ -89,6 +100,10 @@ def load_scenario(path: str | os.PathLike[str], *, allow_import: bool = False) -
 
 def parse_scenario(data: bytes | str, *, file: str = "<text>", allow_import: bool = False) -> Scenario:
     """Read a scenario from the content of a file.
+
+    >>> from dispatchlab import parse_scenario
+    >>> parse_scenario("{claim: A sentence., registrations: [{impl: foo, dispatch: CPU, debug: fn}]}").registrations
+    (Impl(parse_name('test::foo'), DispatchKey.CPU, debug='fn'),)
 
     Args:
         data: the content.
@@ -203,7 +218,12 @@ def _check_order(node: Node, order: tuple[int, ...], count: int, context: Contex
 
 
 def json_schema() -> dict[str, object]:
-    """The schema, draft 2020-12, as a value that `json.dumps` takes."""
+    """The schema, draft 2020-12, as a value that `json.dumps` takes.
+
+    >>> from dispatchlab.scenario import json_schema
+    >>> json_schema()["required"]
+    ['claim', 'registrations']
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "dispatchlab scenario",

@@ -86,7 +86,14 @@ def make_replay(
     semantics: str,
     seed: int | None = None,
 ) -> Replay:
-    """The replay of two sequences over a scenario's registrations."""
+    """The replay of two sequences over a scenario's registrations.
+
+    >>> from dispatchlab.scenario import load_scenario, make_replay, replay_text
+    >>> scenario = load_scenario("scenarios/basics/a_second_def.yaml")
+    >>> replay = make_replay(scenario, (0, 1), (1, 0), engine="lab", semantics="strict")
+    >>> replay_text(replay).splitlines()[-1]
+    'actual_sequence: "+1 +0"'
+    """
     return Replay(
         scenario.file_name,
         digest_of(scenario),
@@ -211,6 +218,12 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
 
 def parse_replay(data: bytes | str, *, file: str = "<text>") -> Replay:
     """Read a replay from the content of a file.
+
+    >>> from dispatchlab.scenario import load_scenario, make_replay, parse_replay, replay_text
+    >>> scenario = load_scenario("scenarios/basics/a_second_def.yaml")
+    >>> replay = make_replay(scenario, (0, 1), (1, 0), engine="lab", semantics="strict")
+    >>> parse_replay(replay_text(replay)) == replay
+    True
 
     Raises:
         ScenarioError: with every problem of the content.

@@ -30,6 +30,11 @@ SEMANTICS = ("strict", "torch-2.13", "pr35061")
 class Scenario:
     """One claim, and the registrations it is about.
 
+    >>> from dispatchlab import parse_scenario
+    >>> scenario = parse_scenario("{claim: A sentence., registrations: [{def: foo() -> ()}]}")
+    >>> scenario.operators, scenario.names
+    ((parse_name('test::foo'),), ('def test::foo',))
+
     Args:
         claim: the sentence.
         registrations: in the order of the file; numbers name them by their place, from 0.
@@ -72,6 +77,11 @@ def registration_names(registrations: Iterable[Registration]) -> tuple[str, ...]
     """A name for each registration that survives edits elsewhere in the file: `impl test::foo CPU`.
 
     It has no number, no debug text and no schema in it; the second registration of a name gets ` (2)`, and so on.
+
+    >>> from dispatchlab import DispatchKey, Impl, parse_name
+    >>> from dispatchlab.scenario import registration_names
+    >>> registration_names([Impl(parse_name("test::foo"), DispatchKey.CPU)] * 2)
+    ('impl test::foo CPU', 'impl test::foo CPU (2)')
     """
     counts: dict[str, int] = {}
     names: list[str] = []

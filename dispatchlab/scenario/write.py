@@ -47,6 +47,15 @@ class UnwritableError(DispatchLabError):
 def scenario_text(scenario: Scenario) -> str:
     """The scenario as the text of a file; `parse_scenario` makes an equal value of it.
 
+    >>> from dispatchlab import DispatchKey, Impl, Scenario, parse_name, scenario_text
+    >>> foo = parse_name("test::foo")
+    >>> print(scenario_text(Scenario("A sentence.", (Impl(foo, DispatchKey.CPU, debug="fn"),), (foo,))), end="")
+    claim: A sentence.
+    registrations:
+      - impl: foo
+        dispatch: CPU
+        debug: fn
+
     Raises:
         UnwritableError: it would load as another value or not at all, as a kernel that is a Python function without a
             reference would.

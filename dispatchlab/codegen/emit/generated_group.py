@@ -20,6 +20,7 @@ from dispatchlab.codegen.read.native_function import (
 from dispatchlab.codegen.read.schema_parts import is_tensor_like
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import Argument
+from dispatchlab.model.short_repr import member_repr
 
 DEFAULT_BACKEND = DispatchKey.CompositeExplicitAutogradNonFunctional
 GUARDED = frozenset((DispatchKey.CUDA, DispatchKey.MPS, DispatchKey.XPU, DEFAULT_BACKEND))
@@ -38,6 +39,8 @@ class Form(Enum):
     """meta, then the out variant, which dispatches anew: what every other backend falls back to."""
     PLAIN = auto()
     """one function that somebody wrote, which does everything."""
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

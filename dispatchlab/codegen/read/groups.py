@@ -33,6 +33,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, SimpleType
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.yaml_tree import Problem
 
 
@@ -280,6 +281,8 @@ class ViewKind(StrEnum):
 
     ALIASING = "aliasing"
     ALIASING_INPLACE = "aliasing_inplace"
+
+    __repr__ = member_repr
 
 
 _COMPOSITES = (

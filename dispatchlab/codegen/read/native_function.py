@@ -14,6 +14,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_types import Type
+from dispatchlab.model.short_repr import member_repr
 
 NATIVE_NAMESPACE = "at::native"
 """The C++ namespace of kernels that are named without one."""
@@ -41,12 +42,16 @@ class Variant(StrEnum):
     FUNCTION = "function"
     METHOD = "method"
 
+    __repr__ = member_repr
+
 
 class DeviceCheck(StrEnum):
     """Whether kernels that are tied to a device make sure that all tensors are on one."""
 
     NO_CHECK = "NoCheck"
     EXACT_SAME = "ExactSame"
+
+    __repr__ = member_repr
 
 
 class UfuncKey(StrEnum):
@@ -59,6 +64,8 @@ class UfuncKey(StrEnum):
     CPU_VECTOR = "CPUVector"
     SCALAR_ONLY = "ScalarOnly"
     GENERIC = "Generic"
+
+    __repr__ = member_repr
 
 
 class ScalarKind(Enum):
@@ -82,6 +89,8 @@ class ScalarKind(Enum):
     Float8_e4m3fn = 24
     Float8_e4m3fnuz = 26
     Float8_e8m0fnu = 44
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

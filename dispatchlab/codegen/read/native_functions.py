@@ -90,6 +90,11 @@ def load_native_functions(path: str | os.PathLike[str]) -> NativeFunctions:
 def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: frozenset[str] = TAGS) -> NativeFunctions:
     """The native functions that a file describes.
 
+    >>> from dispatchlab.codegen import read_native_functions
+    >>> (twice,) = read_native_functions("- func: twice(Tensor self) -> Tensor").functions
+    >>> str(twice.schema), [str(kernel.key) for kernel in twice.dispatch]
+    ('aten::twice(Tensor self) -> Tensor', ['CompositeImplicitAutograd'])
+
     Args:
         data: the content.
         file: what source locations call it.

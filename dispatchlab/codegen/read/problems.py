@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum, auto
 
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.yaml_tree import YamlError
 
 
@@ -106,9 +107,18 @@ class Rule(StrEnum):
     VIEW_COPY_TAG = auto()
     VIEW_COMPOSITE = auto()
 
+    __repr__ = member_repr
+
 
 class NativeYamlError(YamlError):
     """A native_functions.yaml cannot be used: all its problems, one a line, as `file:line:column: message`.
 
     The `rule` of each is a `Rule`.
+
+    >>> from dispatchlab.codegen import NativeYamlError, read_native_functions
+    >>> try:
+    ...     read_native_functions("[{func: f(Tensor self) -> Tensor, dispatches: {}}]", file="a.yaml")
+    ... except NativeYamlError as error:
+    ...     print(error)
+    a.yaml:1:35: 'dispatches' is no field of a native function; did you mean dispatch?
     """

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
+from dispatchlab.model.short_repr import member_repr
 
 # Note [Signatures]
 # ~~~~~~~~~~~~~~~~~
@@ -30,6 +31,8 @@ class SchemaKind(StrEnum):
     OUT = "out"
     MUTABLE = "mutable"
     SCRATCH = "scratch"
+
+    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)
