@@ -208,7 +208,7 @@ def test_a_kernel_gets_a_list_of_its_own() -> None:
     assert seen == [[4, 5, 9]] * 4
 
 
-def test_a_fallback_gets_the_operator_and_the_key_set_comes_first() -> None:
+def test_a_fallback_gets_the_key_set_then_the_operator_then_the_arguments() -> None:
     heard: list[Any] = []
 
     def fallback(*arguments: Any, **named: Any) -> Any:
@@ -293,7 +293,7 @@ def test_the_highest_backend_decides_which_fallthroughs_count() -> None:
     assert heard == ["CPU", "AutogradMeta", "Meta"]
 
 
-def test_a_call_for_a_key_takes_its_own_kernel_then_the_fallback_and_hands_over_the_calls_set() -> None:
+def test_a_call_for_a_key_hands_the_key_set_of_its_arguments_to_the_kernel() -> None:
     heard: list[Any] = []
 
     def kernel(op: Operator, keys: DispatchKeySet, stack: list[Any]) -> None:
@@ -306,6 +306,11 @@ def test_a_call_for_a_key_takes_its_own_kernel_then_the_fallback_and_hands_over_
     for key in (DispatchKey.CUDA, DispatchKey.DeferredInit):
         operators("foo").call_boxed_for_key(key, [X])
     assert heard == [CPU, CPU]
+
+
+def test_a_call_for_a_key_without_a_kernel_is_refused() -> None:
+    operators = Operators("foo(Tensor x) -> Tensor")
+    operators.library.impl("foo", lambda x: x, "CUDA")
     with pytest.raises(CallError) as caught:
         operators("foo").call_boxed_for_key(DispatchKey.Meta, [X])
     assert (caught.value.kind, caught.value.facts["key"]) == (ErrorKind.MISSING_KERNEL, "Meta")
@@ -389,7 +394,7 @@ def test_an_operator_that_is_defined_anew_takes_the_new_arguments() -> None:
     assert caught.value.kind is ErrorKind.NO_SUCH_SCHEMA
 
 
-def test_the_same_name_is_the_same_operator_and_packets_find_overloads() -> None:
+def test_packets_find_overloads_by_name() -> None:
     operators = Operators("foo(Tensor x) -> int", "foo.two(Tensor x) -> int", "bar.only(Tensor x) -> int")
     for number, name in enumerate(("foo", "foo.two", "bar.only")):
         operators.library.impl(name, lambda x, number=number: number, "CPU")
@@ -397,6 +402,11 @@ def test_the_same_name_is_the_same_operator_and_packets_find_overloads() -> None
     assert namespace.foo.default is operators("foo")
     assert (namespace.foo(X), namespace.foo.two(X), namespace.bar(X)) == (0, 1, 2)
     assert namespace.foo.overloads() == ("default", "two")
+
+
+def test_an_unknown_operator_or_overload_is_refused_with_those_that_there_are() -> None:
+    operators = Operators("foo(Tensor x) -> int", "foo.two(Tensor x) -> int", "bar.only(Tensor x) -> int")
+    namespace = ops(operators.dispatcher).test
     with pytest.raises(AttributeError, match="it has default, two"):
         _ = namespace.foo.three
     with pytest.raises(AttributeError, match="no operator test::baz"):
@@ -596,7 +606,7 @@ def test_a_missing_kernel_names_the_key_and_those_that_there_are() -> None:
     )
 
 
-def test_no_tensor_and_a_lone_fallthrough_are_the_same_to_a_call() -> None:
+def test_an_argument_whose_keys_all_fall_through_counts_as_no_tensor() -> None:
     operators = Operators("foo(Tensor? x) -> Tensor")
     operators.library.impl("foo", fallthrough, "CPU")
     for value in (None, X):

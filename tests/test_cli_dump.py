@@ -68,7 +68,7 @@ def test_a_sequence_says_what_is_in_force() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_nothing_is_shown_of_an_operator_that_is_gone_and_standard_error_says_so() -> None:
+def test_an_operator_that_is_gone_is_reported_on_standard_error_alone() -> None:
     result = dump("foo", "--from", "twice.yaml", "--after", "+1 -1")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "nothing is registered for test::foo after +1 -1\n"

@@ -169,7 +169,7 @@ def test_orders_and_graph_agree_on_a_small_scenario() -> None:
     assert sequences == [{"+0 +1", "+1 +0"}] * 2
 
 
-def test_a_folder_stands_for_all_scenarios_below_it_and_a_summary_ends_them(folder: Path) -> None:
+def test_a_folder_stands_for_all_scenarios_below_it(folder: Path) -> None:
     (folder / "below" / "deeper").mkdir(parents=True)
     (folder / "below" / "deeper" / "five.yaml").write_text(FIVE)
     (folder / "below" / "a.yml").write_text(COMPOSITES)
@@ -190,7 +190,7 @@ def test_a_folder_without_scenarios_is_bad_input(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_json_is_one_object_a_line_and_the_summary_is_elsewhere() -> None:
+def test_json_is_one_object_a_line_with_the_summary_on_standard_error() -> None:
     result = permute("five.yaml", "twice.yaml", "--format", "json")
     values = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(value["scenario"], value["verdict"], value["orders"]) for value in values] == [
@@ -279,7 +279,7 @@ def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
         (["five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
     ],
 )
-def test_options_that_make_no_sense_are_explained(arguments: list[str], message: str) -> None:
+def test_options_that_exclude_one_another_are_refused_with_a_reason(arguments: list[str], message: str) -> None:
     result = permute(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr

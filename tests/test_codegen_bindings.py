@@ -43,13 +43,18 @@ def test_a_signature_prints_as_messages_show_it() -> None:
         PythonSignature.parse("add(Tensor input)|old")
 
 
-def test_the_first_signature_that_fits_is_taken_and_a_deprecated_one_warns() -> None:
+def test_the_first_signature_that_fits_is_taken() -> None:
     add = PythonArgParser("add", ADD)
     x, y = tensor([1.0]), tensor([2.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         modern = add.bind((x, y), {"alpha": 2})
     assert (modern.signature.deprecated, list(modern.values)) == (False, ["input", "other", "alpha"])
+
+
+def test_a_deprecated_signature_warns_with_the_one_to_use() -> None:
+    add = PythonArgParser("add", ADD)
+    x, y = tensor([1.0]), tensor([2.0])
     expected = (
         "This overload of add is deprecated:\n"
         "\tadd(Tensor input, Number alpha, Tensor other, *, Tensor out = None)\n"

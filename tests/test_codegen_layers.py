@@ -70,14 +70,20 @@ def test_every_write_in_place_raises_the_version(name: str) -> None:
     assert x.version == before + 1
 
 
-def test_releasing_takes_everything_out_and_a_second_lab_is_refused_until_then() -> None:
+def test_releasing_the_layers_leaves_no_operator() -> None:
     dispatcher = Dispatcher()
     lab = StructuredLayers(dispatcher)
     assert len(dispatcher.operators()) > len(
         [one for each in lab_functions().structured_groups for one in each.functions]
     )
+    lab.release()
+    assert not dispatcher.operators()
+
+
+def test_a_second_set_of_layers_is_refused_until_the_first_is_released() -> None:
+    dispatcher = Dispatcher()
+    lab = StructuredLayers(dispatcher)
     with pytest.raises(RegistrationError):
         StructuredLayers(dispatcher)
     lab.release()
-    assert not dispatcher.operators()
     StructuredLayers(dispatcher).release()

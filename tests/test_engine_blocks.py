@@ -118,7 +118,7 @@ def test_a_fallback_needs_a_key_from_itself_or_from_its_block(
         assert [line.split(":")[0] for line in lines if line.endswith(" mine [backend fallback]")] == serves
 
 
-def test_a_fallback_at_a_functionality_key_serves_nobody_and_only_pytorch_accepts_it() -> None:
+def test_a_fallback_at_a_functionality_key_is_accepted_by_pytorch_only_and_changes_nothing() -> None:
     one = fallback(K.Dense)
     strict, torch, old = Dispatcher("strict"), Dispatcher("torch-2.13"), Dispatcher("pr35061")
     for dispatcher in (strict, old):
@@ -141,7 +141,7 @@ def test_an_impl_in_the_wildcard_block_needs_a_qualified_name_and_is_refused_by_
 
 
 @each_semantics
-def test_a_namespace_is_claimed_by_one_library_and_free_again_when_it_goes(semantics: str) -> None:
+def test_a_second_library_of_a_namespace_is_refused_with_the_first(semantics: str) -> None:
     dispatcher = Dispatcher(semantics)
     first = dispatcher.register(block(DEF, FOO_DEF, debug="first.py:1"))
     assert dispatcher.namespaces() == ("test",)
@@ -153,6 +153,13 @@ def test_a_namespace_is_claimed_by_one_library_and_free_again_when_it_goes(seman
         error = refused(dispatcher, second)
         assert error.kind is E.DUPLICATE_LIBRARY
         assert error.facts == {"namespace": "test", "debug": "second.py:2", "other_debug": "first.py:1"}
+    assert not first.is_released
+
+
+@each_semantics
+def test_a_namespace_is_free_again_when_its_library_is_released(semantics: str) -> None:
+    dispatcher = Dispatcher(semantics)
+    first = dispatcher.register(block(DEF, FOO_DEF, debug="first.py:1"))
     others = [
         dispatcher.register(block(FRAGMENT)),
         dispatcher.register(block(IMPL, FOO_IMPL)),

@@ -201,7 +201,7 @@ def test_a_def_with_a_name_alone_takes_the_schema_of_its_kernel(semantics: str) 
 
 
 @each_semantics
-def test_the_newest_kernel_of_a_key_is_active_and_any_of_them_can_go(semantics: str) -> None:
+def test_the_newest_kernel_in_force_of_a_key_is_active_in_every_release_order(semantics: str) -> None:
     orders = 0
     for order in permutations(range(3)):
         dispatcher = Dispatcher(semantics)
@@ -242,7 +242,7 @@ def test_call_sites_are_kept_beside_the_debug_text(semantics: str) -> None:
     handle.release()
 
 
-def test_tags_live_as_long_as_the_def_and_outlive_it_in_pytorch_until_the_next_def() -> None:
+def test_tags_outlive_their_def_in_pytorch_only() -> None:
     tags = {}
     for semantics in ("strict", "torch-2.13"):
         dispatcher = Dispatcher(semantics)
@@ -265,7 +265,7 @@ def test_tags_live_as_long_as_the_def_and_outlive_it_in_pytorch_until_the_next_d
     assert tags["torch-2.13"] == [["pointwise"], ["pointwise"], ["core"], ["core"], [], []]
 
 
-def test_the_alias_kind_does_not_decide_whether_defs_agree_but_is_printed() -> None:
+def test_a_dump_prints_the_alias_kind_of_the_def() -> None:
     dispatcher = Dispatcher()
     printed = []
     for alias in (None, *AliasKind):

@@ -131,7 +131,7 @@ def test_a_kernel_at_a_functionality_key_fills_no_slot_and_counts_for_all_of_its
 
 
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
-def test_a_fallback_reaches_operators_that_are_there_and_those_that_come(semantics: str) -> None:
+def test_a_fallback_fills_the_slots_of_earlier_and_later_operators(semantics: str) -> None:
     dispatcher = Dispatcher.for_scenario(semantics)
     early = dispatcher.register(impl(K.CPU, "fn"))
     everywhere = dispatcher.register(fallback(K.XLA, "fallback"))

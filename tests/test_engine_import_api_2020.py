@@ -39,7 +39,7 @@ def refusal(attempt: Any) -> ErrorKind:
 
 
 @each_semantics
-def test_calls_chain_and_come_down_with_the_block(semantics: str) -> None:
+def test_chained_calls_are_released_with_their_block(semantics: str) -> None:
     dispatcher = Dispatcher.for_scenario(semantics)
     before = state(dispatcher)
     block = (
@@ -55,6 +55,12 @@ def test_calls_chain_and_come_down_with_the_block(semantics: str) -> None:
     assert repr(block) == "<Import test>"
     block.release()
     assert state(dispatcher) == before
+
+
+@each_semantics
+def test_a_forgotten_block_releases_its_registrations(semantics: str) -> None:
+    dispatcher = Dispatcher.for_scenario(semantics)
+    before = state(dispatcher)
     other: Import | None = Import("test", dispatcher=dispatcher).def_("foo(Tensor x) -> Tensor")
     assert other is not None
     other = None
@@ -107,11 +113,21 @@ def test_at_top_level_every_name_is_qualified(semantics: str) -> None:
 
 
 @each_semantics
-def test_a_fallback_stands_at_top_level_and_has_a_key(semantics: str) -> None:
+def test_a_fallback_is_accepted_at_top_level_with_a_key(semantics: str) -> None:
     dispatcher = Dispatcher.for_scenario(semantics)
     everywhere = Import(dispatcher=dispatcher).fallback(dispatch("FPGA", boxed(kernel).debug("fb")))
     operator = Import("test", dispatcher=dispatcher).def_("foo(Tensor x) -> Tensor")
     assert slots(dispatcher, K.FPGA) == {"FPGA": "fb [backend fallback]"}
+    everywhere.release()
+    assert slots(dispatcher, K.FPGA) == {}
+    operator.release()
+
+
+@each_semantics
+def test_a_fallback_in_a_namespace_without_a_key_or_at_a_taken_key_is_refused(semantics: str) -> None:
+    dispatcher = Dispatcher.for_scenario(semantics)
+    everywhere = Import(dispatcher=dispatcher).fallback(dispatch("FPGA", boxed(kernel).debug("fb")))
+    operator = Import("test", dispatcher=dispatcher).def_("foo(Tensor x) -> Tensor")
     assert refusal(lambda: operator.fallback(dispatch("CPU", fallthrough))) is ErrorKind.FALLBACK_WITH_NAMESPACE
     assert refusal(lambda: everywhere.fallback(fallthrough)) is ErrorKind.FALLBACK_WITHOUT_KEY
     assert refusal(lambda: everywhere.fallback(dispatch("FPGA", fallthrough))) is ErrorKind.DUPLICATE_FALLBACK

@@ -88,7 +88,7 @@ def test_a_def_with_a_function_registers_it_at_its_key() -> None:
         assert "\nCompositeImplicitAutograd[alias]: mine :: (none) [ boxed ]\n" in dispatcher.dump("test::bar")
 
 
-def test_a_block_key_is_the_key_of_every_kernel_and_an_explicit_one_must_agree() -> None:
+def test_the_key_of_a_library_is_the_key_of_every_kernel_in_it() -> None:
     dispatcher = Dispatcher()
     with Library("test", "IMPL", "CPU", dispatcher=dispatcher) as library:
         library.impl("a", kernel)
@@ -198,7 +198,7 @@ def test_the_42_keys_that_pytorch_cannot_parse_are_refused_under_its_semantics_a
     assert refused_by == {"strict": 0, "torch-2.13": 42}
 
 
-def test_a_def_with_a_kernel_that_is_refused_leaves_nothing_and_in_pytorch_the_def() -> None:
+def test_a_def_with_a_refused_kernel_leaves_the_def_in_pytorch_only() -> None:
     left = {}
     for semantics in ("strict", "torch-2.13"):
         dispatcher = Dispatcher(semantics)
@@ -213,16 +213,24 @@ def test_a_def_with_a_kernel_that_is_refused_leaves_nothing_and_in_pytorch_the_d
 
 
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
-def test_a_def_with_a_kernel_stays_when_nobody_keeps_its_handle_and_goes_with_it_when_asked(semantics: str) -> None:
+def test_a_def_with_a_kernel_lives_as_long_as_its_library(semantics: str) -> None:
     dispatcher = Dispatcher(semantics)
     before = state(dispatcher)
     library = Library("test", "FRAGMENT", dispatcher=dispatcher)
     library.define("foo", dispatch("CPU", unboxed(typed_kernel)))
     gc.collect()
     assert dispatcher.def_and_impl_count(FOO) == 2
-    library.define("bar", dispatch("CPU", unboxed(typed_kernel))).release()
-    assert [str(name) for name in dispatcher.operators()] == ["test::foo"]
     library.release()
+    assert state(dispatcher) == before
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
+def test_the_handle_of_a_def_with_a_kernel_releases_both(semantics: str) -> None:
+    dispatcher = Dispatcher(semantics)
+    library = Library("test", "FRAGMENT", dispatcher=dispatcher)
+    before = state(dispatcher)
+    library.define("bar", dispatch("CPU", unboxed(typed_kernel))).release()
+    assert dispatcher.operators() == ()
     assert state(dispatcher) == before
 
 
@@ -263,7 +271,7 @@ def test_a_fallback_at_an_alias_key_is_one_for_each_of_its_keys() -> None:
     assert left == {"strict": [], "torch-2.13": ["NestedTensorCPU: all [backend fallback]"]}
 
 
-def test_a_library_that_is_forgotten_or_left_takes_its_registrations_along_first_one_first() -> None:
+def test_a_forgotten_library_releases_its_registrations_first_one_first() -> None:
     dispatcher = Dispatcher()
     before = state(dispatcher)
     gone: list[str] = []
@@ -285,10 +293,16 @@ def test_a_library_that_is_forgotten_or_left_takes_its_registrations_along_first
     gc.collect()
     assert gone == ["test::b with 2", "test::foo with 2", "test::a with 1"]
     assert state(dispatcher) == before
+    assert not listening.is_released
+
+
+def test_the_end_of_a_with_block_releases_a_library() -> None:
+    dispatcher = Dispatcher()
+    before = state(dispatcher)
     with Library("test", "DEF", dispatcher=dispatcher) as library:
         library.define("foo(Tensor x) -> Tensor")
+        assert dispatcher.find_schema(FOO) is not None
     assert state(dispatcher) == before
-    assert not listening.is_released
 
 
 def test_a_second_kernel_of_a_key_warns_of_the_override() -> None:

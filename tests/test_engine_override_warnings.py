@@ -42,7 +42,7 @@ def test_kernels_without_a_key_override_those_of_their_bucket() -> None:
     ]
 
 
-def test_pytorch_warns_of_the_first_in_a_process_and_never_of_one_at_meta_or_mtia(
+def test_pytorch_warns_once_in_a_process_of_overrides_but_at_meta_and_mtia(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Dispatcher, "_warned_of_override", False)

@@ -133,11 +133,14 @@ def test_a_dangling_kernel_is_reported_with_the_operator_of_the_nearest_namespac
     )
 
 
-def test_rules_are_selected_by_code_and_by_name() -> None:
+def test_rules_are_selected_by_code_or_name() -> None:
     assert [rule.code for rule in selected(("DL002,dl004", "dangling-impl"))] == ["DL001", "DL002", "DL004"]
     assert [rule.code for rule in selected((), ("DL006", "order-matters"))] == [
         code for code in CODES if code not in ("DL006", "DL009")
     ]
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(UnknownRuleError, match="did you mean dangling-impl"):
         selected(("dangling",))
 

@@ -15,15 +15,18 @@ from tests.engine_shorthand import define
 torch: Any = pytest.importorskip("torch", reason="asks the installed PyTorch, and there is none")
 
 
-def test_sandboxes_and_probes_are_the_labs_own_and_namespaces_that_begin_alike_are_not() -> None:
+def test_sandboxes_and_probes_are_in_reserved_namespaces() -> None:
     own = [f"{sandbox_prefix(number)}{namespace}::foo" for number in (1, 23) for namespace in ("test", "aten", "a_b")]
     own += [f"{probe}::untouched" for probe in PROBES]
     assert all(map(is_own, own))
+
+
+def test_namespaces_that_begin_alike_are_not_reserved() -> None:
     others = ["aten::add.Tensor", "dlab::foo", "dlabels::foo", "dlab1::foo", "dlabbuiltins::foo", "my_dlab1_x::foo"]
     assert not any(map(is_own, others))
 
 
-def test_an_operator_of_a_namespace_that_begins_like_ours_is_shown_and_a_sandbox_is_not() -> None:
+def test_of_all_operators_those_in_reserved_namespaces_alone_are_left_out() -> None:
     library = torch.library.Library("dlabels", "FRAGMENT")
     library.define("foo(Tensor x) -> Tensor")
     with LocalEngine().sandbox() as sandbox:

@@ -40,7 +40,7 @@ def test_any_operator_of_the_installed_pytorch_is_shown(tmp_path: Path) -> None:
     assert re.fullmatch(r"CPU: registered at \S*RegisterCPU_\d+\.cpp:\d+ \[kernel\]\n", table)
 
 
-def test_a_package_is_imported_first_and_globs_and_near_names_work(tmp_path: Path) -> None:
+def test_operators_of_an_imported_package_match_a_glob(tmp_path: Path) -> None:
     package(tmp_path, "street", init=_DOOR)
     imported = ["--engine", "torch", "--import", "street"]
     done = dispatchlab(tmp_path, "dump", "street::*", *imported, "--format", "json")
@@ -50,11 +50,19 @@ def test_a_package_is_imported_first_and_globs_and_near_names_work(tmp_path: Pat
     assert [(each["key"], each["debug"]) for each in report["operators"][0]["kernels"]] == [
         ("CPU", "registered at street/__init__.py:2")
     ]
-    done = dispatchlab(tmp_path, "dump", "street::dor", *imported)
+
+
+def test_an_unknown_operator_is_refused_with_the_nearest_one_of_the_imported_package(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_DOOR)
+    done = dispatchlab(tmp_path, "dump", "street::dor", "--engine", "torch", "--import", "street")
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
         r"there is no operator street::dor in PyTorch \S+ \+ street; did you mean street::door .*\?\n", done.stderr
     )
+
+
+def test_a_package_that_is_not_imported_has_no_operators(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_DOOR)
     done = dispatchlab(tmp_path, "dump", "street::door", "--engine", "torch")
     assert done.returncode == 2
 

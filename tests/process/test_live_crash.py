@@ -48,7 +48,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_a_worker_that_dies_is_an_error_with_its_sequence_and_the_next_sandbox_has_another(
+def test_a_worker_that_dies_is_an_error_with_its_sequence_and_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -81,7 +81,7 @@ def test_an_exploration_that_kills_its_worker_ends_with_the_shortest_sequence() 
 
 
 @pytest.mark.parametrize("error", ["ValueError", "FileNotFoundError"])
-def test_a_kernel_that_cannot_be_read_in_the_worker_is_an_error_and_the_worker_lives(
+def test_a_kernel_that_cannot_be_read_in_the_worker_is_an_error_that_the_worker_survives(
     error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "not_with_torch.py").write_text(

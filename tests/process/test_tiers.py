@@ -41,7 +41,7 @@ SKIPPED = "skipped 1 modules: PyTorch is not there"
 
 
 @pytest.mark.parametrize("arguments", [(), ("-n", "0"), ("-n", "2"), ("-p", "no:xdist"), ("tests",)])
-def test_a_run_takes_the_quick_tier_and_says_what_it_left_out(run: Run, arguments: tuple[str, ...]) -> None:
+def test_a_run_takes_the_quick_tier_and_lists_what_it_left_out(run: Run, arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
     assert result.parseoutcomes()["passed"] == 2
     result.stdout.fnmatch_lines([SKIPPED, LEFT_OUT])
