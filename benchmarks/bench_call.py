@@ -1,4 +1,4 @@
-"""What does a call cost over its kernel? Ours beside other dispatchers of Python functions, on two arguments.
+"""Benchmarks of calls: the cost over the kernel, beside other dispatchers of Python functions, on two arguments.
 
 `track_*` is the overhead in nanoseconds: the call less the kernel alone. Whatever is not installed is left out.
 """

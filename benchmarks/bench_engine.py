@@ -1,4 +1,4 @@
-"""How fast are a table and a registration? The set-based table as a ratio to the one made key by key."""
+"""Benchmarks of tables and registrations: the set-based table as a ratio to the one made key by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast are every order and interleaving covered? Walks, with their counts asserted and ratios to upstream's way."""
+"""Benchmarks of walks: their counts asserted, and ratios to running every order as upstream does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast are schemas read? All 3,598 of PyTorch 2.13."""
+"""Benchmarks of reading schemas: all 3,598 of PyTorch 2.13."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long until a command answers? Whole processes, beside python itself."""
+"""Benchmarks of starting: whole processes until a command answers, beside python itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small registries, whole files taken apart and put together again, and ways of damaging them."""
+"""Small registries, whole files split into parts and joined again, and ways of damaging them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def part() -> Registry:
     return registry_of(whole.torch, operators, whole.fallbacks)
 
 
-def taken_apart(data: bytes) -> tuple[dict[str, Any], list[Any]]:
+def split_into_parts(data: bytes) -> tuple[dict[str, Any], list[Any]]:
     """The directory and the blocks of a file, as values."""
     _, _, _, packed, _, _ = HEAD.unpack_from(data)
     directory = json.loads(zlib.decompress(data[HEAD.size : HEAD.size + packed]))
@@ -158,7 +158,7 @@ def with_odd_value(value: Any, rng: random.Random) -> Any:
 
 def made_up(data: bytes, rng: random.Random) -> bytes:
     """A file whose checksums are right and whose values are not."""
-    directory, blocks = taken_apart(data)
+    directory, blocks = split_into_parts(data)
     if blocks and rng.random() < 0.6:
         at = rng.randrange(len(blocks))
         blocks[at] = with_odd_value(blocks[at], rng)

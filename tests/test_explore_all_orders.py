@@ -1,4 +1,4 @@
-"""Whether running all orders agrees with the graph where it can, and misses what needs a second registration."""
+"""Running all orders agrees with the graph where it can, and misses what needs a second registration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether random passes try every edge, find what needs a history, and shorten it."""
+"""Covering walks try every edge, find what needs a history, and shorten it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the graph proves what holds, finds what does not, and says it in the shortest sequences."""
+"""The graph walk proves what holds, finds what does not, and reports it in the shortest sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether independent parts are explored one by one, and whether that is checked and not believed."""
+"""Independent parts are explored one by one, after a check that they are independent."""
 
 from __future__ import annotations
 

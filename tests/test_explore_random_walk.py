@@ -1,4 +1,4 @@
-"""Whether random walks find needles in graphs that are too large to walk, and say what they are worth."""
+"""Random walks find needles in graphs that are too large to walk, and report the confidence of what they did."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from tests.registry_cases import (
     outcome,
     part,
     put_together,
-    taken_apart,
+    split_into_parts,
     with_directory,
 )
 
@@ -127,7 +127,7 @@ def test_a_registry_reads_back_and_its_bytes_are_always_the_same(tmp_path: Path)
     assert (size, [*tmp_path.iterdir()]) == (len(registry_bytes(read)), [tmp_path / "small.dlreg"])
     assert read.operators == (DANGLING, BAR, FOO)
     assert registry_bytes(read) == registry_bytes(SMALL) == registry_bytes(open_registry(tmp_path / "small.dlreg"))
-    assert taken_apart(registry_bytes(open_bundled())) == taken_apart(BUNDLED.read_bytes())
+    assert split_into_parts(registry_bytes(open_bundled())) == split_into_parts(BUNDLED.read_bytes())
 
 
 def test_an_empty_registry_is_one() -> None:
@@ -277,7 +277,7 @@ def test_files_made_up_with_right_checksums_are_refused_or_are_registries_themse
 
 
 def test_an_operator_of_a_damaged_block_is_refused_when_it_is_asked_for() -> None:
-    directory, blocks = taken_apart(registry_bytes(SMALL))
+    directory, blocks = split_into_parts(registry_bytes(SMALL))
     blocks[0][1][5][0][0] = 48
     registry = RegistryFile(put_together(directory, blocks), "mine.dlreg")
     assert registry.operator(FOO.name) == FOO
@@ -290,7 +290,7 @@ def test_an_operator_of_a_damaged_block_is_refused_when_it_is_asked_for() -> Non
 
 def test_a_block_that_is_not_its_checksum_is_refused() -> None:
     data = registry_bytes(SMALL)
-    directory, blocks = taken_apart(data)
+    directory, blocks = split_into_parts(data)
     directory["blocks"][0][2] ^= 1
     start = HEAD.size + HEAD.unpack_from(data)[3]
     registry = RegistryFile(with_directory(json.dumps(directory).encode(), data[start:]))

@@ -94,7 +94,7 @@ class Sealed:
         self.sandbox = LabEngine("strict").sandbox
 
 
-def test_groups_without_a_common_operator_are_walked_apart_and_summed() -> None:
+def test_groups_without_a_common_operator_are_walked_one_by_one() -> None:
     scenario = parse_scenario(scenario_of(6))
     found = explore_apart(Sealed(), scenario.registrations, scenario.operators)
     assert (found.verdict, found.registrations, found.components, found.sets) == (Verdict.NO_VIOLATION_FOUND, 12, 6, 24)
