@@ -106,7 +106,7 @@ def leaks_text(leaks: Sequence[Leak]) -> str:
     count = f"{len(leaks)} registration{' was' if len(leaks) == 1 else 's were'}"
     lines = "\n".join(map(str, leaks))
     return (
-        f"{count} left behind, or taken away:\n{lines}\n"
+        f"{count} not released, or removed:\n{lines}\n"
         "release what you register: use the handle or the library in a with block, or in a fixture that releases it"
     )
 

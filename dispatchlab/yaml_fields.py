@@ -164,7 +164,7 @@ def one_of(wanted: str, values: MappingType[str, T]) -> Shape[T]:
     def read(node: Node, context: Context) -> T:
         text = scalar(node, wanted).text
         if text not in values:
-            raise expected(wanted, node, did_you_mean(text, values) or f"the words are {', '.join(values)}")
+            raise expected(wanted, node, did_you_mean(text, values) or f"the values are {', '.join(values)}")
         return values[text]
 
     return Shape(wanted, read, {"enum": list(values)})
@@ -191,7 +191,7 @@ def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool =
             try:
                 value = item.read(child, context)
                 if value in seen and not repeats:
-                    raise Wrong(child, f"{found(child)} is here twice, first in line {seen[value].line}")
+                    raise Wrong(child, f"{found(child)} appears twice, first on line {seen[value].line}")
                 seen.setdefault(value, child)
                 values.append(value)
             except Wrong as wrong:
@@ -334,10 +334,10 @@ def _field(key: Node, table: Table, keys: dict[str, Node], meant: set[str]) -> F
         names = [field.name for field in table.fields]
         meant.update(nearest(key.text, names))
         hint = did_you_mean(key.text, names) or f"the fields are {', '.join(names)}"
-        message = f"{quoted(key.text)} is no field of {table.title}"
+        message = f"{quoted(key.text)} is not a field of {table.title}"
         raise Wrong(key, message, hint, rule=FieldRule.UNKNOWN_FIELD)
     if key.text in keys:
-        message = f"`{key.text}` is here twice, first in line {keys[key.text].line}"
+        message = f"`{key.text}` appears twice, first on line {keys[key.text].line}"
         raise Wrong(key, message, "keep one of them", rule=FieldRule.REPEATED_FIELD)
     return field
 

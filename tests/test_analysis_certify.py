@@ -240,10 +240,10 @@ def test_floor_of_pytorch_depends_on_the_order_of_a_kernel_of_its_meta_registrat
 def test_the_text_names_owners_and_says_what_is_not_covered() -> None:
     text = certification_text(certified(registry(operator("foo", K.Meta, K.Meta))))
     assert text.startswith(
-        "test::foo: order matters: Meta: the newest wins, which is Meta 0; it takes the place of Meta 1\n\n"
+        "test::foo: order matters: Meta: the newest wins, which is Meta 0; it overrides Meta 1\n\n"
         "a registry under strict: 1 operator\n  proved: 0\n  order matters: 1\n"
     )
-    assert text.endswith("not covered: C++ signatures, which no record has\n")
+    assert text.endswith("not covered: C++ signatures, which registries do not hold\n")
 
 
 def test_the_json_has_every_certificate() -> None:

@@ -96,7 +96,7 @@ def test_a_kernel_of_an_operator_without_composites_changes_one_row() -> None:
 
 def test_a_kernel_at_a_key_that_has_one_overrides_it() -> None:
     (found,) = report(what_if=("impl aten::relu CPU",)).suppositions
-    assert found.consequences[0].startswith("it takes the place of the CPU kernel from registered at")
+    assert found.consequences[0].startswith("it overrides the CPU kernel from registered at")
 
 
 def test_a_kernel_that_makes_autogradother_ambiguous_is_reported() -> None:
@@ -109,7 +109,7 @@ def test_a_supposition_sees_those_before_it() -> None:
     found = report(what_if=("impl aten::relu PrivateUse1", "impl aten::relu PrivateUse1"))
     first, second = found.suppositions
     assert len(first.rows) == 1
-    assert "it takes the place of the PrivateUse1 kernel from your kernel" in second.consequences[0]
+    assert "it overrides the PrivateUse1 kernel from your kernel" in second.consequences[0]
     assert [(one.before, one.after, one.operators) for one in found.moved] == [(Way.MISSING, Way.DIRECT, 1)]
 
 

@@ -600,7 +600,7 @@ def test_a_missing_kernel_names_the_key_and_those_that_there_are() -> None:
     assert error.facts["key"] == "CUDA"
     assert error.facts["available_keys"].startswith("CPU, Meta, BackendSelect, Python, FuncTorchDynamicLayerBackMode, ")
     assert str(error) == (
-        "missing_kernel: test::foo has no kernel for CUDA, the backend that the call came to: it has kernels for "
+        "missing_kernel: test::foo has no kernel for CUDA, the backend of this call: it has kernels for "
         'CPU, Meta; register one: lib.impl("foo", kernel, "CUDA"), or call with other tensors\n'
         "  test::foo(Tensor x) -> Tensor"
     )
@@ -610,7 +610,7 @@ def test_an_argument_whose_keys_all_fall_through_counts_as_no_tensor() -> None:
     operators = Operators("foo(Tensor? x) -> Tensor")
     operators.library.impl("foo", fallthrough, "CPU")
     for value in (None, X):
-        with pytest.raises(CallError, match="got no tensor whose keys could choose a kernel") as caught:
+        with pytest.raises(CallError, match="got no tensor that decides the dispatch key") as caught:
             operators("foo")(value)
         assert caught.value.kind is ErrorKind.NO_TENSOR_ARGUMENTS
 

@@ -64,7 +64,7 @@ def test_a_sequence_says_what_is_in_force() -> None:
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "CPU: fn_a [kernel]")
     both = dump("foo", "--from", "twice.yaml", "--after", "+1 +0", "--key", "CPU")
     assert both.stdout.splitlines()[-1] == "CPU: fn_a [kernel]"
-    assert both.stderr.startswith("note: the CPU kernel of test::foo is overridden: fn_a takes the place of fn_b")
+    assert both.stderr.startswith("note: the CPU kernel of test::foo is overridden: fn_a replaces fn_b")
 
 
 @pytest.mark.usefixtures("folder")
@@ -127,7 +127,7 @@ def test_an_operator_is_a_name_a_unique_name_without_overload_or_a_glob(asked: s
         (["foo", "--from", "."], "expected a file but found a folder"),
         (["foo", "--from", "five.yaml", "--semantics", "stric"], "unknown semantics 'stric'"),
         (["foo"], "there is no operator foo in torch-2.13; it has "),
-        ([], "which operator? name one, or a glob"),
+        ([], "no operator was named: name one, or a glob"),
         (["aten::add.Tensor", "--after", "+0"], "--after +0 numbers the registrations of a scenario"),
         (["aten::add.Tensor", "--from", "torch-2.13", "--engine", "torch"], "leave one of the two out"),
         (["foo", "--from", "five.yaml", "--counts"], "--counts is for registries, and five.yaml is a scenario"),

@@ -118,15 +118,15 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["aten::add"], "aten::add has 2 overloads: name one of aten::add.Tensor, aten::add.Scalar"),
-        (["aten::ad*"], "'aten::ad*' is a pattern, and one call is explained at a time: name an operator"),
+        (["aten::ad*"], "'aten::ad*' is a glob, and explain takes one operator: name it"),
         (["aten::reluu"], "there is no operator aten::reluu in torch-2.13; did you mean aten::relu"),
         (["aten::relu", "--arg", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
         (["aten::relu", "--exclude", "Autogradcpu"], "'Autogradcpu' is not a dispatch key; did you mean AutogradCPU?"),
         (
             ["aten::relu", "--engine", "torch", "--from", "torch-2.13"],
-            "--engine torch does not run what torch-2.13 has",
+            "torch-2.13 is a recording, which --engine torch cannot run",
         ),
-        (["aten::relu", "--import", "json"], "--import json needs a running PyTorch to import it into"),
+        (["aten::relu", "--import", "json"], "--import json needs `live`, the installed PyTorch"),
         (["aten::relu", "--from", "nothing.yaml"], "nothing.yaml"),
     ],
 )

@@ -264,7 +264,7 @@ def test_the_states_are_drawn(folder: Path) -> None:
 def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
     result = permute("many.yaml", "--max-states", "9", "--graph", "states.svg")
     assert result.exit_code == 3
-    assert result.stderr == "the graph was not drawn: there are more than 512 states, nobody could read it\n"
+    assert result.stderr == "the graph was not drawn: there are more than 512 states, too many to read\n"
 
 
 @pytest.mark.usefixtures("folder")
@@ -275,7 +275,7 @@ def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
         (["five.yaml", "twice.yaml", "--replay", "x"], "--replay is for one scenario and 2 were given"),
         (["five.yaml", "--graph", "x.png"], "--graph x.png: expected a file that ends in .dot or .svg"),
         (["five.yaml", "--replay", "five.yaml"], "five.yaml:1:1: "),
-        (["five.yaml", "--conform"], "--conform holds the live engine to its model: use it with --engine torch"),
+        (["five.yaml", "--conform"], "--conform compares the live engine with its model: use it with --engine torch"),
         (["five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
     ],
 )

@@ -94,7 +94,7 @@ def test_operators_are_listed(small: str) -> None:
 
 def test_an_empty_listing_is_explained_on_standard_error() -> None:
     result = run("dump", "--dangling")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no operator of torch-2.13 is like that\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no operator of torch-2.13 matches\n")
 
 
 def test_a_listing_is_json_too(small: str) -> None:
@@ -178,7 +178,7 @@ def test_a_scenario_is_a_registry_of_what_it_leaves_in_force(tmp_path: Path) -> 
         f"{path}: def test::foo(Tensor x) -> Tensor (registered at a.yaml:6) was refused: duplicate_def"
     )
     assert len(refused) == 2
-    with pytest.raises(ImportOfRecordError, match="--import torchvision needs a running PyTorch"):
+    with pytest.raises(ImportOfRecordError, match="--import torchvision needs `live`"):
         recorded_from(path, imports=["torchvision"])
 
 

@@ -241,7 +241,7 @@ def test_files_that_are_generated_no_more_are_listed_and_left(tmp_path: Path) ->
         result = generated(folder, *options)
         assert (result.exit_code, result.stderr) == (
             code,
-            f"{folder / 'gone.py'} is generated no more: remove it\n",
+            f"{folder / 'gone.py'} is no longer generated: remove it\n",
         )
         assert (", 1 file left from before; " in result.stdout) == bool(options)
     assert (folder / "gone.py").exists()

@@ -69,7 +69,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_tags_beside_the_file_are_the_tags_that_there_are(tmp_path: Path) -> None:
     file = tmp_path / "native_functions.yaml"
     file.write_text("- func: foo(Tensor self) -> Tensor\n  tags: sweet\n", encoding="utf-8")
-    with pytest.raises(NativeYamlError, match="'sweet' is no tag"):
+    with pytest.raises(NativeYamlError, match="'sweet' is not a tag"):
         load_native_functions(file)
     (tmp_path / "tags.yaml").write_text("- tag: sweet\n  desc: Tastes well.\n", encoding="utf-8")
     (function,) = load_native_functions(file).functions

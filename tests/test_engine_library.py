@@ -175,7 +175,7 @@ def test_errors_name_the_nearest_right_word() -> None:
         texts.append(str(caught.value))
     assert texts == [
         "unknown_key: 'AutogradCpu' is not a dispatch key; did you mean AutogradCPU?",
-        "unknown_block_kind: 'FRAGMNT' is no kind of library: expected one of DEF, FRAGMENT, IMPL; did you "
+        "unknown_block_kind: 'FRAGMNT' is not a valid kind of library: expected one of DEF, FRAGMENT, IMPL; did you "
         "mean FRAGMENT?",
         "unknown_alias_kind: 'PURE_FUNC' is no alias kind: expected one of CONSERVATIVE, FROM_SCHEMA, PURE_FUNCTION, "
         "INTERNAL_SPECIAL_CASE; did you mean PURE_FUNCTION?",
@@ -309,7 +309,7 @@ def test_a_second_kernel_of_a_key_warns_of_the_override() -> None:
     dispatcher = Dispatcher()
     library = Library("test", "IMPL", "CPU", dispatcher=dispatcher)
     library.impl("foo", kernel, debug="old")
-    with pytest.warns(OverrideWarning, match="new takes the place of old"):
+    with pytest.warns(OverrideWarning, match="new replaces old"):
         library.impl("foo", kernel, debug="new")
 
 

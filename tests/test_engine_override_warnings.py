@@ -1,4 +1,4 @@
-"""Warnings of overrides: a kernel that takes the place of another one is reported, with both of them named."""
+"""Warnings of overrides: a kernel that replaces another one is reported, with both of them named."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def test_each_override_is_reported_with_what_it_overrides(semantics: str) -> Non
     assert warnings_of(
         semantics, (K.CPU, "a"), (K.CUDA, "b"), (K.CPU, "c"), (K.CPU, ""), (K.Meta, "d"), (K.Meta, "e")
     ) == [
-        "the CPU kernel of test::foo is overridden: c takes the place of a",
-        "the CPU kernel of test::foo is overridden: (no debug text) takes the place of c",
-        "the Meta kernel of test::foo is overridden: e takes the place of d",
+        "the CPU kernel of test::foo is overridden: c replaces a",
+        "the CPU kernel of test::foo is overridden: (no debug text) replaces c",
+        "the Meta kernel of test::foo is overridden: e replaces d",
     ]
 
 
 def test_kernels_without_a_key_override_those_of_their_bucket() -> None:
     assert warnings_of("strict", (None, "a"), (K.CompositeImplicitAutograd, "b")) == [
-        "the CompositeImplicitAutograd kernel of test::foo is overridden: b takes the place of a"
+        "the CompositeImplicitAutograd kernel of test::foo is overridden: b replaces a"
     ]
     assert warnings_of("pr35061", (None, "a"), (None, "b")) == [
-        "the catchall kernel of test::foo is overridden: b takes the place of a"
+        "the catchall kernel of test::foo is overridden: b replaces a"
     ]
 
 
@@ -47,7 +47,7 @@ def test_pytorch_warns_once_in_a_process_of_overrides_but_at_meta_and_mtia(
 ) -> None:
     monkeypatch.setattr(Dispatcher, "_warned_of_override", False)
     of_cpp = ((K.Meta, "a"), (K.Meta, "b"), (K.MTIA, "c"), (K.MTIA, "d"), (K.CPU, "e"), (K.CPU, "f"), (K.CPU, "g"))
-    first = "the CPU kernel of test::foo is overridden: f takes the place of e"
+    first = "the CPU kernel of test::foo is overridden: f replaces e"
     assert warnings_of("torch-2.13", *of_cpp) == [first]
     assert warnings_of("torch-2.13", *of_cpp) == []
     assert len(warnings_of("strict", *of_cpp)) == 4
@@ -60,8 +60,8 @@ def test_overrides_within_one_block_are_warned_of() -> None:
         warnings.simplefilter("always")
         handle = dispatcher.register(block(BlockKind.IMPL, *inside))
     assert [str(warning.message).partition(": ")[2] for warning in caught] == [
-        "b takes the place of a",
-        "c takes the place of b",
+        "b replaces a",
+        "c replaces b",
     ]
     assert not handle.is_released
 
@@ -69,7 +69,7 @@ def test_overrides_within_one_block_are_warned_of() -> None:
 def test_a_fallthrough_that_overrides_a_kernel_is_warned_of() -> None:
     dispatcher = Dispatcher()
     one = dispatcher.register(impl(K.CPU, "a"))
-    with pytest.warns(OverrideWarning, match="b takes the place of a"):
+    with pytest.warns(OverrideWarning, match="b replaces a"):
         two = dispatcher.register(impl(K.CPU, "b", FALLTHROUGH))
     three = dispatcher.register(define())
     assert [handle.is_released for handle in (one, two, three)] == [False] * 3
@@ -93,7 +93,7 @@ def test_a_warning_that_is_made_an_error_refuses_the_kernel() -> None:
         warnings.simplefilter("error")
         with pytest.raises(OverrideWarning) as caught:
             dispatcher.register(impl(K.CPU, "b"))
-    assert str(caught.value).endswith("b takes the place of a")
+    assert str(caught.value).endswith("b replaces a")
     assert state(dispatcher) == before  # at once, although the error keeps every frame alive
     assert dispatcher.def_and_impl_count(FOO) == 1
     handle.release()

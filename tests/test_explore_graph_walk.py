@@ -137,7 +137,7 @@ def test_hidden_state_that_never_shows_is_proved_harmless_and_counted() -> None:
     found = explore_graph(toy(3, Planted("remembers", 1, 0, "nothing")), 3)
     assert found.verdict is Verdict.PROVED
     assert (found.sets, found.states, found.edges) == (8, 16, 48)
-    assert found.notes == ("16 states for 8 sets: the engine keeps hidden state, and it never shows",)
+    assert found.notes == ("16 states for 8 sets: the engine keeps hidden state that is never observed",)
 
 
 def test_conflicts_are_minimal_and_list_who_was_never_accepted() -> None:
@@ -193,7 +193,7 @@ class Impatient(Hungry):
 
 def test_lack_of_memory_is_a_bound() -> None:
     found = explore_graph(Hungry(8), 8)
-    assert (found.verdict, found.notes) == (Verdict.INCOMPLETE, ("stopped because the memory was used up",))
+    assert (found.verdict, found.notes) == (Verdict.INCOMPLETE, ("stopped because memory ran out",))
     assert found.states > 100
 
 

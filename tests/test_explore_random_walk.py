@@ -85,7 +85,7 @@ def test_the_notes_give_the_coverage_and_the_confidence() -> None:
         "500 random walks came to 500 distinct sets; 778 of 780 pairs were registered next to one another both ways",
         "an estimate, not a proof: a flaw that needs 6 registrations active or absent, 2 of them in one order, would "
         "have shown with 95 % confidence (N >= 2^d * r! * ln(1/0.05) = 384)",
-        "the conflicts are the smallest that were met, there may be smaller ones",
+        "these are the smallest conflicts that the walks met; smaller ones may exist",
     )
 
 

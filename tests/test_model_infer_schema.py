@@ -198,16 +198,17 @@ def test_the_refusal_names_the_parameter_and_says_what_to_do() -> None:
     [
         (
             kernel_with_unknown,
-            "parameter 'y' is annotated with 'list[Unknown]', in which 'test_model_infer_schema.Unknown' is no type",
+            "parameter 'y' is annotated with 'list[Unknown]', in which 'test_model_infer_schema.Unknown' is "
+            "not a type of schemas",
         ),
         (
             kernel_with_typo,
-            "annotated with 'Tensr', in which 'Tensr' is no type that a schema has; did you mean Tensor?",
+            "annotated with 'Tensr', in which 'Tensr' is not a type of schemas; did you mean Tensor?",
         ),
         (kernel_without_return, "the return has no annotation"),
         (kernel_with_many, "parameter 'xs' takes any number of values"),
-        (kernel_with_bare_list, "parameter 'x' is annotated with 'list', in which 'list' is no type"),
-        (kernel_with_endless_tuple, "in which 'tuple' of any length is no type"),
+        (kernel_with_bare_list, "parameter 'x' is annotated with 'list', in which 'list' is not a type of schemas"),
+        (kernel_with_endless_tuple, "in which 'tuple' of any length is not a type of schemas"),
     ],
 )
 def test_the_refusal_says_what_was_found(function: Callable[..., object], said: str) -> None:

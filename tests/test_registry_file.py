@@ -193,42 +193,43 @@ def test_any_registry_reads_back(
         ),
         (
             registry_bytes(SMALL)[:30],
-            "the registry: it is cut short: it has 30 bytes, not even the head of a registry; get it anew",
+            "the registry: it is cut short: it has 30 bytes, not even the head of a registry; get a new copy",
         ),
         (
             registry_bytes(SMALL)[:-1],
             f"the registry: it is cut short: it declares {len(registry_bytes(SMALL))} bytes and has "
-            f"{len(registry_bytes(SMALL)) - 1}; get it anew",
+            f"{len(registry_bytes(SMALL)) - 1}; get a new copy",
         ),
         (
             registry_bytes(SMALL) + b"x",
-            f"the registry: it goes on behind its end: it declares {len(registry_bytes(SMALL))} bytes and has "
-            f"{len(registry_bytes(SMALL)) + 1}; get it anew",
+            f"the registry: it goes on after its end: it declares {len(registry_bytes(SMALL))} bytes and has "
+            f"{len(registry_bytes(SMALL)) + 1}; get a new copy",
         ),
         (
             registry_bytes(SMALL)[:-1] + b"x",
-            "the registry: it was altered after it was written: its checksum differs; get it anew",
+            "the registry: it was altered after it was written: its checksum differs; get a new copy",
         ),
         (
             registry_bytes(SMALL)[:8] + b"\x07\0\0\0" + registry_bytes(SMALL)[12:],
             "the registry: it is a recorded registry of version 7 and this dispatchlab reads version 1: install the "
-            "dispatchlab that wrote it, or record it anew",
+            "dispatchlab that wrote it, or record it again",
         ),
         (
             with_directory(b"[]"),
-            "the registry: it is damaged: its directory is not a table; get it anew",
+            "the registry: it is damaged: its directory is not a table; get a new copy",
         ),
         (
             with_directory(b'{"torch":"x"}'),
-            "the registry: it is damaged: its directory has no 'imports'; get it anew",
+            "the registry: it is damaged: its directory has no 'imports'; get a new copy",
         ),
         (
             with_directory(b"[" * 100_000),
-            "the registry: it is damaged: the directory cannot be read; get it anew",
+            "the registry: it is damaged: the directory cannot be read; get a new copy",
         ),
         (
             with_directory(b" " * 99_999, declared=5),
-            "the registry: it is damaged: the directory does not unpack to the 5 bytes that it declares; get it anew",
+            "the registry: it is damaged: the directory does not unpack to the 5 bytes that it declares; get "
+            "a new copy",
         ),
     ],
 )
@@ -284,7 +285,7 @@ def test_an_operator_of_a_damaged_block_is_refused_when_it_is_asked_for() -> Non
     with pytest.raises(RegistryFileError) as caught:
         registry.operator(BAR.name)
     assert str(caught.value) == (
-        "mine.dlreg: it is damaged: the record of 'test::bar.out' is wrong in a key; get it anew"
+        "mine.dlreg: it is damaged: the record of 'test::bar.out' is wrong in a key; get a new copy"
     )
 
 

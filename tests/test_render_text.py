@@ -163,7 +163,7 @@ def test_conflicts_say_who_excludes_whom() -> None:
         conflict_text(Conflict((4,), "unknown_key", "no such key")) == "4 is always refused (unknown_key): no such key"
     )
     two = Conflict((0, 3), "duplicate_def", "twice", asymmetric=True)
-    expected = "0 and 3 exclude one another (duplicate_def; who comes last decides what the error says): twice"
+    expected = "0 and 3 exclude one another (duplicate_def; the last registration decides the error): twice"
     assert conflict_text(two) == expected
     three = Conflict((1, 2, 5), "other", "no")
     assert conflict_text(three) == "1, 2 and 5 exclude one another (other): no"

@@ -134,7 +134,7 @@ def test_a_replay_without_its_registrations_is_explained() -> None:
         ('"+1 +2"', '"+1 +3"', "a.yaml:11:24: expected a registration from 0 to 2 but found '+3' in '+1 +3'"),
         ('"+1 +2"', "+1 -2", "a.yaml:11:23: expected a registration that is registered here (2 is not) but found '-2'"),
         ('"+1 +2"', "+1 2", "a.yaml:11:23: expected a step such as +0 or -0 but found '2' in '+1 2'"),
-        ("CPU (2)", "CPU", "a.yaml:10:5: 'impl test::foo CPU' is here twice, first in line 9"),
+        ("CPU (2)", "CPU", "a.yaml:10:5: 'impl test::foo CPU' appears twice, first on line 9"),
         (TEXT, "", "a.yaml:1:1: expected a replay but found nothing; a mapping with `replay` and `scenario`"),
     ],
 )

@@ -98,7 +98,7 @@ def test_groups_without_a_common_operator_are_walked_one_by_one() -> None:
     scenario = parse_scenario(scenario_of(6))
     found = explore_apart(Sealed(), scenario.registrations, scenario.operators)
     assert (found.verdict, found.registrations, found.components, found.sets) == (Verdict.NO_VIOLATION_FOUND, 12, 6, 24)
-    assert found.notes == ("6 groups that share no operator were explored apart",)
+    assert found.notes == ("6 groups that share no operator were explored separately",)
 
 
 @pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")

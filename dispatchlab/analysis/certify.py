@@ -63,7 +63,7 @@ class ProverDiedError(DispatchLabError):
     """A process that worked on the proof died, as one that needs too much memory does."""
 
     def __str__(self) -> str:
-        return "a process that worked on the proof died: use --jobs 1, or ask for fewer operators with --operator"
+        return "a worker process of the proof ended: use --jobs 1, or select fewer operators with --operator"
 
 
 def certification_of(

@@ -62,7 +62,7 @@ class OneSequenceError(DispatchLabError):
     """A program compares two sequences, and the counterexample has one."""
 
     def __str__(self) -> str:
-        return "one sequence is at fault by itself, and the program would compare two; save it as a replay or scenario"
+        return "a program compares two sequences, and here one fails by itself: save it as a replay or a scenario"
 
 
 def model_of(engine: Engine) -> LabEngine | None:

@@ -24,7 +24,8 @@ class SemanticsOfTorchError(DispatchLabError):
 
     def __str__(self) -> str:
         return (
-            f"--semantics {self.asked} is for the lab engine, --engine torch behaves as the PyTorch that is installed: "
+            f"--semantics {self.asked} is for the lab engine, and --engine torch has the semantics of the "
+            "installed PyTorch: "
             "leave one of the two out"
         )
 

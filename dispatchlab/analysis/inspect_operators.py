@@ -42,7 +42,7 @@ class OneOperatorError(DispatchLabError):
         self.asked = asked
 
     def __str__(self) -> str:
-        return f"{self.asked!r} is a pattern, and one call is explained at a time: name an operator"
+        return f"{self.asked!r} is a glob, and explain takes one operator: name it"
 
 
 class RecordOnTorchError(DispatchLabError):
@@ -53,7 +53,7 @@ class RecordOnTorchError(DispatchLabError):
         self.source = source
 
     def __str__(self) -> str:
-        return f"--engine torch does not run what {self.source} has recorded: leave one of the two out"
+        return f"{self.source} is a recording, which --engine torch cannot run: leave one of the two out"
 
 
 class SequenceWithoutScenarioError(DispatchLabError):

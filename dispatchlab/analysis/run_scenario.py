@@ -86,7 +86,7 @@ class NoModelError(DispatchLabError):
 
     def __str__(self) -> str:
         if self.engine == "lab":
-            return "--conform holds the live engine to its model: use it with --engine torch"
+            return "--conform compares the live engine with its model: use it with --engine torch"
         return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
 
 
@@ -282,7 +282,7 @@ class WorkerDied(DispatchLabError):
         self.path = path
 
     def __str__(self) -> str:
-        return f"{self.path}: the process that explored it died; bound it with --max-states, or use --jobs 1"
+        return f"{self.path}: the process that explored it ended; bound it with --max-states, or use --jobs 1"
 
 
 def run_scenarios(

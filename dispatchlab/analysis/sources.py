@@ -31,8 +31,8 @@ class ImportOfRecordError(DispatchLabError):
 
     def __str__(self) -> str:
         return (
-            f"--import {self.modules[0]} needs a running PyTorch to import it into, and what was given is on record "
-            f"already: name {LIVE} as the one that changes"
+            f"--import {self.modules[0]} needs `{LIVE}`, the installed PyTorch, and every source is a recording: "
+            f"name `{LIVE}` as a source"
         )
 
 

@@ -122,7 +122,7 @@ def state_graph(
         drawn = _Drawing(space, members, order, max_nodes)
         notes.append(f"cut to the registrations of the counterexample: all together have more than {max_nodes} states")
     if not drawn.complete:
-        raise NotDrawnError(f"there are more than {max_nodes} states, nobody could read it")
+        raise NotDrawnError(f"there are more than {max_nodes} states, too many to read")
     if counterexample is not None:
         drawn.mark(counterexample.expected_sequence, Mark.EXPECTED)
         drawn.mark(counterexample.actual_sequence, Mark.ACTUAL)

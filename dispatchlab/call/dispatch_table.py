@@ -49,8 +49,8 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
     if held is AMBIGUOUS:
         kind = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
         message = (
-            f"{name} has a CompositeImplicitAutograd kernel and a kernel for a backend that maps to AutogradOther, "
-            f"and either could be meant: register one for AutogradOther or make the composite kernel explicit: "
+            f"{name} is ambiguous: it has a CompositeImplicitAutograd kernel and a kernel for a backend that maps to "
+            f"AutogradOther: register one for AutogradOther, or make the composite kernel explicit: "
             f'{local}, "CompositeExplicitAutograd")'
         )
     elif held is not None and held.registered.kernel.is_fallthrough:
@@ -62,7 +62,7 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
     elif key == DispatchKey.Undefined:
         kind = ErrorKind.NO_TENSOR_ARGUMENTS
         message = (
-            f"{name} got no tensor whose keys could choose a kernel: pass a tensor (a fallthrough at the only key of "
+            f"{name} got no tensor that decides the dispatch key: pass a tensor (a fallthrough at the only key of "
             f"one counts as none), or register a kernel that needs none: "
             f'{local}, "CompositeExplicitAutograd") or "BackendSelect"; it has kernels for {there}'
         )
@@ -70,13 +70,13 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
         kind = ErrorKind.MISSING_KERNEL
         message = (
             f"{name} has no kernel for {key}, the highest key of {keys}: a class or a mode with a __torch_dispatch__ "
-            "takes part, and nothing asks it; hold a PythonDispatch(dispatcher) of dispatchlab.overrides for as long "
-            "as it is to be asked, or call inside of no_dispatch()"
+            "takes part, and nothing calls it: keep a dispatchlab.overrides.PythonDispatch(dispatcher) while it takes "
+            "part, or call inside of no_dispatch()"
         )
     elif key.functionality <= DispatchKey.NestedTensor:
         kind = ErrorKind.MISSING_KERNEL
         message = (
-            f"{name} has no kernel for {key}, the backend that the call came to: it has kernels for {there}; "
+            f"{name} has no kernel for {key}, the backend of this call: it has kernels for {there}; "
             f'register one: {local}, "{key}"), or call with other tensors'
         )
     else:

@@ -372,10 +372,10 @@ def _options(given: Mapping[str, str]) -> Options:
         return Options()
     layout = given.get("layout", "strided")
     if layout not in LAYOUTS:
-        raise ArgumentSpecError(f"{layout!r} is no layout{did_you_mean(layout, LAYOUTS)}")
+        raise ArgumentSpecError(f"{layout!r} is not a layout{did_you_mean(layout, LAYOUTS)}")
     dtype = given.get("dtype")
     if dtype is not None and dtype not in DType.__members__:
-        raise ArgumentSpecError(f"{dtype!r} is no dtype{did_you_mean(dtype, DType.__members__)}")
+        raise ArgumentSpecError(f"{dtype!r} is not a dtype{did_you_mean(dtype, DType.__members__)}")
     kind = None if dtype is None else DType[dtype]
     return Options(_backend(_device(given.get("device", "cpu")), LAYOUTS[layout], kind), ", ".join(given_options))
 
@@ -609,7 +609,7 @@ def _after(
     if functionality == DispatchKey.Python:
         return "the subclass decides: its __torch_dispatch__ is called with the operator"
     if AUTOGRAD_KEYS.bits & DispatchKeySet.of(functionality).bits:
-        records = "records the call on the tape"
+        records = "records the call in the autograd graph"
         if not described.requires_grad:
             records = "has nothing to record, as no argument requires grad"
         elif builtin:
@@ -634,10 +634,10 @@ _OUTSIDE: Mapping[DispatchKey, str] = {
     DispatchKey.Batched: "calls the operator for each element of a batch, and fails where no argument is batched",
     DispatchKey.FuncTorchBatched: "calls the operator for each element of a batch, and fails outside of vmap",
     DispatchKey.BatchedNestedTensor: "calls the operator for each element of a batch, and fails outside of vmap",
-    DispatchKey.FuncTorchGradWrapper: "unwraps what a transform of functorch left behind, and fails without that",
+    DispatchKey.FuncTorchGradWrapper: "unwraps tensors of a functorch transform that is over, and fails without them",
     DispatchKey.FuncTorchDynamicLayerFrontMode: "enters the transform of functorch, and fails where none is active",
     DispatchKey.FuncTorchDynamicLayerBackMode: "leaves the transform of functorch, and fails where none is active",
-    DispatchKey.PythonDispatcher: "asks the Python dispatcher of the thread, and fails where there is none",
+    DispatchKey.PythonDispatcher: "calls the Python dispatcher of the thread, and fails where there is none",
 }
 """What the builtin fallbacks do that run no kernel by themselves."""
 

@@ -162,7 +162,7 @@ class Tensor:
             CallError: of kind `wrong_type`: a tensor on `meta` has none.
         """
         if self.elements is None:
-            message = f"this tensor of shape {list(self.shape)} is on {self.device} and has no elements to look at"
+            message = f"this tensor of shape {list(self.shape)} is on {self.device} and has no elements to read"
             raise CallError(ErrorKind.WRONG_TYPE, message, {"device": str(self.device)})
         return self.elements
 

@@ -215,7 +215,7 @@ class Device:
         name, colon, index = text.partition(":")
         if name not in tuple(DeviceType) or (colon and not index.isdecimal()):
             known = [str(one) for one in DeviceType]
-            message = f"{text!r} is no device: expected a type and perhaps a number, such as cuda:1"
+            message = f"{text!r} is not a device: expected a type and perhaps a number, such as cuda:1"
             message += did_you_mean(name, known)
             raise CallError(ErrorKind.WRONG_TYPE, message, {"device": text})
         return cls(DeviceType(name), int(index) if colon else None)

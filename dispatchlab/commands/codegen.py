@@ -62,7 +62,7 @@ def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: b
         return
     left = () if only else tuple(each for each in before if each not in files)
     for each in left:
-        note(f"{folder / each} is generated no more: remove it")
+        note(f"{folder / each} is no longer generated: remove it")
     if not check:
         written = write_files(folder, files)
         modules = len(files) // 2

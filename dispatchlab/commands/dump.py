@@ -118,7 +118,9 @@ def dump(
         _list(registry, operator or "*", keys, imports, format, dangling=dangling, overridden=overridden, counts=counts)
         return
     if operator is None:
-        raise DumpOptionsError("which operator? name one, or a glob such as 'aten::add*'; --list lists what there is")
+        raise DumpOptionsError(
+            "no operator was named: name one, or a glob such as 'aten::add*', or list them all with --list"
+        )
     from dispatchlab.analysis.inspect_operators import inspect_operators
 
     rows = table_rows(keys)
@@ -164,7 +166,7 @@ def _list(
         json=lambda: operators_json(found, recorded, source=source, keys=at),
     )
     if not found:
-        note(f"no operator of {source} is like that")
+        note(f"no operator of {source} matches")
 
 
 def _show(

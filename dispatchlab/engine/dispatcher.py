@@ -347,7 +347,7 @@ class Dispatcher:
                 Dispatcher._warned_of_override = True
             texts.append(
                 f"the {key} kernel of {primitive.name} is overridden: {primitive.entry.debug or '(no debug text)'} "
-                f"takes the place of {older[0].debug or '(no debug text)'}"
+                f"replaces {older[0].debug or '(no debug text)'}"
             )
         return texts
 

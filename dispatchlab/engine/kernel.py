@@ -209,7 +209,7 @@ def choice(text: str, choices: tuple[E, ...], *, kind: ErrorKind, what: str) -> 
         if one == text:
             return one
     known = [str(one) for one in choices]
-    message = f"{text!r} is no {what}: expected one of {', '.join(known)}{did_you_mean(text, known)}"
+    message = f"{text!r} is not a valid {what}: expected one of {', '.join(known)}{did_you_mean(text, known)}"
     raise RegistrationError(kind, message, {"text": text})
 
 

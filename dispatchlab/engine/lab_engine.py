@@ -201,7 +201,7 @@ def _stale_text(name: str, bits: int) -> str:
     shown = ", ".join(keys[:_SHOWN])
     more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
     was = "was" if len(keys) == 1 else "were"
-    return f"{shown}{more} of {name} {was} not refreshed: calls use what was there before"
+    return f"{shown}{more} of {name} {was} not refreshed: calls use the old entry"
 
 
 def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[str]:

@@ -99,4 +99,4 @@ def _take_back(notified: list[tuple[Listener, Named]], error: BaseException) -> 
         try:
             listener.on_operator_deregistered(*one)
         except Exception as another:
-            error.add_note(f"notified that {one.name} goes again, {listener!r} raised {another!r}")
+            error.add_note(f"notified of the release of {one.name}, {listener!r} raised {another!r}")

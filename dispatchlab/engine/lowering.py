@@ -161,7 +161,7 @@ def _fallback_call(registration: Fallback, semantics: Semantics) -> tuple[Primit
     if key is None:
         raise refusals.refuse(
             ErrorKind.FALLBACK_WITHOUT_KEY,
-            "a fallback serves one dispatch key and this one names none: say which with dispatch",
+            "a fallback serves one dispatch key and this one names none: name it with `dispatch`",
             debug=registration.debug,
         )
     keys = keys_of(slots_of_key(key))

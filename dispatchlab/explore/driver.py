@@ -118,7 +118,7 @@ def finish(drive: Drive) -> Exploration:
         except EngineCrashed as crash:
             ending = drive.crashed(crash)
     except MemoryError:
-        ending = Ending(Verdict.INCOMPLETE, reasons=("stopped because the memory was used up",))
+        ending = Ending(Verdict.INCOMPLETE, reasons=("stopped because memory ran out",))
     except KeyboardInterrupt:
         raise Interrupted(drive.exploration(Ending(Verdict.INCOMPLETE, reasons=("interrupted",)))) from None
     return drive.exploration(ending)

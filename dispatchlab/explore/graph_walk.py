@@ -319,7 +319,7 @@ class _GraphDrive:
         sets, states = len(self.first), len(self.masks)
         notes = ending.reasons
         if proved and states > sets:
-            notes = (f"{states:,} states for {sets:,} sets: the engine keeps hidden state, and it never shows",)
+            notes = (f"{states:,} states for {sets:,} sets: the engine keeps hidden state that is never observed",)
         accepted = 0
         if proved:
             for mask in self.first:

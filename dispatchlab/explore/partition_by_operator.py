@@ -165,7 +165,7 @@ def _joined(found: Sequence[tuple[tuple[int, ...], Exploration]], count: int, or
         ),
         never_accepted=tuple(sorted(members[index] for members, one in found for index in one.never_accepted)),
         counterexample=_in_scenario(gravest.counterexample, members),
-        notes=(*notes, f"{len(found)} groups that share no operator were explored apart"),
+        notes=(*notes, f"{len(found)} groups that share no operator were explored separately"),
         elapsed_s=sum(one.elapsed_s for _, one in found),
     )
 

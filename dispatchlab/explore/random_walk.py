@@ -105,7 +105,7 @@ class RandomWalks:
                 f"(N >= 2^d * r! * ln(1/0.05) = {sequences_needed(depth, 2):,})"
             )
         if self._refused:
-            notes.append("the conflicts are the smallest that were met, there may be smaller ones")
+            notes.append("these are the smallest conflicts that the walks met; smaller ones may exist")
         return notes
 
     def _steps(self, way: _Way, plan: Sequence[int]) -> Steps:

@@ -47,13 +47,13 @@ class Flaw(StrEnum):
     """How two sequences that should agree disagree."""
 
     NON_COMMUTING = "non-commuting"  # two orders of the same registrations
-    UNDO = "undo"  # something that was released left a trace
-    RESIDUE = "residue"  # something that was refused left a trace
+    UNDO = "undo"  # a release left something behind
+    RESIDUE = "residue"  # a refusal left something behind
     OUTCOME = "outcome"  # accepted after one sequence, refused (or refused otherwise) after the other
-    ASYMMETRY = "asymmetry"  # whether a set is accepted depends on who comes last
+    ASYMMETRY = "asymmetry"  # whether a set is accepted depends on the last registration
     INVARIANT = "invariant"  # every sequence to this set breaks an invariant
     RELEASE = "release"  # a release failed
-    CRASH = "crash"  # the engine died
+    CRASH = "crash"  # the engine crashed
     NONDETERMINISTIC = "nondeterministic"  # the same sequence gave two results
 
     __repr__ = member_repr

@@ -137,7 +137,7 @@ def vmap(
         }
         if len(sizes) != 1 or 0 in sizes:
             found = ", ".join(map(str, sorted(sizes))) or "none"
-            raise CallError(ErrorKind.OTHER, f"vmap wants batches of one size, at least 1, and found {found}")
+            raise CallError(ErrorKind.OTHER, f"vmap expects batches of one size, at least 1, but found {found}")
         _thread.level += 1
         level = _thread.level
         try:
@@ -163,7 +163,7 @@ def _check_written(operator: Operator, name: str, written: object, innermost: Se
         if isinstance(one, BatchedTensor) and one.copies:
             what = "which should be a view and is a copy inside of vmap: write to its base"
         elif not any(one is other for other in innermost):
-            what = "which has no place for a whole batch, inside of vmap"
+            what = "which cannot hold a whole batch inside of vmap"
         else:
             continue
         message = f"{operator.name} would write {name!r}, {what}"

@@ -50,7 +50,7 @@ def shape_of(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise refused(
-            f"{name} got shapes {' and '.join(map(str, map(list, shapes)))}, which do not go together"
+            f"{name} got shapes {' and '.join(map(str, map(list, shapes)))}, which cannot be broadcast"
         ) from None
 
 
@@ -68,9 +68,9 @@ def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> Non
     Source: aten/src/ATen/MemoryOverlap.cpp.
     """
     if any(size > 1 and step == 0 for size, step in zip(written.shape, written.strides, strict=True)):
-        raise refused(f"{name} would write several elements of one place in memory, as expand makes them: clone first")
+        raise refused(f"{name} would write several elements at one memory location, as expand makes them: clone first")
     if read is not None and read is not written and _overlap_in_part(written, read):
-        raise refused(f"{name} would write elements that it reads at other places of the same memory: clone one first")
+        raise refused(f"{name} would write memory that it reads as other elements: clone one first")
 
 
 def _overlap_in_part(one: Tensor, other: Tensor) -> bool:
@@ -340,7 +340,7 @@ def meta_threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number
 def _mm_shape(self: Tensor, mat2: Tensor) -> tuple[int, ...]:
     if self.dim != 2 or mat2.dim != 2 or self.shape[1] != mat2.shape[0] or self.dtype != mat2.dtype:
         found = f"{self.dtype}{list(self.shape)} and {mat2.dtype}{list(mat2.shape)}"
-        raise refused(f"mm wants two matrices of one dtype that go together, [n, m] and [m, p], and got {found}")
+        raise refused(f"mm expects two matrices of one dtype and of shapes [n, m] and [m, p], but got {found}")
     return (self.shape[0], mat2.shape[1])
 
 
@@ -441,7 +441,9 @@ def meta_stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
 def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
     shapes = sorted({one.shape for one in tensors})
     if len(shapes) != 1:
-        raise refused(f"stack wants one or more tensors of one shape and got {', '.join(map(str, shapes)) or 'none'}")
+        raise refused(
+            f"stack expects one or more tensors of one shape, but got {', '.join(map(str, shapes)) or 'none'}"
+        )
     return shapes[0]
 
 
@@ -503,7 +505,7 @@ def _squeeze(array: Array, dim: int) -> Array:
 
 def _transposed(array: Array) -> Array:
     if array.ndim > 2:
-        raise refused(f"t wants at most two dimensions and got the shape {list(array.shape)}")
+        raise refused(f"t expects at most two dimensions, but got the shape {list(array.shape)}")
     return array.T
 
 

@@ -41,10 +41,10 @@ def load_baseline(path: str) -> frozenset[tuple[str, str, str]]:
             path, f"it cannot be read: {error.strerror or error}; write it with --write-baseline"
         ) from None
     except ValueError as error:
-        raise BaselineError(path, f"it is not JSON: {error}; write it anew with --write-baseline") from None
+        raise BaselineError(path, f"it is not JSON: {error}; write it again with --write-baseline") from None
     if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("findings"), list):
         raise BaselineError(
-            path, f"expected version {VERSION} and a list of findings; write it anew with --write-baseline"
+            path, f"expected version {VERSION} and a list of findings; write it again with --write-baseline"
         )
     accepted = set()
     for one in value["findings"]:

@@ -152,7 +152,7 @@ class Rule:
     def page(self) -> str:
         """Its page of documentation, as Markdown."""
         return (
-            f"# {self.code}: {self.name}\n\n{self.what}\n\n## Why it hurts\n\n{self.why}\n\n## How to mend "
+            f"# {self.code}: {self.name}\n\n{self.what}\n\n## Why it matters\n\n{self.why}\n\n## How to fix "
             f"it\n\n{self.mend}\n\n"
             f"## Found\n\n```yaml\n{self.bad}\n```\n\n## Not found\n\n```yaml\n{self.good}\n```\n"
         )

@@ -62,7 +62,7 @@ ALONE = Rule(
     why=(
         "Without an autograd kernel the fallback of the autograd key lets the call through and records nothing: "
         "gradients stop, with a warning at the first backward at best. Without a Meta kernel torch.compile, "
-        "torch.export and every other tracer fail at the operator, since they cannot tell the shape of its result."
+        "torch.export and every other tracer fail at the operator, since they do not know the shape of its result."
     ),
     mend=(
         "Register them with torch.library.register_autograd and torch.library.register_fake. An operator that is not "
@@ -107,7 +107,7 @@ def _ambiguous(subject: Subject, operators: Iterable[RecordedOperator]) -> Itera
 AMBIGUOUS = Rule(
     code="DL003",
     name="ambiguous-autogradother",
-    what="AutogradOther cannot tell whether the composite kernel or that of a backend is meant.",
+    what="AutogradOther is ambiguous between the composite kernel and that of a backend.",
     why=(
         "Backends without an autograd key of their own (FPGA, Vulkan, Metal, MkldnnCPU, and the Quantized, Sparse and "
         "SparseCsr ones by their tensors' keys) share AutogradOther. With a composite kernel besides, both could be "
@@ -145,7 +145,7 @@ def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
 DISABLED = Rule(
     code="DL004",
     name="disabled-composite",
-    what="A backend kernel disables the decomposition of an operator, and nothing takes its place for gradients.",
+    what="A backend kernel disables the decomposition of an operator, and nothing replaces it for gradients.",
     why=(
         "A composite kernel is differentiable because its parts are. A kernel for one backend takes both the slot of "
         "the backend and that of its autograd key away from it; without an autograd formula the gradients of that "
@@ -280,7 +280,7 @@ DANGLING = Rule(
     what="An operator has kernels and no def.",
     why=(
         "A kernel can be registered before its def, because the package that defines the operator may be imported "
-        "later. When it never is, or when the name is misspelt, nothing complains: the kernel waits for ever, and "
+        "later. When it never is, or when the name is misspelt, nothing complains: the kernel waits forever, and "
         "calls go to whatever the right operator has instead."
     ),
     mend=(
@@ -335,7 +335,7 @@ GONE = Rule(
     ),
     good=example(("CPU", "my_package/cpu.py:7")),
     check=_gone,
-    needs="a record is one moment, and it compares two: name the other with --against",
+    needs="it compares two moments, and a record is one: name the other with --against",
     can_run=lambda subject: subject.earlier is not None,
 )
 
@@ -350,7 +350,7 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             yield Found(
                 str(operator.name),
                 key,
-                f"the kernel from {owner(winner.debug)} takes the place of "
+                f"the kernel from {owner(winner.debug)} overrides "
                 f"{' and of '.join(owner(k.debug) for k in losers)}, because it came later",
                 tuple(kernel.debug for kernel in kernels),
             )

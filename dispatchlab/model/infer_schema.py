@@ -84,7 +84,7 @@ def _read(function: str, where: str, annotation: object, known: Mapping[str, obj
     except _NoTypeError as error:
         shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
         word, _, hint = str(error).partition("; ")
-        reason = f"is annotated with {shown!r}, in which {word} is no type that a schema has{hint and f'; {hint}'}"
+        reason = f"is annotated with {shown!r}, in which {word} is not a type of schemas{hint and f'; {hint}'}"
         raise _refused(function, where, reason, shown) from None
 
 

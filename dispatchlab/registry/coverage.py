@@ -298,7 +298,7 @@ def _consequences(
     shadowed = next((kernel for kernel in before.kernels if kernel.key == str(key)), None)
     if shadowed is not None:
         yield (
-            f"it takes the place of the {key} kernel from {shadowed.debug or '(no debug text)'}, because it is newer; "
+            f"it overrides the {key} kernel from {shadowed.debug or '(no debug text)'}, because it is newer; "
             "in the other order it would lose"
         )
     lost = [each for each in olds if olds[each].reason in COMPOSITE and _source(news, each) != olds[each].source]

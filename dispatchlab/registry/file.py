@@ -211,21 +211,21 @@ class RegistryFile:
             )
         if len(data) < HEAD.size:
             raise self._refused(
-                f"it is cut short: it has {len(data)} bytes, not even the head of a registry; get it anew"
+                f"it is cut short: it has {len(data)} bytes, not even the head of a registry; get a new copy"
             )
         _, version, size, packed_size, plain_size, declared = HEAD.unpack_from(data)
         if version != VERSION:
             raise self._refused(
                 f"it is a recorded registry of version {version} and this dispatchlab reads version {VERSION}: "
-                "install the dispatchlab that wrote it, or record it anew"
+                "install the dispatchlab that wrote it, or record it again"
             )
         if len(data) > MAX_FILE:
             raise self._refused(f"it has more than {MAX_FILE:,} bytes, the most that a registry can have")
         if len(data) != size:
-            verb = "is cut short" if len(data) < size else "goes on behind its end"
-            raise self._refused(f"it {verb}: it declares {size:,} bytes and has {len(data):,}; get it anew")
+            verb = "is cut short" if len(data) < size else "goes on after its end"
+            raise self._refused(f"it {verb}: it declares {size:,} bytes and has {len(data):,}; get a new copy")
         if digest(data) != declared:
-            raise self._refused("it was altered after it was written: its checksum differs; get it anew")
+            raise self._refused("it was altered after it was written: its checksum differs; get a new copy")
         return packed_size, plain_size
 
     def _read_fallbacks(self) -> tuple[RecordedFallback, ...]:
@@ -316,7 +316,7 @@ class RegistryFile:
         return value
 
     def _damaged(self, reason: str) -> RegistryFileError:
-        return self._refused(f"it is damaged: {reason}; get it anew")
+        return self._refused(f"it is damaged: {reason}; get a new copy")
 
     def _refused(self, reason: str) -> RegistryFileError:
         return RegistryFileError(self.path, reason)

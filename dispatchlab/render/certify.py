@@ -32,10 +32,10 @@ def summary(found: Certification) -> Iterator[str]:
     yield f"  {Certified.ORDER_MATTERS}: {len(matters):,}"
     overridden, stale = found.because(Cause.OVERRIDE), found.because(Cause.STALE)
     if overridden:
-        yield f"    a kernel takes the place of another at its key: {len(overridden):,}"
+        yield f"    a kernel overrides another at its key: {len(overridden):,}"
     if stale:
         now = len(found.because(Cause.STALE, in_force=True))
-        yield f"    a slot that calls use can be left behind: {len(stale):,}, with everything in force: {now:,}"
+        yield f"    a slot that calls use can go stale: {len(stale):,}, with everything registered: {now:,}"
     undecided = found.of(Certified.NOT_DECIDED)
     if undecided:
         yield f"  {Certified.NOT_DECIDED}: {len(undecided):,}"
@@ -48,7 +48,7 @@ def summary(found: Certification) -> Iterator[str]:
         f"{_count(found.registrations, 'registration')} stood for, {_count(found.steps, 'step')} on whole operators "
         f"besides, {seconds(found.elapsed_s)}"
     )
-    yield "not covered: C++ signatures, which no record has"
+    yield "not covered: C++ signatures, which registries do not hold"
 
 
 def _count(number: int, what: str) -> str:
@@ -66,7 +66,7 @@ def reason_text(reason: OrderReason) -> str:
     """Why the order matters and whose registrations they are, in a sentence."""
     if reason.winner is not None:
         others = " and ".join(_debug(loser) for loser in reason.losers)
-        return f"{reason.keys[0]}: the newest wins, which is {_debug(reason.winner)}; it takes the place of {others}"
+        return f"{reason.keys[0]}: the newest wins, which is {_debug(reason.winner)}; it overrides {others}"
     shown = ", ".join(map(str, reason.keys[:_SLOTS_SHOWN]))
     if len(reason.keys) > _SLOTS_SHOWN:
         shown += f" and {len(reason.keys) - _SLOTS_SHOWN} more"
@@ -74,8 +74,8 @@ def reason_text(reason: OrderReason) -> str:
         f"{format_sequence(reason.expected_sequence)} and {format_sequence(reason.actual_sequence)} end differently"
     )
     owners = ", ".join(f"{number} is {owner}" for number, owner in enumerate(reason.registrations))
-    when = "" if reason.in_force else ", not when everything is in force"
-    return f"{shown}: what calls use can be left behind{when}: {sequences}, where {owners}"
+    when = "" if reason.in_force else ", but not when everything is registered"
+    return f"{shown}: the slot can go stale{when}: {sequences}, where {owners}"
 
 
 def _debug(owner: Owner) -> str:

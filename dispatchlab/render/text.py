@@ -19,13 +19,13 @@ from dispatchlab.render.operator_text import operator_text
 
 FLAWS = {
     Flaw.NON_COMMUTING: "two orders of the same registrations lead to different states",
-    Flaw.UNDO: "something that was released left a trace",
-    Flaw.RESIDUE: "something that was refused left a trace",
-    Flaw.OUTCOME: "a registration is answered in two ways in the same set",
-    Flaw.ASYMMETRY: "whether a set is accepted depends on who comes last",
+    Flaw.UNDO: "a release left something behind",
+    Flaw.RESIDUE: "a refusal left something behind",
+    Flaw.OUTCOME: "the outcome of a registration depends on the order",
+    Flaw.ASYMMETRY: "whether a set is accepted depends on the last registration",
     Flaw.INVARIANT: "every sequence to this set breaks an invariant",
     Flaw.RELEASE: "a release failed",
-    Flaw.CRASH: "the engine died",
+    Flaw.CRASH: "the engine crashed",
     Flaw.NONDETERMINISTIC: "the same sequence gave two results",
 }
 """What each flaw means, in a sentence."""
@@ -81,7 +81,7 @@ def conflict_text(conflict: Conflict) -> str:
         who = f"{members[0]} and {members[1]} exclude one another"
     else:
         who = f"{', '.join(members[:-1])} and {members[-1]} exclude one another"
-    blame = "; who comes last decides what the error says" if conflict.asymmetric else ""
+    blame = "; the last registration decides the error" if conflict.asymmetric else ""
     return f"{who} ({conflict.kind}{blame}): {conflict.message}"
 
 
@@ -96,7 +96,7 @@ def reasons(counterexample: Counterexample) -> tuple[str, ...]:
     if counterexample.why:
         return counterexample.why
     answered = counterexample.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY, Flaw.RELEASE)
-    return ("the engine's answer says it",) if answered else ("the engine does not know",)
+    return ("see the engine's error",) if answered else ("the engine does not know",)
 
 
 def counts(found: Exploration) -> Iterator[tuple[str, str]]:

@@ -166,7 +166,9 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ScenarioError((Problem(file, f"the file cannot be read: {reason}"),)) from None
     if len(data) > MAX_BYTES:
-        raise ScenarioError((Problem(file, f"the file is larger than {MAX_BYTES // 2**20} MiB, no scenario is"),))
+        raise ScenarioError(
+            (Problem(file, f"the file is larger than {MAX_BYTES // 2**20} MiB, the limit for scenarios"),)
+        )
     return data
 
 
@@ -213,7 +215,7 @@ def _check_order(node: Node, order: tuple[int, ...], count: int, context: Contex
     for child in node.items:
         if isinstance(child, Scalar) and child.text.isdecimal() and len(child.text) < 10 and int(child.text) >= count:
             message = f"there is no registration {int(child.text)}"
-            hint = "there is one, 0" if count == 1 else f"they are 0 to {count - 1}"
+            hint = "the only one is 0" if count == 1 else f"they are 0 to {count - 1}"
             context.report(Wrong(child, message, hint))
 
 

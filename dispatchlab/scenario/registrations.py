@@ -298,7 +298,7 @@ def _nodes(node: Node, context: Context) -> tuple[Node, ...]:
 def _some_nodes(node: Node, context: Context) -> tuple[Node, ...]:
     items = _nodes(node, context)
     if not items:
-        raise Wrong(node, "expected at least one registration but found an empty list", "nothing would be tried")
+        raise Wrong(node, "expected at least one registration but found an empty list", "add at least one entry")
     return items
 
 
@@ -442,7 +442,7 @@ def _table_of(node: Node, tables: tuple[Table, ...]) -> Table:
         hint = next(filter(None, near), f"start it with one of {', '.join(heads)}")
         raise Wrong(keys[0] if keys else node, f"expected a registration but found {_keys(keys)}", hint)
     if other := next((key for key in kinds if key.text != kinds[0].text), None):
-        message = f"an entry is one registration, but `{kinds[0].text}` and `{other.text}` are both here"
+        message = f"an entry is one registration, but `{kinds[0].text}` and `{other.text}` are both present"
         raise Wrong(other, message, "start a new entry with a dash")
     return heads[kinds[0].text]
 

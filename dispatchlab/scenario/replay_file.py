@@ -262,7 +262,7 @@ def _sequence(node: Node, count: int) -> StepSequence:
         return ()
     if long := _TOO_LONG.search(value.text):
         column = value.column_of(long.start())
-        raise Wrong(node, f"expected a registration from 0 to {count - 1} but found a longer number", column=column)
+        raise Wrong(node, f"expected a registration from 0 to {count - 1} but found a larger number", column=column)
     try:
         return parse_sequence(value.text, count=count)
     except ParseError as error:

@@ -84,5 +84,5 @@ def test_ten_thousand_damaged_files_are_refused_or_equal() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is that of Linux")
 def test_the_largest_files_that_pass_the_bounds_need_less_than_a_gigabyte() -> None:
     *refused, many, wide, within = _run(_LARGEST)
-    assert refused == ["the registry: it is damaged: its directory is not a table; get it anew"] * 5
+    assert refused == ["the registry: it is damaged: its directory is not a table; get a new copy"] * 5
     assert (many, wide, within) == ("100000", "399996", "True")

@@ -74,7 +74,7 @@ def test_a_leaky_test_fails_and_shows_what(
     result.stdout.fnmatch_lines(
         [
             "*ERROR at teardown of test_leaky*",
-            "1 registration was left behind, or taken away:",
+            "1 registration was not released, or removed:",
             "*operator came: leaky::op(Tensor x) -> Tensor with 0 kernels",
             "release what you register: *",
         ]

@@ -136,7 +136,10 @@ def _one_of(fields: Fields, node: Scalar, word: str, known: Dictionary[str, E_co
         return known[word]
     near = did_you_mean(word, known).removeprefix("; ")
     fields.report(
-        Rule.UNKNOWN_WORD, node, f"{quoted(word)} is no {what}: expected one of {', '.join(sorted(known))}", near
+        Rule.UNKNOWN_WORD,
+        node,
+        f"{quoted(word)} is not a valid {what}: expected {', '.join(sorted(known))}",
+        near,
     )
     return None
 
@@ -179,7 +182,7 @@ def _operator(fields: Fields, node: Scalar, text: str, at: int, schema: Function
     try:
         return parse_name(text).within(schema.name.namespace)
     except ParseError as error:
-        message = f"{quoted(text)} is no name of an operator: {error.sentence}"
+        message = f"{quoted(text)} is not the name of an operator: {error.sentence}"
         fields.report(Rule.UNREADABLE_NAME, node, message, column=node.column_of(at + error.at))
         return None
 
@@ -205,7 +208,7 @@ def _no_default_arguments(fields: Fields, schema: FunctionSchema) -> frozenset[s
     for word in words:
         if word.text not in having:
             is_one = any(argument.name == word.text for argument in schema.arguments)
-            found = "has no default" if is_one else "is no argument of the function"
+            found = "has no default" if is_one else "is not an argument of the function"
             fields.report(
                 Rule.NO_DEFAULT_TO_OMIT,
                 word,
@@ -222,7 +225,7 @@ def _tags(fields: Fields, parts: SchemaParts, schema: FunctionSchema, known: fro
             found.add(word.text)
         else:
             hint = did_you_mean(word.text, sorted(known)).removeprefix("; ") or "tags.yaml lists those that there are"
-            fields.report(Rule.UNKNOWN_TAG, word, f"{quoted(word.text)} is no tag", hint)
+            fields.report(Rule.UNKNOWN_TAG, word, f"{quoted(word.text)} is not a tag", hint)
     # NB: these three are not written down, every function of the kind has them
     if schema.name.namespace == DEFAULT_NAMESPACE:
         found.add("pt2_compliant_tag")

@@ -68,7 +68,7 @@ def _texts(wanted: str, *, single: bool = False) -> Shape[tuple[Scalar, ...]]:
 FUNC = Field("func", text_node("the schema of an operator"), "The schema of the operator.", required=True)
 VARIANTS = Field("variants", text_node("function, method, or both"), "Whether it is a function, a method, or both.")
 DISPATCH = Field("dispatch", NODE, "The kernel at each key.")
-STRUCTURED = Field("structured", _FLAG, "Whether meta and impl are written apart.")
+STRUCTURED = Field("structured", _FLAG, "Whether meta and impl are written separately.")
 STRUCTURED_DELEGATE = Field("structured_delegate", text_node("the name of an operator"), "The structured out variant.")
 STRUCTURED_INHERITS = Field(
     "structured_inherits", text_node("the name of a class"), "What the meta class inherits from."

@@ -267,7 +267,7 @@ def _autogen(group: FunctionGroup) -> Iterator[Problem]:
     source = next(one for one in group.functions if not one.is_generated)
     hint = f"write `autogen: {', '.join(generated)}` there" if generated else "leave autogen out"
     if not listed:
-        message = f"{', '.join(generated)} can be made from {source.short_name}, and no autogen says so"
+        message = f"{', '.join(generated)} can be made from {source.short_name}, and no autogen lists it"
         yield _problem(Rule.AUTOGEN_MISSING, source, message, hint)
         return
     lister = next(one for one in group.functions if one.autogen)
@@ -324,7 +324,7 @@ def _broken_view(group: ViewGroup) -> Iterator[Problem]:
             yield _problem(Rule.VIEW_COPY_MISSING, view, message, f"add {name} with the tag view_copy")
     else:
         if not copy.parts.name.base.endswith(_SUFFIXES):
-            message = f"{copy.short_name} has the signature of the view {view.short_name} and is no view"
+            message = f"{copy.short_name} has the signature of the view {view.short_name} and is not a view"
             yield _problem(Rule.VIEW_COPY_NAME, copy, message, f"call it {copy.parts.name.base}_copy")
         if "view_copy" not in copy.tags:
             message = f"{copy.short_name} copies in the place of the view {view.short_name}"

@@ -85,7 +85,7 @@ def read_dispatch(
     count = 0
     for keys, value in node.pairs:
         if not isinstance(keys, Scalar):
-            fields.report(Rule.WRONG_VALUE, keys, "found a key of dispatch that is no text")
+            fields.report(Rule.WRONG_VALUE, keys, "found a key of dispatch that is not text")
             continue
         kernel = fields.text(value, f"the name of a kernel for {keys.text}")
         if kernel is None:
@@ -94,7 +94,7 @@ def read_dispatch(
             fields.report(
                 Rule.KERNEL_NAME,
                 kernel,
-                f"{quoted(kernel.text)} is no name of a kernel",
+                f"{quoted(kernel.text)} is not the name of a kernel",
                 "write a C++ name, in three namespaces at most: custom::add_out",
             )
             continue
@@ -214,7 +214,7 @@ def _check_factory(fields: Fields, schema: FunctionSchema, parts: SchemaParts) -
         fields.report_field(
             Rule.FACTORY_WITHOUT_DISPATCH,
             FUNC,
-            f"{name} makes a tensor and has no dispatch, so it would be taken apart into other operators",
+            f"{name} makes a tensor and has no dispatch, so it would be decomposed into other operators",
             "add `dispatch:` with CompositeExplicitAutograd",
         )
 
@@ -247,7 +247,7 @@ def read_ufunc(fields: Fields, *, structured: bool) -> tuple[UfuncLoop, ...]:
             text = key.text if isinstance(key, Scalar) else ""
             if text not in _UFUNC_KEYS:
                 hint = did_you_mean(text, _UFUNC_KEYS) or f"; they are {', '.join(_UFUNC_KEYS)}"
-                fields.report(Rule.UNKNOWN_WORD, key, f"{quoted(text)} is no kind of inner loop", hint[2:])
+                fields.report(Rule.UNKNOWN_WORD, key, f"{quoted(text)} is not a kind of inner loop", hint[2:])
             elif (found := fields.text(value, f"a function and its element types for {text}")) is not None:
                 loops.append(_loop(fields, found, UfuncKey(text)))
     else:
@@ -265,7 +265,7 @@ def _loop(fields: Fields, node: Scalar, key: UfuncKey) -> UfuncLoop | None:
         fields.report(
             Rule.UFUNC_FORM,
             node,
-            f"{quoted(node.text)} is no inner loop",
+            f"{quoted(node.text)} is not an inner loop",
             "write the function and its element types: add (AllAndComplex, Half)",
         )
         return None
@@ -277,7 +277,7 @@ def _loop(fields: Fields, node: Scalar, key: UfuncKey) -> UfuncLoop | None:
                 kinds[ScalarKind[name]] = None
             else:
                 hint = did_you_mean(word, (*_CLASSES, *ScalarKind.__members__)).removeprefix("; ")
-                message = f"{quoted(word)} is no element type"
+                message = f"{quoted(word)} is not an element type"
                 fields.report(Rule.UFUNC_ELEMENT_TYPE, node, message, hint, column=node.column_of(at))
         at += len(word) + 2
     return UfuncLoop(key, match[1], tuple(kinds))
@@ -335,7 +335,7 @@ def read_precomputed(fields: Fields, parts: SchemaParts, *, structured: bool) ->
         elif argument not in known:
             hint = did_you_mean(argument, known).removeprefix("; ")
             fields.report(
-                Rule.PRECOMPUTED_ARGUMENT, line, f"{quoted(argument)} is no argument of the function", hint or _FORM
+                Rule.PRECOMPUTED_ARGUMENT, line, f"{quoted(argument)} is not an argument of the function", hint or _FORM
             )
         elif argument in replace:
             fields.report(Rule.PRECOMPUTED_ARGUMENT, line, f"{argument} was replaced before", "keep one of the lines")
@@ -350,7 +350,7 @@ def _values(fields: Fields, line: Scalar, text: str) -> tuple[Precomputed, ...]:
         match = _VALUE.fullmatch(part.strip())
         value = None if match is None else _value(match[1], match[2])
         if value is None:
-            fields.report(Rule.PRECOMPUTED_FORM, line, f"{quoted(part.strip())} is no type and name", _FORM)
+            fields.report(Rule.PRECOMPUTED_FORM, line, f"{quoted(part.strip())} is not a type and a name", _FORM)
         elif value.name == value.name.upper():
             fields.report(
                 Rule.PRECOMPUTED_UPPERCASE,

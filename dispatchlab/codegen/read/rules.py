@@ -170,7 +170,7 @@ def _arguments(schema: FunctionSchema, parts: SchemaParts, kind: SchemaKind) -> 
         if is_written(argument):
             yield BrokenRule(
                 Rule.WRITTEN_BEFORE_SELF,
-                f"{argument.name} is written and stands in front of self",
+                f"{argument.name} is written and stands before self",
                 "put self first, or make it an out= argument",
                 argument.name,
             )

@@ -49,7 +49,7 @@ def check_def(registration: Def) -> None:
         NotExpressibleError: they cannot.
     """
     if registration.alias is AliasKind.INTERNAL_SPECIAL_CASE:
-        raise NotExpressibleError(registration, "its bindings cannot say INTERNAL_SPECIAL_CASE")
+        raise NotExpressibleError(registration, "its bindings have no INTERNAL_SPECIAL_CASE")
     if registration.alias is None and registration.tags:
         raise NotExpressibleError(registration, "its bindings give no tags to a def without an alias kind")
 

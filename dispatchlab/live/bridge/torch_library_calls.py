@@ -229,5 +229,5 @@ def _definition(block: Block) -> tuple[Def, FunctionSchema]:
     if found is None:
         raise NotExpressibleError(block, "the block of a define or a custom_op has a def inside")
     if isinstance(found.schema, OperatorName):
-        raise NotExpressibleError(block, "torch.library wants a schema and not a name alone")
+        raise NotExpressibleError(block, "torch.library expects a schema, not a name alone")
     return found, found.schema
