@@ -177,7 +177,8 @@ def test_errors_name_the_nearest_right_word() -> None:
         "unknown_key: 'AutogradCpu' is not a dispatch key; did you mean AutogradCPU?",
         "unknown_block_kind: 'FRAGMNT' is not a valid kind of library: expected one of DEF, FRAGMENT, IMPL; did you "
         "mean FRAGMENT?",
-        "unknown_alias_kind: 'PURE_FUNC' is no alias kind: expected one of CONSERVATIVE, FROM_SCHEMA, PURE_FUNCTION, "
+        "unknown_alias_kind: 'PURE_FUNC' is not a valid alias kind: expected one of CONSERVATIVE, "
+        "FROM_SCHEMA, PURE_FUNCTION, "
         "INTERNAL_SPECIAL_CASE; did you mean PURE_FUNCTION?",
         "other: a kernel is a function, and this is 7: pass something that can be called, or fallthrough",
         "other: the namespace prim is reserved for the operators of TorchScript: choose another",

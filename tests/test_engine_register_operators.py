@@ -140,7 +140,8 @@ CONTRADICTIONS: dict[str, tuple[Any, ErrorKind, str]] = {
     "an alias kind that is none": (
         lambda register: Options().alias_analysis("PURE"),
         ErrorKind.UNKNOWN_ALIAS_KIND,
-        "'PURE' is no alias kind: expected one of CONSERVATIVE, FROM_SCHEMA, PURE_FUNCTION, INTERNAL_SPECIAL_CASE",
+        "'PURE' is not a valid alias kind: expected one of CONSERVATIVE, FROM_SCHEMA, PURE_FUNCTION, "
+        "INTERNAL_SPECIAL_CASE",
     ),
     "a key that is none": (
         lambda register: Options().kernel("Cpu", one),

@@ -123,7 +123,7 @@ def test_a_replay_without_its_registrations_is_explained() -> None:
             "replay: 1",
             "a.yaml:1:9: expected the version 2 but found '1'; another release of dispatchlab reads other versions",
         ),
-        ("seed: 7", "sead: 7", "a.yaml:6:1: 'sead' is no field of a replay; did you mean seed?"),
+        ("seed: 7", "sead: 7", "a.yaml:6:1: 'sead' is not a field of a replay; did you mean seed?"),
         ("seed: 7", "seed: x", "a.yaml:6:7: expected a number but found 'x'"),
         (
             "engine: lab\n",

@@ -63,7 +63,7 @@ def test_the_lab_engine_registers_what_is_inside() -> None:
         ("    operator: foo\n", "", "`operator` is missing in a call of torch.library"),
         ("call: custom_op", "call: define", "only custom_op has parts, and this is define"),
         ("library: my", "library: _", "a call of torch.library has a namespace"),
-        ("    on: [cpu]", "    in: [cpu]", "is no field of a call of torch.library"),
+        ("    on: [cpu]", "    in: [cpu]", "is not a field of a call of torch.library"),
     ],
 )
 def test_a_wrong_call_is_refused_with_its_source_location(old: str, new: str, message: str) -> None:
