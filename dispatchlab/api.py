@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from dispatchlab.analysis.engines import EngineName
 from dispatchlab.analysis.report import Report
 from dispatchlab.analysis.run_scenario import RunOptions, WalkName, run_scenario
 from dispatchlab.call.explain import CallExplanation
-from dispatchlab.errors import DispatchLabError, ErrorKind
+from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.explore.result import Counterexample, Exploration, Verdict
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.sequence import format_sequence
@@ -39,6 +39,23 @@ class CheckSubjectError(DispatchLabError):
             f"check_order expects a scenario file, a Scenario, registrations such as Def and Impl, or "
             f"package='my_package', and was given {self.found}"
         )
+
+
+class CheckOptionError(DispatchLabError):
+    """An option of a check has no such value, or does not go with another one.
+
+    Args:
+        option: its name.
+        found: the value that was given.
+        wanted: what would have been right.
+    """
+
+    def __init__(self, option: str, found: object, wanted: str) -> None:
+        super().__init__(option, found, wanted)
+        self.option, self.found, self.wanted = option, found, wanted
+
+    def __str__(self) -> str:
+        return f"{self.option}={self.found!r}: {self.wanted}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -141,13 +158,19 @@ def check_order(
 
     Raises:
         CheckSubjectError: there is nothing to check.
-        DispatchLabError: the scenario or the package cannot be read, or two options exclude each other.
+        CheckOptionError: an option has no such value, or two options exclude each other.
+        UnknownSemanticsError: there are no semantics of that name.
+        TorchMissingError: a package, or the engine `torch`, needs PyTorch, and there is none.
+        ImportFailedError: the package cannot be imported.
+        DispatchLabError: the scenario cannot be read.
     """
     if (subject is None) == (package is None):
         raise CheckSubjectError("nothing" if subject is None else "both a subject and a package")
+    engine = engine or (None if package is None else "torch")
+    _check_options(engine, semantics, walk, samples, max_states, timeout_s)
     scenario = _scenario(subject, allow_import=allow_import) if package is None else _recorded(package)
     options = RunOptions(
-        engine=engine or (None if package is None else "torch"),
+        engine=engine,
         semantics=semantics,
         walk=walk,
         samples=samples,
@@ -156,6 +179,32 @@ def check_order(
         timeout_s=timeout_s,
     )
     return OrderCheck(run_scenario(scenario, options).report, scenario)
+
+
+def _check_options(
+    engine: str | None,
+    semantics: str | None,
+    walk: str,
+    samples: int | None,
+    max_states: int | None,
+    timeout_s: float | None,
+) -> None:
+    """Refuse what would not be looked at, or would have the check pass without doing anything."""
+    choices: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
+        ("engine", engine, get_args(EngineName)),
+        ("walk", walk, get_args(WalkName)),
+    )
+    for option, found, known in choices:
+        if found is not None and found not in known:
+            raise CheckOptionError(option, found, f"expected one of {', '.join(known)}{did_you_mean(found, known)}")
+    if semantics is not None and engine == "torch":
+        wanted = "the engine torch behaves as the PyTorch that is installed; leave semantics out, or use engine='lab'"
+        raise CheckOptionError("semantics", semantics, wanted)
+    if samples is not None and walk != "sample":
+        raise CheckOptionError("samples", samples, f"the walk {walk} takes no samples; use walk='sample'")
+    for option, number in (("samples", samples), ("max_states", max_states), ("timeout_s", timeout_s)):
+        if number is not None and number <= 0:
+            raise CheckOptionError(option, number, "expected more than 0")
 
 
 def _scenario(subject: object, *, allow_import: bool) -> Scenario:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -96,6 +98,41 @@ def test_a_check_of_nothing_is_refused_with_what_was_found(subject: object, foun
     with pytest.raises(DispatchLabError) as caught:
         check_order(subject)  # type: ignore[arg-type]
     assert str(caught.value).endswith(f"and was given {found}")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"semantics": "strct"}, "expected one of strict, torch-2.13, pr35061; did you mean strict?"),
+        ({"engine": "troch"}, "engine='troch': expected one of lab, torch; did you mean torch?"),
+        ({"walk": "grpah"}, "walk='grpah': expected one of graph, orders, sample; did you mean graph?"),
+        ({"samples": 3}, "samples=3: the walk graph takes no samples; use walk='sample'"),
+        ({"walk": "sample", "samples": 0}, "samples=0: expected more than 0"),
+        ({"max_states": 0}, "max_states=0: expected more than 0"),
+        ({"timeout_s": -1.0}, "timeout_s=-1.0: expected more than 0"),
+        (
+            {"engine": "torch", "semantics": "strict"},
+            "semantics='strict': the engine torch behaves as the PyTorch that is installed; leave semantics out, or "
+            "use engine='lab'",
+        ),
+    ],
+)
+def test_an_option_that_would_not_be_looked_at_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(DispatchLabError) as caught:
+        check_order([DEF], **options)
+    assert str(caught.value).endswith(text)
+
+
+def test_a_check_of_a_package_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatchlab.live.bridge.torch.find_spec", lambda name: None)
+    with pytest.raises(DispatchLabError, match=r"needs PyTorch.*pip install 'dispatchlab\[torch\]'"):
+        check_order(package="my_package")
+
+
+def test_a_check_of_overridden_kernels_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert check_order([cpu("fn_1"), cpu("fn_2")], semantics="torch-2.13").verdict is Verdict.VIOLATED
 
 
 def test_a_library_is_one_registration_of_a_check() -> None:

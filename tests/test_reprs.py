@@ -1,16 +1,37 @@
 """Reprs of public values: frozen ones are code that makes an equal value, the others name what they stand for."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, IntEnum, StrEnum
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from types import FunctionType
 
 import pytest
 
 import dispatchlab
-from dispatchlab import Dispatcher, DispatchKey, DispatchKeySet, Library, check_order, operator, tensor
+from dispatchlab import (
+    Dispatcher,
+    DispatchKey,
+    DispatchKeySet,
+    FunctionSchema,
+    LabEngine,
+    Library,
+    OperatorName,
+    boxed,
+    check_order,
+    explain,
+    fallthrough,
+    open_registry,
+    operator,
+    ops,
+    tensor,
+    trace,
+)
+from dispatchlab.call import AutoDispatchBelowAutograd, ForceDispatchKeyGuard, Generator, InferenceMode
+from dispatchlab.codegen import read_native_functions
 from dispatchlab.explore import result
-from dispatchlab.layers import Lab
+from dispatchlab.layers import Lab, no_grad, recording
 from dispatchlab.model import key_set, keys, names, registration, schema_parser
 from dispatchlab.model.registration import (
     AliasKind,
@@ -28,6 +49,8 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema
+from dispatchlab.overrides import DisableTorchFunction, DispatchMode, Functions, PythonDispatch, no_dispatch
+from dispatchlab.registry import model as registry_model
 
 CODE = {
     name: value
@@ -127,3 +150,84 @@ def test_the_repr_of_a_mutable_value_names_what_it_stands_for() -> None:
     assert repr(foo) == "<Operator test::foo>"
     assert repr(Lab()).startswith("<Lab on <Dispatcher strict with ")
     assert eval(repr(tensor([1.0, 2.5], requires_grad=True)), {"tensor": tensor}).requires_grad
+
+
+def test_a_recorded_operator_prints_as_the_code_that_makes_it() -> None:
+    recorded = open_registry().operator("aten::relu")
+    assert recorded is not None
+    assert recorded.kernels
+    assert eval(repr(recorded), {**CODE, **vars(registry_model)}) == recorded
+
+
+class Mode(DispatchMode):
+    """A mode that handles nothing."""
+
+
+class Silent:
+    """A listener that does nothing."""
+
+    def on_operator_registered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
+        """A def came."""
+
+    def on_operator_deregistered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
+        """A def goes."""
+
+
+def reachable() -> dict[str, object]:
+    """What public functions and methods give, by how it is had."""
+    dispatcher, lab, engine = Dispatcher(), Lab(), LabEngine()
+    library = Library("test", "DEF", dispatcher=dispatcher)
+    handle = library.define("foo(Tensor x) -> Tensor")
+    library.impl("foo", lambda x: x, "CPU", debug="fn")
+    x = tensor([1.0], requires_grad=True)
+    with trace() as traced, recording() as calls:
+        y = lab.mul(x, x)
+    space = engine.space([Claim("test")], ())
+    return {
+        "dispatcher": dispatcher,
+        "entry": dispatcher.operator_entry("test::foo"),
+        "view": dispatcher.explain("test::foo"),
+        "snapshot": dispatcher.snapshot(parse_name("test::foo")),
+        "handle": handle,
+        "listener": dispatcher.add_listener(Silent()),
+        "library": library,
+        "operator": operator(dispatcher, "test::foo"),
+        "ops": (ops(dispatcher), ops(dispatcher).test, ops(dispatcher).test.foo),
+        "lab": lab,
+        "tensor": (y, lab.view(x, [1, 1])),
+        "trace": traced,
+        "recording": calls,
+        "check": check_order([Impl(FOO, debug="a"), Impl(FOO, debug="b")]),
+        "explain": explain("aten::add.Tensor"),
+        "registry": (open_registry(), open_registry().load(), open_registry().operator("aten::relu")),
+        "engine": (engine, space, space.empty()),
+        "kernels": (boxed(lambda op, stack: None), fallthrough),
+        "guards": (InferenceMode(), no_dispatch(), AutoDispatchBelowAutograd(), no_grad(), DisableTorchFunction()),
+        "sets": ForceDispatchKeyGuard(DispatchKeySet(), DispatchKeySet()),
+        "overrides": (Functions(lab), PythonDispatch(Dispatcher()), Mode()),
+        "generator": Generator(),
+        "native functions": read_native_functions("- func: twice(Tensor self) -> Tensor"),
+    }
+
+
+def found_from(how: str, value: object, steps: int) -> Iterator[tuple[str, object]]:
+    """A value of this package and what its public attributes hold, with how each is had."""
+    if isinstance(value, Mapping | Sequence | frozenset) and type(value).__module__ == "builtins":
+        if not isinstance(value, str):
+            for each in [*(value.values() if isinstance(value, Mapping) else value)][:5]:
+                yield from found_from(f"{how}[]", each, steps)
+        return
+    if isinstance(value, type | FunctionType) or not type(value).__module__.startswith(("dispatchlab", __name__)):
+        return
+    yield how, value
+    for name in dir(value) if steps else ():
+        if not name.startswith("_"):
+            yield from found_from(f"{how}.{name}", getattr(value, name), steps - 1)
+
+
+def test_whatever_is_two_steps_from_a_public_name_says_what_it_is() -> None:
+    found = [one for how, value in reachable().items() for one in found_from(how, value, 2)]
+    assert [how for how, value in found if type(value).__repr__ is object.__repr__] == []
+    nested = [how for how, value in found if f"<{type(value).__module__}" in repr(value)]
+    assert nested == []
+    assert len({type(value) for _, value in found}) > 60

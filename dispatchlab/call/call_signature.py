@@ -72,6 +72,9 @@ class CallSignature:
         self.return_checks: tuple[Check, ...] = tuple(check_of(one.type) for one in schema.returns)
         self.written = _written_arguments(schema)
 
+    def __repr__(self) -> str:
+        return f"<CallSignature {self.schema}>"
+
     def default(self, at: int) -> object:
         """The default of an argument, a list of its own if it is one; `MISSING` when there is none."""
         default = self.defaults[at]

@@ -217,6 +217,9 @@ class CallTable:
         self._found: dict[DispatchKeySet, Found] = {}
         self._targets: dict[Found, Target] = {}
 
+    def __repr__(self) -> str:
+        return f"<CallTable of {self.signature.name}>"
+
     def entry_at(self, keys: DispatchKeySet) -> TableEntry | None:
         """What the slot of a final set holds."""
         bit = 1 << keys.slot()

@@ -95,6 +95,9 @@ class KeyGuard:
     def __init__(self) -> None:
         self._found: list[tuple[Masks, DispatchKeySet, DispatchKeySet, bool]] = []
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         """The sets to include and to exclude, and whether this is inference mode."""
         raise NotImplementedError
@@ -136,6 +139,9 @@ class IncludeDispatchKeyGuard(KeyGuard):
         super().__init__()
         self.keys = _key_set(keys)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.keys}>"
+
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         return thread.included | self.keys, thread.excluded, thread.inference
 
@@ -158,6 +164,9 @@ class ExcludeDispatchKeyGuard(KeyGuard):
         super().__init__()
         self.keys = _key_set(keys)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.keys}>"
+
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         return thread.included, thread.excluded | self.keys, thread.inference
 
@@ -177,6 +186,9 @@ class ForceDispatchKeyGuard(KeyGuard):
     def __init__(self, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
         super().__init__()
         self.included, self.excluded = included, excluded
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} includes {self.included}, excludes {self.excluded}>"
 
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         return self.included, self.excluded, thread.inference

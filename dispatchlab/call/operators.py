@@ -301,6 +301,9 @@ class Operators:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
+    def __repr__(self) -> str:
+        return f"<Operators of {self._dispatcher!r}>"
+
     def __getattr__(self, namespace: str) -> Namespace:
         if namespace.startswith("__"):
             raise AttributeError(namespace)
@@ -313,6 +316,9 @@ class Namespace:
     def __init__(self, dispatcher: Dispatcher, namespace: str) -> None:
         self._dispatcher = dispatcher
         self._namespace = namespace
+
+    def __repr__(self) -> str:
+        return f"<Namespace {self._namespace} of {self._dispatcher!r}>"
 
     def __getattr__(self, name: str) -> Packet:
         full = f"{self._namespace}::{name}"
@@ -331,6 +337,9 @@ class Packet:
         self._dispatcher = dispatcher
         self._name = name
         self._overloads = overloads
+
+    def __repr__(self) -> str:
+        return f"<Packet {self._name} of {', '.join(self.overloads())}>"
 
     def overloads(self) -> tuple[str, ...]:
         """The overload names; `default` for the one without."""

@@ -79,6 +79,9 @@ class VersionCounter:
     def __init__(self) -> None:
         self.value = 0
 
+    def __repr__(self) -> str:
+        return f"<VersionCounter at {self.value}>"
+
 
 class Tensor:
     """A tensor.

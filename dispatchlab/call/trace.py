@@ -77,6 +77,10 @@ class Trace:
     ) -> None:
         observers.remove(self)
 
+    def __repr__(self) -> str:
+        calls = len(self.calls)
+        return f"<Trace of {calls} call{'' if calls == 1 else 's'}>"
+
     # -- as an observer of calls, see `call_observer.Observer`
 
     def entered(self, call: ObservedCall) -> None:

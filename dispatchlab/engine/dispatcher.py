@@ -214,7 +214,7 @@ class Dispatcher:
             except BaseException:
                 self._listeners.remove(token)
                 raise
-        return RegistrationHandle(lambda: self._listeners.remove(token), f"listener {listener!r}")
+        return RegistrationHandle(lambda: self._listeners.remove(token), f"listener {type(listener).__name__}")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

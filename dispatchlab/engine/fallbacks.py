@@ -30,6 +30,9 @@ class Fallbacks:
     def __hash__(self) -> int:
         return hash(frozenset(self._by_slot.items()))
 
+    def __repr__(self) -> str:
+        return f"<Fallbacks at {self.slots.bit_count()} slots>"
+
     @property
     def by_slot(self) -> Mapping[int, RegisteredKernel]:
         """The bit of a slot -> the kernel that is there."""

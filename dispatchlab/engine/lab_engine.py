@@ -45,6 +45,9 @@ class LabEngine:
     def __init__(self, semantics: str | Semantics = "strict") -> None:
         self._semantics = semantics_named(semantics) if isinstance(semantics, str) else semantics
 
+    def __repr__(self) -> str:
+        return f"<LabEngine {self.semantics}>"
+
     @property
     def semantics(self) -> str:
         """The name of the semantics."""
@@ -80,6 +83,9 @@ class LabSpace:
         )
         self._empty = LabState(initial_state(semantics, semantics.fallbacks))
         self._touched: set[StateVariable] = set()
+
+    def __repr__(self) -> str:
+        return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
 
     def empty(self) -> LabState:
         """The state in which nothing is registered but what the semantics brings along."""
@@ -152,6 +158,9 @@ class LabState:
 
     def __init__(self, variables: State) -> None:
         self.variables = variables
+
+    def __repr__(self) -> str:
+        return f"<LabState with {len(self.variables)} variables>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LabState) and self.variables == other.variables

@@ -83,6 +83,10 @@ class OperatorEntry(NamedTuple):
     tags: frozenset[str] = frozenset()
     names: tuple[object, ...] = ()
 
+    def __repr__(self) -> str:
+        kernels = sum(map(len, self.kernels.values()))
+        return f"<OperatorEntry {self.stored.schema if self.stored else self.name} with {kernels} kernels>"
+
     @property
     def def_count(self) -> int:
         """Live defs."""

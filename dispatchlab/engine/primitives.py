@@ -67,6 +67,9 @@ class ClaimNamespace:
         self.variable = NamespaceVariable(namespace)
         self.debug = debug
 
+    def __repr__(self) -> str:
+        return f"ClaimNamespace({self.variable.namespace!r}, {self.debug!r})"
+
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused while another claim lives."""
         claimed = state.get(self.variable)

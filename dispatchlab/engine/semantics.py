@@ -68,6 +68,9 @@ class Semantics:
     warn_each_override: bool = True
     fallbacks: tuple[Fallback, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Semantics {self.name}>"
+
     @property
     def is_atomic(self) -> bool:
         """A registration that is made of several comes as a whole or not at all."""

@@ -81,6 +81,9 @@ class SavedTensor:
         self._version = tensor.version
         self._name = name
 
+    def __repr__(self) -> str:
+        return f"<SavedTensor of {self._name} at version {self._version}>"
+
     def unpack(self, node: Node) -> Tensor:
         """The tensor.
 

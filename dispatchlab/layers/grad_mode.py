@@ -24,6 +24,9 @@ class set_grad_enabled:
         self.enabled = enabled
         self._found: list[bool] = []
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'on' if self.enabled else 'off'}>"
+
     def __enter__(self) -> None:
         self._found.append(_thread.grad_enabled)
         _thread.grad_enabled = self.enabled

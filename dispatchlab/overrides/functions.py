@@ -61,6 +61,9 @@ class Functions(Mapping[str, Function]):
     def __getitem__(self, name: str) -> Function:
         return self._functions[name]
 
+    def __repr__(self) -> str:
+        return f"<Functions: {len(self)} functions>"
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._functions)
 

@@ -133,6 +133,9 @@ class DisableTorchFunction:
     False
     """
 
+    def __repr__(self) -> str:
+        return "<DisableTorchFunction>"
+
     def __enter__(self) -> Self:
         disabled_blocks.append(None)
         _thread.depth += 1

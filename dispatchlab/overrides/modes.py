@@ -33,6 +33,9 @@ class DispatchMode:
     def __init__(self) -> None:
         self._guards: list[IncludeDispatchKeyGuard] = []
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
     def __torch_dispatch__(
         self, func: Operator, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:

@@ -110,6 +110,9 @@ class PythonDispatch:
         """Take the fallbacks out again; a second time is harmless."""
         self._library.release()
 
+    def __repr__(self) -> str:
+        return f"<PythonDispatch {self._library!r}>"
+
     def __enter__(self) -> PythonDispatch:
         return self
 

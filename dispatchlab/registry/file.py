@@ -165,6 +165,9 @@ class RegistryFile:
         self.fallbacks = self._read_fallbacks()
         self._blocks = self._find_blocks(HEAD.size + packed_size, plain_size)
 
+    def __repr__(self) -> str:
+        return f"<RegistryFile {self.path}: PyTorch {self.torch}, {len(self):,} operators>"
+
     def __len__(self) -> int:
         return len(self.names)
 

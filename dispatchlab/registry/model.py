@@ -25,6 +25,7 @@ from dispatchlab.model.dump_format import (
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
+from dispatchlab.model.short_repr import short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class RecordedKernel:
     inferred: str | None = None
     flags: KernelFlags = KernelFlags.BOXED
     active: bool = True
+
+    __repr__ = short_repr
 
     @property
     def is_fallthrough(self) -> bool:
@@ -78,6 +81,8 @@ class RecordedOperator:
     alias: AliasKind | None = None
     tags: frozenset[str] = frozenset()
     kernels: tuple[RecordedKernel, ...] = ()
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if name_of(str(self.name)) != self.name:
@@ -116,6 +121,8 @@ class RecordedFallback:
     key: DispatchKey
     fallthrough: bool
     debug: str = ""
+
+    __repr__ = short_repr
 
 
 def read_dump(text: str, tags: Iterable[str] = ()) -> RecordedOperator:
@@ -208,6 +215,9 @@ class Registry:
     operators: tuple[RecordedOperator, ...]
     fallbacks: tuple[RecordedFallback, ...] = ()
     imports: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Registry: PyTorch {self.torch}, {len(self):,} operators>"
 
     @property
     def names(self) -> tuple[str, ...]:

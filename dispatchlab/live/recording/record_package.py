@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.torch import import_packages, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps
@@ -39,6 +40,20 @@ from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.scenario.write import scenario_text
 
 _PYTHON = re.compile(r"\.py:\d+$")
+
+
+class NothingRegisteredError(DispatchLabError):
+    """Importing packages registers nothing."""
+
+    def __init__(self, packages: tuple[str, ...]) -> None:
+        super().__init__(packages)
+        self.packages = packages
+
+    def __str__(self) -> str:
+        return (
+            f"{' and '.join(self.packages)} registers nothing when it is imported: name the module that registers, "
+            "such as my_package.ops"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
 
     Raises:
         ImportFailedError: one cannot be imported.
+        NothingRegisteredError: they register nothing.
         UnwritableError: what was registered cannot be written as a scenario.
         DumpError: this PyTorch prints something that this version cannot read.
     """
@@ -97,6 +113,8 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     python = [_registration(call, roots) for call in calls]
     needed = list(_foundations(python, native, before, roots))
     registrations = (*needed, *native, *python)
+    if not registrations:
+        raise NothingRegisteredError(tuple(packages))
     touched = {_qualified(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
     read = {name: read_dump(after[name]) for name in map(str, touched) if name in after}
