@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class WriteError(DispatchLabError):
@@ -38,6 +41,8 @@ def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
     Raises:
         WriteError: it could not be written.
     """
+    from pathlib import Path  # costs start-up, and most commands write no file
+
     target, data = Path(path), _bytes(content)
     try:
         if target.exists() and not target.is_file():
@@ -65,6 +70,8 @@ def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | by
     Raises:
         WriteError: one of them could not be written.
     """
+    from pathlib import Path
+
     target = Path(folder)
     made: dict[str, Path] = {}
     try:
@@ -86,7 +93,8 @@ def _bytes(content: str | bytes) -> bytes:
 
 def _write_beside(folder: Path, name: str, data: bytes) -> Path:
     """A new file with this content, of the mode that a file of this process has."""
-    from tempfile import NamedTemporaryFile  # costs start-up, and most commands write no file
+    from pathlib import Path
+    from tempfile import NamedTemporaryFile
 
     with NamedTemporaryFile(dir=folder, prefix=f".{name}.", delete=False) as stream:
         beside = Path(stream.name)

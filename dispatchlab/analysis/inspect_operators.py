@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.analysis.engines import EngineName, SemanticsOfTorchError, engine_for
 from dispatchlab.analysis.replay_on_lab import bench
@@ -18,7 +18,6 @@ from dispatchlab.analysis.sources import (
 )
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.operator_view import OperatorView, TableRow
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
 from dispatchlab.registry.file import DEFAULT
@@ -27,6 +26,7 @@ from dispatchlab.registry.model import Recorded, name_of
 
 if TYPE_CHECKING:
     from dispatchlab.explore.protocol import Engine, Sandbox
+    from dispatchlab.model.operator_view import OperatorView, TableRow
     from dispatchlab.scenario.scenario import Scenario
 
 _QUERIES = "dispatchlab.live.introspection.queries"
@@ -67,8 +67,7 @@ class SequenceWithoutScenarioError(DispatchLabError):
         return f"--after {self.sequence} numbers the registrations of a scenario: name it with --from SCENARIO"
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(NamedTuple):
     """Operators at one moment, and the engine that showed them.
 
     Args:
@@ -355,7 +354,7 @@ def _with_reasons(found: Inspection, model: Callable[[OperatorName], OperatorVie
         rows = {} if modelled is None else {row.key: row for row in modelled.table}
         return replace(seen, table=tuple(_reasoned(row, rows) for row in seen.table))
 
-    return replace(found, view=view)
+    return found._replace(view=view)
 
 
 def _reasoned(row: TableRow, reasons: Mapping[str, TableRow]) -> TableRow:

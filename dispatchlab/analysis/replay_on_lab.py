@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
@@ -18,8 +19,7 @@ from dispatchlab.registry.replay import fallback_registration, operator_registra
 _UNTOUCHED = OperatorName("dlabrecord", "untouched")
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
+class Bench(NamedTuple):
     """A dispatcher with the registrations of a registry in force.
 
     Args:

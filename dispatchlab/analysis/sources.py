@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
 from dispatchlab.registry.file import bundled_names, is_registry_file, open_named
@@ -38,7 +37,7 @@ class ImportOfRecordError(DispatchLabError):
 
 def is_scenario_source(text: str) -> bool:
     """Whether a source is a scenario, by the end of its name."""
-    return Path(text).suffix in (".yaml", ".yml") and not is_registry_file(text)
+    return os.path.splitext(text)[1] in (".yaml", ".yml") and not is_registry_file(text)
 
 
 def is_registry_source(text: str) -> bool:
@@ -103,8 +102,7 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
     return registry
 
 
-@dataclass(frozen=True, slots=True)
-class SourceComparison:
+class SourceComparison(NamedTuple):
     """Two registries and what differs between them."""
 
     before: Recorded
@@ -216,6 +214,8 @@ def scenario_files(paths: Iterable[str]) -> tuple[str, ...]:
     Raises:
         NoScenarioError: there is none below a folder.
     """
+    from pathlib import Path  # costs start-up, and `dump` of a registry needs none
+
     files: list[str] = []
     for path in paths:
         if not Path(path).is_dir():

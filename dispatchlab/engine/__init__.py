@@ -18,7 +18,8 @@
 - `precedence`: the dispatch table, computed on sets of slots;
 - `reference_precedence`: the same, computed key by key;
 - `invariants`: what must hold of an operator;
-- `introspection`: dumps, snapshots and views of operators;
+- `introspection`: dumps, snapshots and invariants of operators;
+- `row_reasons`: `operator_view`, an operator with the reasons behind the rows of its table;
 - `footprint`: what each refresh of slots reads;
 - `lab_engine`: `LabEngine`, the engine as the explorer uses it.
 """

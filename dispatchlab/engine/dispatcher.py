@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
@@ -31,12 +32,14 @@ from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, n
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import Fallback, Registration, describe
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.model.slot_set import KEY_OF_BIT
 from dispatchlab.model.snapshot import Snapshot, Violation
+
+if TYPE_CHECKING:
+    from dispatchlab.model.operator_view import OperatorView
 
 
 def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
@@ -431,7 +434,9 @@ class Dispatcher:
     def explain(self, name: OperatorName | str) -> OperatorView | None:
         """An operator with the reason of each row of its table and what lost to it."""
         parsed = parse_name(name) if isinstance(name, str) else name
-        return introspection.operator_view(self.state, parsed, self.semantics)
+        from dispatchlab.engine.row_reasons import operator_view  # costs start-up, and a dump shows no reasons
+
+        return operator_view(self.state, parsed, self.semantics)
 
     def violations(self, operator: OperatorName) -> tuple[Violation, ...]:
         """The invariants that do not hold for an operator; none for one that does not exist."""

@@ -9,8 +9,7 @@ compare the two. Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp (`compute
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
@@ -38,8 +37,7 @@ Fill: TypeAlias = Callable[[int, int, Kernels, Fallbacks], Slots]
 """(the slots wanted, the keys that have kernels, the kernels, the fallbacks) -> what those slots hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Precedence:
+class Precedence(NamedTuple):
     """A precedence, twice: `fill` on sets of slots, and `plain`, key by key, to check it against."""
 
     fill: Fill

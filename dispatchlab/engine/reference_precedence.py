@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.slot_set import (
     ALIAS_SLOTS,
+    ALL_SLOTS,
     BACKENDS_OF_AUTOGRAD,
     CATCH_ALL_BIT,
     FUNCTIONALITY_SLOTS,
@@ -28,8 +28,7 @@ Source: TypeAlias = DispatchKey | None
 """Where a candidate is registered; None is the catch-all bucket."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A kernel that could fill a slot.
 
     Args:
@@ -131,14 +130,12 @@ def _winner(
     return None
 
 
-def _relevant(key: DispatchKey) -> int:
-    """The keys whose kernels can matter to a slot: its own, its backends', the aliases and those without a slot."""
-    own = KEY_BIT[key] | BACKENDS_OF_AUTOGRAD.get(key, 0)
-    return own | sum(bit for bit, k in KEY_OF_BIT.items() if k is None or not k.is_runtime)
+_WITHOUT_SLOT = sum(KEY_OF_BIT) & ~ALL_SLOTS  # functionality keys, aliases, and the catch-all bucket
 
-
-RELEVANT: tuple[int, ...] = tuple(_relevant(key) for key in RUNTIME_KEYS)
-"""For each slot, the keys whose kernels can matter to it."""
+RELEVANT: tuple[int, ...] = tuple(
+    KEY_BIT[key] | BACKENDS_OF_AUTOGRAD.get(key, 0) | _WITHOUT_SLOT for key in RUNTIME_KEYS
+)
+"""For each slot, the keys whose kernels can matter to it: its own, its backends' and those without a slot."""
 
 
 @lru_cache(maxsize=1 << 15)

@@ -91,7 +91,7 @@ class KernelFlags(StrEnum):
     __repr__ = member_repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Kernel:
     """A kernel as far as a registration knows it.
 
@@ -135,7 +135,7 @@ class Kernel:
         return KernelFlags.UNBOXED if self.form is KernelForm.UNBOXED and not self.symint else KernelFlags.BOXED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Def:
     """Defines an operator.
 
@@ -169,7 +169,7 @@ class Def:
         return self.schema if isinstance(self.schema, OperatorName) else self.schema.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Impl:
     """Registers a kernel of an operator at a key; None is "no key", which means CompositeImplicitAutograd.
 
@@ -187,7 +187,7 @@ class Impl:
     __repr__ = short_repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fallback:
     """Registers the kernel that every operator falls back to at a key.
 
@@ -204,7 +204,7 @@ class Fallback:
     __repr__ = short_repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NameOnly:
     """Keeps an operator's entry alive without a schema or a kernel (`registerName`).
 
@@ -221,7 +221,7 @@ class NameOnly:
     __repr__ = short_repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Claim:
     """Claims a namespace, as a DEF library does; only one claim of a namespace can live at a time.
 
@@ -253,7 +253,7 @@ class TorchLibraryFunction(StrEnum):
     __repr__ = member_repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TorchLibraryCall:
     """A call of a function of `torch.library`, by which a block was made.
 
@@ -275,7 +275,7 @@ class TorchLibraryCall:
     __repr__ = short_repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Block:
     """A library with its registrations: one registration, as a static initialiser is.
 

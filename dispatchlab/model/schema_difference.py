@@ -9,8 +9,8 @@ aten/src/ATen/core/function_schema.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import (
@@ -40,8 +40,7 @@ class DifferenceKind(StrEnum):
     __repr__ = member_repr
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """The first thing in which two schemas differ.
 
     Args:

@@ -106,7 +106,12 @@ See Note [Backends of an autograd key].
 """
 
 FUNCTIONALITY_SLOTS: dict[DispatchKey, int] = {
-    key: slots_of(k for k in RUNTIME_KEYS if k.functionality == key) for key in PER_BACKEND_FUNCTIONALITIES
+    DispatchKey.Dense: _instances(""),
+    DispatchKey.Quantized: _instances("Quantized"),
+    DispatchKey.Sparse: _instances("Sparse"),
+    DispatchKey.SparseCsr: _instances("SparseCsr"),
+    DispatchKey.NestedTensor: NESTED_TENSOR_SLOTS,
+    DispatchKey.AutogradFunctionality: _instances("Autograd"),
 }
 """The runtime instances of each per-backend functionality."""
 
@@ -118,16 +123,13 @@ _ALSO_UNDEFINED = (
 _REGISTRABLE = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
 
 
-def _has_kernel_for(backends: int, key: DispatchKey) -> bool:
-    return bool(backends & (slots_of_key(key) or FUNCTIONALITY_SLOTS.get(key, 0)))
-
-
 def _needed(key: DispatchKey) -> int:
     bits = slots_of_key(key) | (UNDEFINED_SLOT if key in _ALSO_UNDEFINED else 0)
     if key == DispatchKey.CompositeExplicitAutograd:
         return bits | ALIAS_SLOTS[DispatchKey.CompositeImplicitAutograd]
     if not key.is_alias:
-        bits |= slots_of(k for k, backends in BACKENDS_OF_AUTOGRAD.items() if _has_kernel_for(backends, key))
+        own = slots_of_key(key) or FUNCTIONALITY_SLOTS.get(key, 0)
+        bits |= slots_of(k for k, backends in BACKENDS_OF_AUTOGRAD.items() if backends & own)
     return bits
 
 

@@ -6,10 +6,10 @@ The layout of a file and of its rows is in file_format.py.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 from dispatchlab.atomic_write import write_file
 from dispatchlab.errors import DispatchLabError, did_you_mean
@@ -81,7 +81,7 @@ def registry_bytes(recorded: Recorded) -> bytes:
     return sealed(HEAD.pack(MAGIC, VERSION, size, len(packed_directory), len(directory), bytes(32)) + body)
 
 
-def save_registry(recorded: Recorded, path: Path | str) -> int:
+def save_registry(recorded: Recorded, path: str | os.PathLike[str]) -> int:
     """Write a registry to a file, which is replaced as a whole or not at all.
 
     Returns:
@@ -100,21 +100,21 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def open_registry(path: Path | str) -> RegistryFile:
+def open_registry(path: str | os.PathLike[str]) -> RegistryFile:
     """The registry in a file; an operator is read when it is asked for.
 
     Raises:
         RegistryFileError: the file cannot be read, is of another version, is cut short, or was altered.
     """
     try:
-        with Path(path).open("rb") as stream:
+        with open(path, "rb") as stream:
             data = stream.read(MAX_FILE + 1)
     except OSError as error:
         raise RegistryFileError(str(path), f"it cannot be read: {error.strerror or error}") from None
     return RegistryFile(data, str(path))
 
 
-def load_registry(path: Path | str) -> Registry:
+def load_registry(path: str | os.PathLike[str]) -> Registry:
     """All of the registry in a file.
 
     Raises:
@@ -123,10 +123,10 @@ def load_registry(path: Path | str) -> Registry:
     return open_registry(path).load()
 
 
-def is_registry_file(path: Path | str) -> bool:
+def is_registry_file(path: str | os.PathLike[str]) -> bool:
     """Whether a file starts as a registry does; False for one that cannot be read."""
     try:
-        with Path(path).open("rb") as stream:
+        with open(path, "rb") as stream:
             return stream.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
@@ -325,7 +325,8 @@ class RegistryFile:
         return RegistryFileError(self.path, reason)
 
 
-_DATA = Path(__file__).parent / "data"
+# A text, since importing pathlib would cost `dump` a part of its start-up.
+_DATA = os.path.join(os.path.dirname(__file__), "data")
 
 DEFAULT = "torch-2.13"
 """The registry that is meant when none is named."""
@@ -349,7 +350,7 @@ class UnknownRegistryError(DispatchLabError):
 @cache
 def bundled_names() -> tuple[str, ...]:
     """The names of the bundled registries, such as `torch-2.13`."""
-    return tuple(sorted(path.stem for path in _DATA.glob(f"*{SUFFIX}")))
+    return tuple(sorted(name.removesuffix(SUFFIX) for name in os.listdir(_DATA) if name.endswith(SUFFIX)))
 
 
 def open_bundled(name: str = DEFAULT) -> RegistryFile:
@@ -359,10 +360,9 @@ def open_bundled(name: str = DEFAULT) -> RegistryFile:
         UnknownRegistryError: none has this name.
         RegistryFileError: the file is damaged.
     """
-    path = _DATA / f"{name}{SUFFIX}"
-    if name != Path(name).name or not path.is_file():
+    if name not in bundled_names():
         raise UnknownRegistryError(name)
-    return open_registry(path)
+    return open_registry(os.path.join(_DATA, f"{name}{SUFFIX}"))
 
 
 def open_named(text: str) -> RegistryFile:
@@ -372,8 +372,8 @@ def open_named(text: str) -> RegistryFile:
         UnknownRegistryError: it is neither.
         RegistryFileError: the file cannot be read, or is damaged.
     """
-    if text == Path(text).name and (_DATA / f"{text}{SUFFIX}").is_file():
+    if text in bundled_names():
         return open_bundled(text)
-    if not Path(text).exists():
+    if not os.path.exists(text):
         raise UnknownRegistryError(text)
     return open_registry(text)
