@@ -20,6 +20,8 @@ from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
 if TYPE_CHECKING:
+    from dispatchlab.call.explain import ArgumentSpec
+    from dispatchlab.call.operators import Operator
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.registry.file import RegistryFile
@@ -280,8 +282,8 @@ class ExplainedCall:
 
 
 def explain(
-    operator: str,
-    *arguments: str,
+    operator: str | Operator,
+    *arguments: ArgumentSpec,
     of: Dispatcher | str = DEFAULT,
     include: Iterable[DispatchKey | str] = (),
     exclude: Iterable[DispatchKey | str] = (),
@@ -291,14 +293,22 @@ def explain(
     >>> from dispatchlab import explain
     >>> explain("aten::add.Tensor", "cpu requires_grad", "cpu")
     <ExplainedCall: aten::add.Tensor, AutogradCPU -> CPU>
+    >>> from dispatchlab import Lab, tensor
+    >>> explain(Lab()("add.Tensor"), tensor([1.0]), tensor([2.0]))
+    <ExplainedCall: aten::add.Tensor, AutogradCPU -> CPU>
 
     Args:
-        operator: its name, with the overload where there are several.
-        arguments: what each tensor is like, such as `cuda requires_grad`, or `NAME=...`; CPU tensors when left out. See
+        operator: its name, with the overload where there are several; or an `Operator`.
+        arguments: the arguments that decide the dispatch, in order: what each tensor is like, such as
+            `cuda requires_grad`, or a tensor or a list of tensors; or `NAME=...`; CPU tensors when left out. See
             `dispatchlab explain --help`.
-        of: a dispatcher, the name of a bundled registry, or a path or source that `dispatchlab explain --from` takes.
-        include: keys that a guard includes.
+        of: a dispatcher, the name of a bundled registry, or a path or source that `dispatchlab explain --from` takes;
+            the dispatcher of an `Operator` is its own.
+        include: keys that a guard includes; guards that are open now do not count.
         exclude: keys that a guard excludes.
+
+    Returns:
+        The explanation; `print` shows all of it.
 
     Raises:
         DispatchLabError: there is no such operator or source, or an argument or key cannot be read.
@@ -306,8 +316,12 @@ def explain(
     from dispatchlab.analysis.inspect_operators import inspect_operator
     from dispatchlab.call.explain import describe_arguments, schema_of, thread_keys
     from dispatchlab.call.explain import explain as explain_call
+    from dispatchlab.call.operators import Operator
     from dispatchlab.model.keys import parse_key
 
+    if isinstance(operator, Operator):
+        of = operator.dispatcher
+        operator = str(operator.name)
     if isinstance(of, str):
         view = inspect_operator(operator, source=of).only_view
     else:

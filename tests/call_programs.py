@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import dispatchlab
 from dispatchlab import (
     CallError,
     Dispatcher,
@@ -305,6 +306,17 @@ def explanation(one: Program, dispatcher: Dispatcher) -> CallExplanation:
     assert view is not None
     keys = thread_keys(tuple(DispatchKey[key] for key in one.included), tuple(DispatchKey[key] for key in one.excluded))
     return explain(view, describe_arguments(schema_of(view), one.words), keys)
+
+
+def explained_by_values(one: Program, semantics: str) -> Outcome:
+    """What `dispatchlab.explain` says that the call comes to, of the operator and the tensors themselves."""
+    dispatcher = Dispatcher(semantics)
+    with ExitStack() as held:
+        _registered(one, dispatcher, held)
+        values = one.values({**KINDS, **ELSEWHERE})
+        deciding = [value for type_, value in zip(one.types, values, strict=True) if type_ != "int"]
+        found = dispatchlab.explain(operator(dispatcher, "t::f"), *deciding, include=one.included, exclude=one.excluded)
+        return outcome_of(found.explanation, one)
 
 
 def outcome_of(found: CallExplanation, one: Program) -> Outcome:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import doctest
+import inspect
+import re
 import warnings
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from dispatchlab import (
     ErrorKind,
     Fallback,
     Impl,
+    Lab,
     Library,
     RegistrationError,
     Verdict,
@@ -37,6 +40,7 @@ from dispatchlab import (
     parse_scenario,
     parse_schema,
     scenario_text,
+    tensor,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -156,6 +160,29 @@ def test_an_explanation_of_an_unknown_operator_is_refused() -> None:
         explain("aten::ad.Tensor")
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("neg", (7,), "and was given int; an argument that does not decide the dispatch is left out"),
+        ("neg", ([tensor([1.0])],), "self is Tensor, and was given list:cpu"),
+        ("stack", (tensor([1.0]),), "tensors is Tensor[], and was given cpu"),
+        ("neg", (tensor([1.0]), tensor([2.0])), "'cpu' is one argument too many: aten::neg has 1 that decide"),
+    ],
+)
+def test_a_value_that_does_not_fit_the_schema_is_not_explained(
+    name: str, arguments: tuple[Any, ...], text: str
+) -> None:
+    with pytest.raises(DispatchLabError, match=re.escape(text)):
+        explain(Lab()(name), *arguments)
+
+
+def test_the_keys_of_a_tensor_are_those_of_its_explanation() -> None:
+    x = tensor([1.0], device="cuda", requires_grad=True)
+    (shown,) = explain(Lab()("stack"), [x, tensor([1.0])]).explanation.arguments
+    assert shown.given == "list:cuda requires_grad, cpu"
+    assert shown.keys == x.key_set | tensor([1.0]).key_set
+
+
 def test_an_explanation_prints_as_the_command_does() -> None:
     text = str(explain("aten::add.Tensor", "cuda requires_grad", "cuda", exclude=["Autograd"]))
     assert "local exclude: Autograd" in text
@@ -172,6 +199,19 @@ def test_every_public_name_is_listed_in_the_map_of_the_package() -> None:
 
 def test_dir_of_the_package_lists_the_public_names_alone() -> None:
     assert [name for name in dir(dispatchlab) if not name.startswith("__")] == sorted(dispatchlab.__all__)
+
+
+def test_every_public_method_of_a_public_class_is_documented() -> None:
+    classes = [each for name in dispatchlab.__all__ if isinstance(each := getattr(dispatchlab, name), type)]
+    members = [
+        (f"{each.__name__}.{name}", member)
+        for each in classes
+        for name, member in inspect.getmembers_static(each)
+        if not name.startswith("_") and isinstance(member, property | classmethod | staticmethod | FunctionType)
+        if each.__dict__.get(name) is not None and each.__module__.startswith("dispatchlab.")
+    ]
+    assert [name for name, member in members if not member.__doc__] == []
+    assert len(members) > 70
 
 
 def examples(package: ModuleType, name: str) -> list[doctest.DocTest]:

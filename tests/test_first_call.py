@@ -37,6 +37,7 @@ from tests.call_programs import (
     Outcome,
     Program,
     explained,
+    explained_by_values,
     on_lab,
     program,
 )
@@ -116,6 +117,19 @@ def test_generated_first_calls_come_to_what_explain_says() -> None:
     if tried == PROGRAMS:
         assert set(outcomes) >= {*kinds, "ambiguous_autogradother"}
     assert outcomes["kernel"] > tried // 2
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
+def test_generated_first_calls_come_to_what_explain_says_of_their_tensors(semantics: str) -> None:
+    rng = random.Random(SEED + 1)
+    outcomes: Counter[str] = Counter()
+    for _ in range(PROGRAMS):
+        one = program(rng, {**KINDS, **ELSEWHERE})
+        found = on_lab(one, semantics)
+        assert found == explained_by_values(one, semantics), one
+        outcomes[found.what] += 1
+    assert outcomes["kernel"] > 60
+    assert outcomes["missing_kernel"] > 30
 
 
 def test_generated_first_calls_come_to_what_explain_says_as_it_was_in_2020() -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
+from dispatchlab.call.tensor import Generator, Tensor
 from dispatchlab.call.tensor_keys import (
     AUTOGRAD_KEYS,
     PYTHON_KEYS,
@@ -225,13 +227,18 @@ class Described:
     requires_grad: bool
 
 
-def describe_arguments(schema: FunctionSchema, specs: Sequence[str]) -> Described:
+ArgumentSpec: TypeAlias = str | Tensor | Generator | Sequence[Tensor | None] | None
+"""An argument that decides the dispatch: a description of it, or the value itself."""
+
+
+def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec]) -> Described:
     """What the arguments of a call add to its key set.
 
     Args:
         schema: the operator's.
-        specs: a description for each argument that decides the dispatch, in order, or `NAME=DESCRIPTION` for any of
-            them and for `device`, `layout` and `dtype`. Without any, each tensor that must be given is on the CPU.
+        specs: each argument that decides the dispatch, in order: a description or the value; or `NAME=DESCRIPTION` for
+            any of them and for `device`, `layout` and `dtype`. Without any, each tensor that must be given is on the
+            CPU.
 
     Raises:
         ArgumentSpecError: a spec cannot be read, no argument is left for it, or a tensor that must be given is not.
@@ -239,8 +246,10 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[str]) -> Describe
     deciding = {one.name: one for one in _deciding(schema)}
     settings = {one.name: one for one in schema.arguments if one.name in ("device", "layout", "dtype")}
     given: dict[str, str] = {}
+    values: dict[str, ArgumentSpec] = {}
     waiting = list(deciding)
-    for text in specs:
+    for spec in specs:
+        text = _words(spec)
         name, separator, rest = text.partition("=")
         if separator and name.strip() in deciding.keys() | settings.keys():
             name, described = name.strip(), rest
@@ -258,13 +267,18 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[str]) -> Describe
         if name in given:
             raise ArgumentSpecError(f"{name} was described twice: {given[name]!r} and {described!r}")
         given[name] = " ".join(described.split())
+        if spec is not None and not isinstance(spec, str):
+            values[name] = spec
         if name in waiting:
             waiting.remove(name)
     required = [
         name for name in waiting if deciding[name].default is None and not isinstance(deciding[name].type, OptionalType)
     ]
     arguments = tuple(
-        _argument(one, given.get(name, "cpu" if name in required else None)) for name, one in deciding.items()
+        _argument(one, given.get(name, "cpu" if name in required else None))
+        if name not in values
+        else _argument_of(one, given[name], values[name])
+        for name, one in deciding.items()
     )
     if required and any(name in deciding for name in given):
         raise ArgumentSpecError(
@@ -310,6 +324,44 @@ def _argument(argument: Argument, given: str | None) -> ArgumentKeys:
         else:
             keys |= keys_of_spec(element)
     return ArgumentKeys(name, str(type_), given, keys)
+
+
+def _words(spec: ArgumentSpec) -> str:
+    """An argument in words, those of a tensor without what only its keys show."""
+    match spec:
+        case str():
+            return spec
+        case None:
+            return "none"
+        case Tensor():
+            layout = "" if spec.layout is Layout.strided else f" {spec.layout}"
+            return f"{spec.device}{layout}{' requires_grad' if spec.requires_grad else ''}"
+        case Generator():
+            return f"generator {spec.device}"
+        case list() | tuple():
+            return f"list:{', '.join(map(_words, spec))}"
+        case _:
+            raise ArgumentSpecError(
+                f"expected a description such as 'cuda requires_grad', a tensor, or a list of tensors, and was given "
+                f"{type(spec).__name__}; an argument that does not decide the dispatch is left out"
+            )
+
+
+def _argument_of(argument: Argument, words: str, value: ArgumentSpec) -> ArgumentKeys:
+    """What the value of an argument adds."""
+    name, type_ = argument.name, argument.type
+    is_generator = _bare(type_) == _GENERATOR
+    if isinstance(value, list | tuple) is not isinstance(type_, ListType) or isinstance(value, Generator) is not (
+        is_generator
+    ):
+        raise ArgumentSpecError(f"{name} is {type_}, and was given {words}")
+    keys = DispatchKeySet()
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, Generator):
+            keys |= DispatchKeySet(one.generator_bits)
+        elif isinstance(one, Tensor):
+            keys |= one.key_set
+    return ArgumentKeys(name, str(type_), words, keys)
 
 
 def _generator_key(text: str) -> DispatchKey:
