@@ -166,7 +166,7 @@ def test_what_is_raised_while_a_def_is_taken_back_is_a_note_on_the_first_error()
         with pytest.raises(ZeroDivisionError) as caught:
             dispatcher.register(define())
         assert len(caught.value.__notes__) == 1
-        assert caught.value.__notes__[0].startswith("notified that test::foo goes again, ")
+        assert caught.value.__notes__[0].startswith("notified of the release of test::foo, ")
     assert dispatcher.find_op(FOO) is None
 
 
