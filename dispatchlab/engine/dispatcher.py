@@ -89,7 +89,7 @@ class OverrideWarning(UserWarning):
     ...     warnings.simplefilter("always", OverrideWarning)
     ...     newer = dispatcher.register(Impl(foo, DispatchKey.CPU, debug="fn_2"))
     >>> print(caught[0].message)
-    the CPU kernel of test::foo is overridden: fn_2 takes the place of fn_1
+    the CPU kernel of test::foo is overridden: fn_2 replaces fn_1
     """
 
 

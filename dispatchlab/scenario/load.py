@@ -41,7 +41,7 @@ class ScenarioError(YamlError):
     ...     parse_scenario("claims: A sentence.", file="a.yaml")
     ... except ScenarioError as error:
     ...     print(error)
-    a.yaml:1:1: 'claims' is no field of a scenario; did you mean claim?
+    a.yaml:1:1: 'claims' is not a field of a scenario; did you mean claim?
     a.yaml:1:1: `registrations` is missing in a scenario; that is: what is registered, in any order
     """
 

@@ -120,5 +120,5 @@ class NativeYamlError(YamlError):
     ...     read_native_functions("[{func: f(Tensor self) -> Tensor, dispatches: {}}]", file="a.yaml")
     ... except NativeYamlError as error:
     ...     print(error)
-    a.yaml:1:35: 'dispatches' is no field of a native function; did you mean dispatch?
+    a.yaml:1:35: 'dispatches' is not a field of a native function; did you mean dispatch?
     """
