@@ -253,6 +253,10 @@ class Table:
 
     title: str
     fields: tuple[Field[Any], ...]
+    _by_name: MappingType[str, Field[Any]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {field.name: field for field in self.fields})
 
     @property
     def head(self) -> str:
@@ -261,7 +265,7 @@ class Table:
 
     def field(self, name: str) -> Field[Any] | None:
         """The field with this name."""
-        return next((field for field in self.fields if field.name == name), None)
+        return self._by_name.get(name)
 
 
 class Entry:

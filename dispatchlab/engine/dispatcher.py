@@ -55,6 +55,8 @@ def _with_builtin_fallbacks(name: str) -> State:
 
 
 def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
+    if not fallbacks:
+        return {}
     transaction = Transaction({}, set())
     from_within = replace(semantics, keys=frozenset(DispatchKey))  # a dispatcher's own code can name every key
     for fallback in fallbacks:

@@ -51,7 +51,12 @@ def rows(slots: Slots) -> dict[int, TableEntry]:
 
 def slots_text(slots: Slots) -> str:
     """A table as text, a line for each slot that holds a kernel."""
-    return "".join(row_text(RUNTIME_KEYS[slot], held.text) for slot, held in rows(slots).items())
+    texts: dict[int, str] = {}
+    for held, bits in slots.items():
+        text = held.text  # once for all its slots
+        for slot in each_slot(bits):
+            texts[slot] = text
+    return "".join([row_text(RUNTIME_KEYS[slot], texts[slot]) for slot in sorted(texts)])
 
 
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
