@@ -53,7 +53,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the slow tiers that nobody asked for."""
+    """Leave out the slow tiers that were not requested."""
     if config.getoption("--all-tiers"):
         return
     left_out = [tier for tier in SLOW_TIERS if not any(path.is_relative_to(ROOT / tier) for path in _named(config))]

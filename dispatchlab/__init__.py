@@ -17,11 +17,11 @@ The public names:
 The packages, from the bottom; each has a map of its own:
 
 - `errors`: what can go wrong, as one tree; `atomic_write`: the one writer of files;
-- `model`: the field's words as frozen values; `yaml_tree`, `yaml_fields`: YAML with source locations;
+- `model`: the field's terms as frozen values; `yaml_tree`, `yaml_fields`: YAML with source locations;
 - `engine`: the lab engine; `call`, `layers`, `overrides`, `codegen`: calls, and what is built on them;
 - `explore`: walks over states, which know no engine; `scenario`: scenario files; `registry`: recorded registries;
-- `live`: the installed PyTorch; the only place that imports torch;
-- `analysis`: what needs both an engine and a walk; `lint`: rules for registries; `leaks`: registrations left behind;
+- `live`: the installed PyTorch; the only package that imports torch;
+- `analysis`: what needs both an engine and a walk; `lint`: rules for registries; `leaks`: unreleased registrations;
 - `render`: results as text, JSON and for a terminal; `commands`, `cli`: the command line;
 - `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
 """

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for, so that a command does not wait for all."""
+"""Lazy attributes of a package: each name is imported on first use, so that a command does not wait for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: the group of all commands, which imports a command when it is asked for; errors as exit codes."""
+"""The command line: the group of all commands, each imported on first use; errors as exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 class _Group(click.Group):
-    """Imports a command when it is asked for; reports errors without a traceback, each kind with its exit code."""
+    """Imports a command on first use; reports errors without a traceback, each kind with its exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands, sorted."""
@@ -44,6 +44,19 @@ class _Group(click.Group):
         # A command that is run by itself, too, has the options for help that it has in this group.
         command.context_settings.setdefault("help_option_names", ctx.help_option_names)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; the error for an unknown one names the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from dispatchlab.errors import nearest
+
+            near = nearest(args[0], COMMANDS)
+            error.message += f" Did you mean '{near[0]}'?" if near else ""
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with their lines, without importing any."""

@@ -76,7 +76,7 @@ class ErrorKind(StrEnum):
 
 
 class RefusalError(DispatchLabError):
-    """Something that was asked of an engine was refused.
+    """An engine refused a request.
 
     Args:
         kind: why, in the words that all engines share.

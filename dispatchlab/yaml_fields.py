@@ -287,7 +287,7 @@ class Entry:
             Wrong: it is no mapping.
         """
         if not isinstance(node, Mapping):
-            wrong = expected(table.title, node, f"a mapping with {_and(table)}")
+            wrong = expected(table.title, node, f"write a mapping with {_and(table)}")
             wrong.rule = FieldRule.NOT_A_MAPPING
             raise wrong
         before = len(context.problems)

@@ -75,6 +75,7 @@ def test_every_line_of_the_list_of_commands_fits_and_no_command_is_named_otherwi
         assert command(name).name == name
         assert f"  {name:<10}  {line}\n" in help_of()
     assert "No such command 'nothing'" in CliRunner().invoke(main, ["nothing"]).stderr
+    assert "No such command 'permut'. Did you mean 'permute'?" in CliRunner().invoke(main, ["permut"]).stderr
 
 
 def test_the_version_is_that_of_the_package() -> None:

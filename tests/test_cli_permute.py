@@ -178,7 +178,7 @@ def test_a_folder_stands_for_all_scenarios_below_it(folder: Path) -> None:
     result = permute("below", "twice.yaml", "--semantics", "strict")
     assert result.exit_code == 2
     assert re.findall("scenario: (.*)", result.stdout) == ["below/a.yml", "below/deeper/five.yaml", "twice.yaml"]
-    assert result.stdout.splitlines()[-1] == "4 scenarios: 2 as expected, 1 not, 1 could not be used"
+    assert result.stdout.splitlines()[-1] == "4 scenarios: 2 as expected, 1 not, 1 could not be read"
     assert result.stderr.startswith("below/bad.yaml:")
 
 

@@ -178,7 +178,7 @@ def test_a_scenario_is_a_registry_of_what_it_leaves_in_force(tmp_path: Path) -> 
         f"{path}: def test::foo(Tensor x) -> Tensor (registered at a.yaml:6) was refused: duplicate_def"
     )
     assert len(refused) == 2
-    with pytest.raises(ImportOfRecordError, match="--import torchvision needs `live`"):
+    with pytest.raises(ImportOfRecordError, match="--import torchvision needs the installed PyTorch"):
         recorded_from(path, imports=["torchvision"])
 
 

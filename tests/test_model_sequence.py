@@ -27,8 +27,8 @@ def test_a_refused_registration_can_be_tried_again() -> None:
     [
         ("+0 x1", "expected a step such as +0 or -0 but found 'x1'\n  +0 x1\n     ^^"),
         ("+0 +7", "expected a registration from 0 to 2 but found '+7'\n  +0 +7\n     ^^"),
-        ("+0 -1", "expected a registration that is registered here (1 is not) but found '-1'\n  +0 -1\n     ^^"),
-        ("-0", "expected a registration that is registered here (0 is not) but found '-0'\n  -0\n  ^^"),
+        ("+0 -1", "expected the release of something registered here (1 is not) but found '-1'\n  +0 -1\n     ^^"),
+        ("-0", "expected the release of something registered here (0 is not) but found '-0'\n  -0\n  ^^"),
         ("+" + "9" * 12, f"expected a step such as +0 or -0 but found '+{'9' * 12}'\n  +{'9' * 12}\n  {'^' * 13}"),
     ],
 )

@@ -172,7 +172,7 @@ def test_conflicts_say_who_excludes_whom() -> None:
 def test_the_summary_counts_what_was_expected_what_was_not_and_what_could_not_be_used() -> None:
     assert summary(1, as_expected=1) == "1 scenario: 1 as expected"
     assert summary(1_200, as_expected=1_198, unreadable=2) == (
-        "1,202 scenarios: 1,198 as expected, 2 not, 2 could not be used"
+        "1,202 scenarios: 1,198 as expected, 2 not, 2 could not be read"
     )
     assert summary(0, as_expected=0, not_explored=3) == "3 scenarios: 0 as expected, 3 not explored"
 

@@ -132,10 +132,14 @@ def test_a_replay_without_its_registrations_is_explained() -> None:
         ),
         (digest_of(BEFORE), "abc", "a.yaml:3:9: expected 32 hexadecimal digits but found 'abc'"),
         ('"+1 +2"', '"+1 +3"', "a.yaml:11:24: expected a registration from 0 to 2 but found '+3' in '+1 +3'"),
-        ('"+1 +2"', "+1 -2", "a.yaml:11:23: expected a registration that is registered here (2 is not) but found '-2'"),
+        (
+            '"+1 +2"',
+            "+1 -2",
+            "a.yaml:11:23: expected the release of something registered here (2 is not) but found '-2'",
+        ),
         ('"+1 +2"', "+1 2", "a.yaml:11:23: expected a step such as +0 or -0 but found '2' in '+1 2'"),
         ("CPU (2)", "CPU", "a.yaml:10:5: 'impl test::foo CPU' appears twice, first on line 9"),
-        (TEXT, "", "a.yaml:1:1: expected a replay but found nothing; a mapping with `replay` and `scenario`"),
+        (TEXT, "", "a.yaml:1:1: expected a replay but found nothing; write a mapping with `replay` and `scenario`"),
     ],
 )
 def test_a_broken_replay_is_refused_with_its_source_location(old: str, new: str, message: str) -> None:

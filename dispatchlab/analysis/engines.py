@@ -1,4 +1,4 @@
-"""Choose an engine by name; the live one is imported when it is asked for."""
+"""Choose an engine by name; the live one is imported on first use."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def engine_for(
 
     Raises:
         UnknownSemanticsError: there are no semantics of that name.
-        SemanticsOfTorchError: semantics were asked of the live engine.
+        SemanticsOfTorchError: semantics were requested for the live engine.
         ImportForLabError: modules were named for the lab engine.
         TorchMissingError: there is no PyTorch here.
     """

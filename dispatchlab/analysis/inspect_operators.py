@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.analysis.engines import EngineName, SemanticsOfTorchError, engine_for
@@ -13,6 +14,7 @@ from dispatchlab.analysis.sources import (
     LIVE,
     find_operators,
     is_registry_source,
+    is_scenario_source,
     operators_in,
     recorded_from,
 )
@@ -20,7 +22,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
-from dispatchlab.registry.file import DEFAULT
+from dispatchlab.registry.file import DEFAULT, UnknownRegistryError
 from dispatchlab.registry.find import is_glob
 from dispatchlab.registry.model import Recorded, name_of
 
@@ -167,6 +169,8 @@ def inspect_operators(
         DispatchLabError: there is no such operator, or the source, the engine or the sequence cannot be used.
     """
     if source is not None and not is_registry_source(source):
+        if not is_scenario_source(source) and not Path(source).exists():
+            raise UnknownRegistryError(source)
         return inspect_scenario(
             source,
             operator,

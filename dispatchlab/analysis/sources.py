@@ -29,10 +29,7 @@ class ImportOfRecordError(DispatchLabError):
         self.modules = tuple(modules)
 
     def __str__(self) -> str:
-        return (
-            f"--import {self.modules[0]} needs `{LIVE}`, the installed PyTorch, and every source is a recording: "
-            f"name `{LIVE}` as a source"
-        )
+        return f"--import {self.modules[0]} needs the installed PyTorch, and no source is `{LIVE}`: name `{LIVE}`"
 
 
 def is_scenario_source(text: str) -> bool:

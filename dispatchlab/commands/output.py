@@ -44,7 +44,7 @@ def show(
     json: Callable[[], str],
     rich: Callable[[Console], None] | None = None,
 ) -> None:
-    """Print a result in the format that was asked for.
+    """Print a result in the requested format.
 
     Args:
         asked: the value of `--format`.
@@ -62,7 +62,7 @@ def show(
 
 
 def chosen_format(asked: Format | None) -> Format:
-    """The format that was asked for; else `rich` on a terminal and `text` anywhere else."""
+    """The requested format; else `rich` on a terminal and `text` anywhere else."""
     return asked or ("rich" if sys.stdout.isatty() else "text")
 
 
@@ -82,7 +82,7 @@ def use_color() -> bool:
 
 
 def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value of an option
-    """Bars on a terminal; elsewhere nothing, or lines when they are asked for.
+    """Bars on a terminal; elsewhere nothing, or lines when they are requested.
 
     Args:
         asked: the value of `--progress/--no-progress`.

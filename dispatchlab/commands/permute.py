@@ -170,7 +170,7 @@ def _check(asked: RunOptions, files: Sequence[str]) -> None:
 
 
 class _Printer:
-    """Prints each outcome as soon as it is there, writes the files that were asked for, and keeps the exit code."""
+    """Prints each outcome as soon as it is there, writes the requested files, and keeps the exit code."""
 
     def __init__(self, files: Sequence[str], asked: RunOptions, format: Format) -> None:
         self.code = 0
@@ -233,7 +233,7 @@ class _Printer:
                 return rich_text(lambda console: print_report(console, report))
 
     def _save(self, outcome: Outcome) -> None:
-        """Write the files that were asked for; one that cannot be written makes a success a failure."""
+        """Write the requested files; one that cannot be written makes a success a failure."""
         if self._asked.save is not None:
             if outcome.not_saved is not None:
                 self._fail(outcome.not_saved)

@@ -1,4 +1,4 @@
-"""A dispatcher: the one place where the state of registrations changes.
+"""A dispatcher: the only holder of the current state of registrations.
 
 Registrations are serialised by a lock and appear at once: a look-up, which takes no lock, sees the state before or
 after a registration and never in between. Handles that the garbage collector finds in the middle of a registration
@@ -81,7 +81,7 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
 
 
 class OverrideWarning(UserWarning):
-    """A kernel took the place of another one at the same key.
+    """A kernel overrides another one at the same key.
 
     >>> import warnings
     >>> from dispatchlab import Dispatcher, DispatchKey, Impl, OverrideWarning, parse_name

@@ -1,4 +1,4 @@
-"""`RegistrationHandle`: releases a registration once, when asked, after a `with` block, or when it is forgotten."""
+"""`RegistrationHandle`: releases a registration once: by hand, after a `with` block, or when it is garbage."""
 
 from __future__ import annotations
 

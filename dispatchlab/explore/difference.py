@@ -28,7 +28,7 @@ def difference(
         if before == after:
             continue
         for (title, old), (_, new) in zip(before.sections(), after.sections(), strict=True):
-            # The rows of a table tell their key themselves, so that those around them would only be in the way.
+            # The rows of a table show their key, so that those around them would only be in the way.
             parts += _section(f"{before.operator}, {title}", old, new, context=0 if title in TABLES else 3)
     parts += _section("invariants", _invariants(expected_broken), _invariants(actual_broken))
     return "".join(parts)

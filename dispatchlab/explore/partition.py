@@ -61,7 +61,7 @@ def explore_forkable(
     watch: Watch | None = None,
     factored: bool = True,
 ) -> Exploration:
-    """Explore an engine whose whole state is a value, in parts when it can tell footprints.
+    """Explore an engine whose whole state is a value, in parts when it knows footprints.
 
     Args:
         engine: the engine.

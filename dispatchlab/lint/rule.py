@@ -129,8 +129,8 @@ class Rule:
         code: `DL001`; never used again for another rule.
         name: a few words with dashes, for people who select rules.
         what: what it finds.
-        why: why that hurts.
-        mend: how to mend it.
+        why: why that matters.
+        mend: how to fix it.
         bad: registrations that it finds, as a scenario has them.
         good: registrations next to these that it does not.
         check: the function.

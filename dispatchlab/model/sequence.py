@@ -32,7 +32,7 @@ def parse_sequence(text: str, *, count: int) -> StepSequence:
         ParseError: a step is malformed or out of range, or releases what was not registered before.
     """
     steps: list[Step] = []
-    tried: set[int] = set()  # registered, or refused: only an engine can tell
+    tried: set[int] = set()  # registered, or refused: only an engine knows
     for match in re.finditer(r"\S+", text):
         token, at = match.group(), match.start()
         found = _STEP.match(token)
@@ -50,7 +50,7 @@ def parse_sequence(text: str, *, count: int) -> StepSequence:
             steps.append(index)
         else:
             if index not in tried:
-                raise error(f"a registration that is registered here ({index} is not)")
+                raise error(f"the release of something registered here ({index} is not)")
             tried.remove(index)
             steps.append(~index)
     return tuple(steps)

@@ -89,7 +89,7 @@ class Coverage:
 
 
 class NoSlotError(DispatchLabError):
-    """Coverage was asked of a key that no call ever has."""
+    """Coverage was requested for a key that no call ever has."""
 
     def __init__(self, key: DispatchKey) -> None:
         super().__init__(key)
@@ -101,7 +101,7 @@ class NoSlotError(DispatchLabError):
 
 
 def runtime_key(text: str) -> DispatchKey:
-    """The key that coverage is asked of.
+    """The runtime key of a name, for coverage.
 
     Raises:
         UnknownKeyError: there is no such key.

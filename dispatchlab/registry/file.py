@@ -101,7 +101,7 @@ def _json(value: object) -> bytes:
 
 
 def open_registry(path: str | os.PathLike[str]) -> RegistryFile:
-    """The registry in a file; an operator is read when it is asked for.
+    """The registry in a file; an operator is read on first use.
 
     Raises:
         RegistryFileError: the file cannot be read, is of another version, is cut short, or was altered.

@@ -102,7 +102,7 @@ class RecordedOperator:
 
     @property
     def is_overridden(self) -> bool:
-        """Whether one of its kernels took the place of another."""
+        """Whether one of its kernels overrides another."""
         return any(not kernel.active for kernel in self.kernels)
 
     def kernels_at(self, key: DispatchKey) -> tuple[RecordedKernel, ...]:
@@ -175,7 +175,7 @@ def name_of(text: str) -> OperatorName:
 
 
 class Recorded(Protocol):
-    """What can be asked of a recorded registry, whether it is in memory or in a file."""
+    """The queries of a recorded registry, whether it is in memory or in a file."""
 
     @property
     def torch(self) -> str:

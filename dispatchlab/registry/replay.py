@@ -21,11 +21,11 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
 
-# Note [What a record does not tell]
+# Note [What a record does not hold]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A dump shows kernels key by key, so of the order in which an operator was put together it only shows, for each key,
 # which kernel came after which. Registrations of a record run in the order of the dump, the oldest of each key first,
-# behind the def; every order that respects this gives the same dump and the same computed table. Nor does a dump tell
+# behind the def; every order that respects this gives the same dump and the same computed table. Nor does a dump show
 # the C++ signatures of kernels: replayed kernels carry none, and an engine that compares signatures has none to
 # compare. Boxed kernels have no function behind them.
 
@@ -42,7 +42,7 @@ _UNNAMED = OperatorName("", "")
 
 
 def registrations_of(recorded: Recorded, *, fallbacks_first: bool = True) -> Iterator[Registration]:
-    """Every registration of a registry, one by one. See Note [What a record does not tell].
+    """Every registration of a registry, one by one. See Note [What a record does not hold].
 
     Args:
         recorded: the registry.

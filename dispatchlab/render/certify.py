@@ -45,7 +45,7 @@ def summary(found: Certification) -> Iterator[str]:
         f"{_count(found.edges, 'edge')}, each with the footprints of its refreshes"
     )
     yield (
-        f"{_count(found.registrations, 'registration')} stood for, {_count(found.steps, 'step')} on whole operators "
+        f"{_count(found.registrations, 'registration')} covered, {_count(found.steps, 'step')} on whole operators "
         f"besides, {seconds(found.elapsed_s)}"
     )
     yield "not covered: C++ signatures, which registries do not hold"
@@ -103,7 +103,7 @@ def _(value: OrderReason) -> dict[str, object]:
 
 
 def print_certification(console: Console, found: Certification) -> None:
-    """Print what matters: overrides counted by their owners, each slot that can be left behind, and the summary."""
+    """Print what matters: overrides counted by their owners, each slot that can go stale, and the summary."""
     from rich.panel import Panel
     from rich.table import Table
 

@@ -17,7 +17,7 @@ _STYLES = {Way.DIRECT: "green", Way.COMPOSITE: "cyan", Way.FALLBACK: "yellow", W
 
 
 def coverage_text(report: CoverageReport) -> str:
-    """The counts, the lists that were asked for, and what each supposed registration would do."""
+    """The counts, the requested lists, and what each supposed registration would do."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 

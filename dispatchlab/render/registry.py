@@ -55,7 +55,7 @@ def operators_text(
     Args:
         operators: the operators.
         keys: show the active kernels at these.
-        overridden: show the kernels that took the place of another instead.
+        overridden: show the kernels that override another instead.
     """
     return "".join(_line(operator, keys, overridden=overridden) for operator in operators)
 
@@ -101,7 +101,7 @@ def _line(operator: RecordedOperator, keys: Collection[DispatchKey], *, overridd
 
 
 def _overrides(kernels: Sequence[RecordedKernel]) -> Iterator[str]:
-    """Each kernel that took the place of another, with both."""
+    """Each kernel that overrides another, with both."""
     for newer, older in pairwise(kernels):
         if not older.active:
             yield f"{newer.key}: {newer.debug or '(no debug text)'} over {older.debug or '(no debug text)'}"

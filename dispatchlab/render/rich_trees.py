@@ -63,7 +63,7 @@ def print_trace(console: Console, threads: Sequence[TracedThread], *, sets: bool
     Args:
         console: where to.
         threads: what was recorded.
-        sets: tell where the set of each call comes from.
+        sets: show where the set of each call comes from.
     """
     for thread in threads:
         tree = Tree(plain(f"thread {thread.name}", "bold"), guide_style="dim")

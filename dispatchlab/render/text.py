@@ -32,7 +32,7 @@ FLAWS = {
 
 
 def report_text(report: Report) -> str:
-    """Everything about one run: what was asked, what was found, and how long it took."""
+    """Everything about one run: the request, the findings, and the time."""
     found = report.exploration
     return "".join(f"{line}\n" for line in _report(report, found))
 
@@ -201,7 +201,7 @@ def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored
     if reports > as_expected:
         parts.append(f"{reports - as_expected:,} not")
     if unreadable:
-        parts.append(f"{unreadable:,} could not be used")
+        parts.append(f"{unreadable:,} could not be read")
     if not_explored:
         parts.append(f"{not_explored:,} not explored")
     return f"{total:,} scenario{'' if total == 1 else 's'}: {', '.join(parts)}"

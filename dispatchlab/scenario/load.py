@@ -185,7 +185,7 @@ def _missing(path: Path) -> Problem:
 
 def _read(root: Node, context: Context) -> Scenario | None:
     if isinstance(root, Scalar) and root.is_missing:
-        raise Wrong(root, "the file is empty", "a scenario has `claim` and `registrations`")
+        raise Wrong(root, "the file is empty", "write `claim` and `registrations`")
     entry = Entry.read(root, SCENARIO_TABLE, context)
     namespace = entry.get(NAMESPACE_FIELD, "test")
     around = Surroundings(TOP_TABLES, namespace, None, PurePath(context.file).name)

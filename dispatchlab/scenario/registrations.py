@@ -169,7 +169,7 @@ LAYER_TABLE = Table("a call of torch.library", (CALL, CALL_OPERATOR_FIELD, ON, P
 
 def _made_by(node: Node, context: Context) -> TorchLibraryCall:
     if not isinstance(node, Mapping):
-        raise expected("a call of torch.library", node, "a mapping with `call` and `operator`")
+        raise expected("a call of torch.library", node, "write a mapping with `call` and `operator`")
     entry = Entry.read(node, LAYER_TABLE, context)
     if not entry.is_right:
         return TorchLibraryCall(TorchLibraryFunction.DEFINE, OperatorName("", ""))

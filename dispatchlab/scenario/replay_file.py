@@ -173,7 +173,9 @@ def _any_sequence(node: Node, context: Context) -> Node:
 
 VERSION = Field("replay", Shape("a version", _version, {"const": 2}), "The version of the format.", required=True)
 SCENARIO = Field("scenario", TEXT, "The name of the scenario file.", required=True)
-DIGEST = Field("digest", Shape("32 hexadecimal digits", _digest, {"type": "string"}), "Of the scenario.", required=True)
+DIGEST = Field(
+    "digest", Shape("32 hexadecimal digits", _digest, {"type": "string"}), "The digest of the scenario.", required=True
+)
 ENGINE = Field("engine", TEXT, "The engine that the sequences were run on.", required=True)
 SEMANTICS = Field("semantics", TEXT, SEMANTICS_FIELD.doc, required=True)
 SEED = Field("seed", Shape("a number", _seed, {"type": "integer"}), "The seed of the walk that found the sequences.")

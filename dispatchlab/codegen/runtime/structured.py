@@ -63,7 +63,7 @@ def link(dispatcher: Dispatcher, kernels: object, by_hand: Mapping[str, str]) ->
 
 
 def create_out(sizes: Sizes, strides: Sizes, options: Options, *, on_meta: bool = False) -> Tensor:
-    """A new output, with the strides that meta asked for, or contiguous when it asked for none."""
+    """A new output, with the strides that meta requests, or contiguous when it requests none."""
     return empty_strided(sizes or (), strides, options, on_meta=on_meta)
 
 
@@ -113,7 +113,7 @@ def resize_out(out: Tensor, sizes: Sizes, strides: Sizes, options: Options) -> N
 
 
 def maybe_create_proxy(out: Tensor, sizes: Sizes, strides: Sizes, options: Options) -> Tensor | None:
-    """A tensor with the strides that meta asked for, when `out` has others."""
+    """A tensor with the strides that meta requests, when `out` has others."""
     if not strides or is_on_meta(out) or strides_of(out) == tuple(strides):
         return None
     return empty_strided(sizes or (), strides, options)

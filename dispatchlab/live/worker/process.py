@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: started, asked, and ended whatever happens."""
+"""A worker process as its parent sees it: started, queried, and always ended."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked anything."""
+        """Whether it can answer queries."""
         return self._finalizer.alive and self._process.poll() is None
 
     def ask(self, name: str, *arguments: object, progress: Callable[[Any], None] | None = None) -> object:
