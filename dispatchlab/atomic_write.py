@@ -1,6 +1,6 @@
 """Write files as a whole or not at all: one file, or several in a folder.
 
-What cannot be written leaves what was there before as it was, and no half of a file beside it.
+A write that fails changes nothing: the old file stays, and no partial file is beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WriteError(DispatchLabError):
-    """A file or a folder could not be written; what was there before is as it was.
+    """A file or a folder could not be written; the old content is unchanged.
 
     Args:
         path: the file or folder.

@@ -55,8 +55,9 @@ class _Group(click.Group):
             from dispatchlab.errors import nearest
 
             near = nearest(args[0], COMMANDS)
-            error.message += f" Did you mean '{near[0]}'?" if near else ""
-            raise
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with their lines, without importing any."""

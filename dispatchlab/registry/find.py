@@ -68,7 +68,7 @@ def find(
         asked: as `find_names` reads it; `*` alone means every operator of every namespace.
         keys: it has a kernel of its own at one of these, or any kernel when there are none.
         dangling: it has kernels and no def.
-        overridden: a kernel (at one of `keys`, if there are any) took the place of another.
+        overridden: a kernel (at one of `keys`, if there are any) overrides another.
 
     Raises:
         RegistryFileError: the registry is in a file that is damaged.
