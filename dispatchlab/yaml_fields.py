@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
 from dispatchlab.model.registration import SourceLocation
@@ -280,7 +280,7 @@ class Entry:
         self._values = values
 
     @classmethod
-    def read(cls, node: Node, table: Table, context: Context) -> Entry:
+    def read(cls, node: Node, table: Table, context: Context) -> Self:
         """Check a mapping and read its fields; every problem is reported to the context.
 
         Raises:

@@ -5,15 +5,12 @@ Fields whose value is more than a text, a word or a flag are left as nodes; `ent
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from dispatchlab.codegen.read.problems import Rule
 from dispatchlab.model.registration import SourceLocation
 from dispatchlab.yaml_fields import NODE, Context, Entry, Field, Shape, Table, Wrong, expected, scalar, text_node
 from dispatchlab.yaml_tree import Listing, Node, Scalar
-
-T = TypeVar("T")
-D = TypeVar("D")
 
 _TRUE = frozenset(("yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
 _FALSE = frozenset(("no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
@@ -99,35 +96,22 @@ TABLE = Table(
 )
 
 
-class Fields:
-    """The fields of one entry of the file; problems go to the context.
+class Fields(Entry):
+    """The fields of one entry of the file, checked against the table; problems go to the context.
 
-    Args:
-        entry: the fields, checked against the table.
+    Attributes:
         context: what reading the file carries along.
+        func: where the schema stands.
     """
 
-    __slots__ = ("context", "entry", "func")
+    __slots__ = ("context", "func")
 
-    def __init__(self, entry: Entry, context: Context) -> None:
-        self.entry, self.context = entry, context
-        self.func = entry[FUNC]
-
-    @overload
-    def get(self, field: Field[T]) -> T | None: ...
-    @overload
-    def get(self, field: Field[T], default: D) -> T | D: ...
-    def get(self, field: Field[T], default: object = None) -> object:
-        """The value of a field; the default when it is not there or wrong."""
-        return self.entry.get(field, default)
-
-    def __contains__(self, field: Field[Any]) -> bool:
-        """Whether the field is there, right or wrong."""
-        return field in self.entry
+    context: Context
+    func: Scalar
 
     def node_of(self, field: Field[Any]) -> Node:
         """Where the value of a field stands; the schema when the field is not there."""
-        return self.entry.node_of(field) if field in self.entry else self.func
+        return super().node_of(field) if field in self else self.func
 
     def location(self, node: Node) -> SourceLocation:
         """The source location of a node."""
@@ -153,8 +137,12 @@ class Fields:
 def entry_of(node: Node, context: Context) -> Fields | None:
     """The fields of one entry; None when it is no mapping or has no `func`, after adding the problem."""
     try:
-        entry = Entry.read(node, TABLE, context)
+        fields = Fields.read(node, TABLE, context)
     except Wrong as wrong:
         context.report(wrong)
         return None
-    return None if entry.get(FUNC) is None else Fields(entry, context)
+    func = fields.get(FUNC)
+    if func is None:
+        return None
+    fields.context, fields.func = context, func
+    return fields
