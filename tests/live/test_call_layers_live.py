@@ -116,7 +116,7 @@ def test_modifying_any_value_in_place_before_backward_fails_exactly_where_torch_
         if case.operator == "expand" and at == inputs:
             with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
                 their_target.add_(1)
-            with pytest.raises(CallError, match="several elements of one place in memory"):
+            with pytest.raises(CallError, match="several elements at one memory location"):
                 lab.add_(our_target, 1)
             continue
         their_target.add_(torch.ones((), dtype=their_target.dtype))
