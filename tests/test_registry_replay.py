@@ -47,12 +47,6 @@ def shown(dispatcher: Dispatcher) -> str:
     return digest.hexdigest()
 
 
-def test_every_dump_and_every_table_is_pytorchs_to_the_character() -> None:
-    defs, kernels, fallbacks = 3598, 17168, 38
-    assert len(replayed().handles) == defs + kernels + fallbacks
-    assert shown(replayed().dispatcher) == EVERYTHING
-
-
 def test_fallbacks_may_come_last() -> None:
     dispatcher = Dispatcher(for_registry("strict"), builtin_fallbacks=False)
     handles = replay(part(), dispatcher.register, fallbacks_first=False)

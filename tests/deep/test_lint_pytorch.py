@@ -1,0 +1,18 @@
+"""Every lint rule on all of the bundled registry."""
+
+from __future__ import annotations
+
+from tests.test_lint import lint
+
+
+def test_the_findings_on_pytorch_2_13_are_counted_by_rule() -> None:
+    report = lint("torch-2.13")
+    counts = {code: count for code, count in report.counts().items() if count}
+    assert counts == {"DL002": 636, "DL005": 1, "DL006": 189, "DL009": 8}
+    assert list(report.not_checked) == ["DL007"]
+    assert report.operators == 3_598
+
+
+def test_nothing_is_new_against_itself() -> None:
+    report = lint("torch-2.13", against="torch-2.13")
+    assert (report.findings, report.not_checked, report.exit_code) == ((), {}, 0)
