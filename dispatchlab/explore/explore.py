@@ -53,7 +53,7 @@ def explore(
         passes: how many times to take every edge of an engine that is not `Forkable`.
         samples: how many random walks to take.
         seed: of everything that is chosen at random.
-        factored: whether independent parts may be explored apart.
+        factored: whether independent parts may be explored by themselves.
         cancelled: called about ten times a second to ask whether to stop.
         progress: called about ten times a second with how far it has come.
 

@@ -1,10 +1,10 @@
 """Partition registrations into independent parts, explore each by itself, and check that they are independent.
 
-See Note [Why parts may be explored apart].
+See Note [Why parts may be explored by themselves].
 """
 
-# Note [Why parts may be explored apart]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Note [Why parts may be explored by themselves]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # Registrations whose state variables are disjoint do not meet, except through broadcasts (a fallback reaches every
 # operator). So a part is whatever shares variables, together with all broadcasts, and the sets to visit are a sum and
 # not a product.

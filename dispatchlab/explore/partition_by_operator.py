@@ -16,8 +16,8 @@ from dispatchlab.explore.run_sequence import on_sandboxes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
 
-# Note [Apart]
-# ~~~~~~~~~~~~
+# Note [Partition by operator]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # What a package registers are dozens of registrations of dozens of operators, and 2 to the 40 sets are not walked. An
 # operator has no memory of another one: kernels, defs and names write their own entry alone. Fallbacks are seen by all,
 # and claims by all of their namespace. So groups that share no operator, no namespace that is claimed, and no fallback,
@@ -47,7 +47,7 @@ def explore_apart(
     timeout_s: float | None = None,
     **options: Any,
 ) -> Exploration:
-    """Find out whether order matters, group by group. See Note [Apart].
+    """Find out whether order matters, group by group. See Note [Partition by operator].
 
     Args:
         engine: the engine.

@@ -124,7 +124,7 @@ class Exploration:
         states: distinct states, at least one for each set.
         edges: registrations and releases that were tried, refused ones included.
         orders: how many orders this stands for: all registration orders times all release orders.
-        components: how many independent parts were explored apart; 1 when not factored.
+        components: how many independent parts there are; 1 when not factored.
         classes: how many of these were different up to renaming.
         conflicts: minimal conflicts.
         never_accepted: registrations that were refused wherever they were tried.

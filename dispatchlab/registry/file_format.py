@@ -67,7 +67,7 @@ class RegistryTooLargeError(DispatchLabError):
 # directory packed and plain, and the SHA-256 of all that is not the digest itself. Then the directory and the blocks,
 # each JSON packed by zlib. The directory has the names of all operators, the tables of the texts that repeat (where
 # kernels come from, inferred schemas, tags), the fallbacks, and for each block its packed size, plain size and CRC. A
-# block holds `PER_BLOCK` operators in the order of the names, a row each (rows.py). So one operator costs the
+# block holds `PER_BLOCK` operators in the order of the names, a row each. So one operator costs the
 # directory and one block.
 # Nothing is unpacked before its declared size is within bounds, and no more than declared is unpacked: a file of a few
 # bytes can declare gigabytes. The digest finds what happens to files by accident; a file made up on purpose can have a

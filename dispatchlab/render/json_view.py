@@ -16,7 +16,7 @@ A report (`permute --format json`, one object on one line for each scenario):
     registration_texts  what each of them is, in the order of the file
     sets, states, edges  how many were reached; edges are the registrations and releases that were tried
     orders            how many orders this stands for, as a string of digits
-    components        how many independent parts were explored apart
+    components        how many independent parts there are
     classes           how many of these were different up to renaming
     conflicts         [{members, kind, message, asymmetric}]: registrations that exclude one another
     never_accepted    the registrations that were accepted nowhere, by number

@@ -154,8 +154,8 @@ class LiveEngine:
             operators: what is observed.
             order: registrations that are registered in this order only.
             progress: called about ten times a second with how far it has come.
-            options: those of `dispatchlab.explore.explore.explore`, but for `cancelled`. See Note [Apart] in
-                explore/partition_by_operator.py.
+            options: those of `dispatchlab.explore.explore.explore`, but for `cancelled`. See
+                Note [Partition by operator] in explore/partition_by_operator.py.
 
         Returns:
             What the explorer returns; `CRASHED` with the sequence when the worker died.
