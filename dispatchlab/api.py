@@ -68,7 +68,7 @@ class OrderCheck:
     >>> foo = parse_name("test::foo")
     >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
     >>> two.verdict, two.as_expected
-    (Verdict.VIOLATED, False)
+    (Verdict.ORDER_DEPENDENT, False)
     >>> print(two)  # doctest: +ELLIPSIS
     claim: The order of these registrations does not matter.
     ...
@@ -85,7 +85,7 @@ class OrderCheck:
 
     @property
     def verdict(self) -> Verdict:
-        """What is known: proved, violated, no violation found, ..."""
+        """What is known: order-independent, order-dependent, no violation found, ..."""
         return self.report.exploration.verdict
 
     @property
@@ -135,10 +135,10 @@ def check_order(
     >>> from dispatchlab import Def, DispatchKey, Impl, check_order, parse_name, parse_schema
     >>> foo = parse_name("test::foo")
     >>> check_order([Def(parse_schema("test::foo(Tensor x) -> Tensor")), Impl(foo, DispatchKey.CPU, debug="fn_cpu")])
-    <OrderCheck: proved, 2 registrations>
+    <OrderCheck: order-independent, 2 registrations>
     >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
     >>> two
-    <OrderCheck: violated, non-commuting: +0 +1 against +1 +0>
+    <OrderCheck: order-dependent, non-commuting: +0 +1 against +1 +0>
     >>> two.as_expected
     False
 

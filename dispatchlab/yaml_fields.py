@@ -158,11 +158,20 @@ def _text(node: Node, context: Context) -> str:
     return scalar(node, "text").text
 
 
-def one_of(wanted: str, values: MappingType[str, T]) -> Shape[T]:
-    """One of a few texts, each with its value."""
+def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str, str] | None = None) -> Shape[T]:
+    """One of a few texts, each with its value.
+
+    Args:
+        wanted: what messages call it.
+        values: the texts and their values.
+        former: texts that were accepted once, with those that took their place.
+    """
+    renamed = former or {}
 
     def read(node: Node, context: Context) -> T:
         text = scalar(node, wanted).text
+        if text in renamed:
+            raise expected(wanted, node, f"it is called {renamed[text]} now")
         if text not in values:
             raise expected(wanted, node, did_you_mean(text, values) or f"the values are {', '.join(values)}")
         return values[text]

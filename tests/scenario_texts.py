@@ -26,7 +26,7 @@ registrations:
 COMPOSITES = """\
 claim: A composite implicit kernel and a composite explicit one.
 semantics: torch-2.13
-expect: order-matters
+expect: order-dependent
 registrations:
   - impl: foo
     dispatch: CompositeImplicitAutograd
@@ -38,7 +38,7 @@ registrations:
 
 TWICE = """\
 claim: Of two kernels at one key the newest is used.
-expect: order-matters
+expect: order-dependent
 keys: [CPU]
 registrations:
   - impl: foo

@@ -66,7 +66,7 @@ def certified(recorded: Registry, semantics: str = "strict", *, jobs: int = 1) -
 
 def test_an_operator_with_one_kernel_per_key_is_proved_under_strict() -> None:
     found = certified(registry(operator("foo", K.CPU, K.SparseCPU, K.NestedTensorCPU, K.Autograd, CIA, CEA)))
-    assert [each.verdict for each in found.certificates] == [Certified.PROVED]
+    assert [each.verdict for each in found.certificates] == [Certified.ORDER_INDEPENDENT]
     assert (found.patterns, found.registrations) == (1, 10)
     assert found.edges > 1_000
     assert found.exit_code == 0
@@ -75,8 +75,8 @@ def test_an_operator_with_one_kernel_per_key_is_proved_under_strict() -> None:
 def test_two_kernels_at_a_key_make_order_matter_by_an_override() -> None:
     found = certified(registry(operator("foo", K.Meta, K.Meta, K.CPU), operator("bar", K.CPU)))
     bar, foo = found.certificates
-    assert bar.verdict is Certified.PROVED
-    assert foo.verdict is Certified.ORDER_MATTERS
+    assert bar.verdict is Certified.ORDER_INDEPENDENT
+    assert foo.verdict is Certified.ORDER_DEPENDENT
     (reason,) = foo.reasons
     assert (reason.cause, reason.keys, reason.in_force) == (Cause.OVERRIDE, (K.Meta,), True)
     assert reason.winner is not None
@@ -97,9 +97,9 @@ def test_stale_slots_of_pytorch_are_not_stale_under_strict(
 ) -> None:
     recorded = registry(operator("foo", *keys))
     (strict,) = certified(recorded).certificates
-    assert strict.verdict is Certified.PROVED
+    assert strict.verdict is Certified.ORDER_INDEPENDENT
     (torch,) = certified(recorded, "torch-2.13").certificates
-    assert torch.verdict is Certified.ORDER_MATTERS
+    assert torch.verdict is Certified.ORDER_DEPENDENT
     (reason,) = torch.reasons
     assert reason.in_force
     assert reason.cause is Cause.STALE
@@ -136,13 +136,15 @@ def test_verdicts_are_those_of_the_whole_graph_on_small_operators() -> None:
             engine = LabEngine(semantics)
             fallbacks = () if semantics == "torch-2.13" else tuple(map(fallback_registration, FALLBACKS[:1]))
             whole = explore(engine, [*operator_registrations(one), *fallbacks], [one.name])
-            expected = Certified.PROVED if whole.verdict is Verdict.PROVED else Certified.ORDER_MATTERS
+            expected = (
+                Certified.ORDER_INDEPENDENT if whole.verdict is Verdict.ORDER_INDEPENDENT else Certified.ORDER_DEPENDENT
+            )
             assert found.verdict is expected, (keys, semantics)
             seen.add((semantics, found.verdict))
     assert seen == {
-        ("strict", Certified.PROVED),
-        ("torch-2.13", Certified.PROVED),
-        ("torch-2.13", Certified.ORDER_MATTERS),
+        ("strict", Certified.ORDER_INDEPENDENT),
+        ("torch-2.13", Certified.ORDER_INDEPENDENT),
+        ("torch-2.13", Certified.ORDER_DEPENDENT),
     }
 
 
@@ -193,7 +195,7 @@ def test_footprints_name_the_keys_that_a_refresh_looks_at() -> None:
     one = operator("foo", K.CPU, K.SparseCPU, CIA)
     registrations = operator_registrations(one)
     found = explore_graph(LabSpace(registrations, [one.name], footprint.watched), len(registrations))
-    assert found.verdict is Verdict.PROVED
+    assert found.verdict is Verdict.ORDER_INDEPENDENT
     assert not footprint.strays
     window = STRICT.refresh[K.CPU]
     read = footprint.reads[window]
@@ -227,12 +229,12 @@ def of_pytorch(name: str) -> Certificate:
 
 
 def test_relu_of_pytorch_is_proved() -> None:
-    assert of_pytorch("aten::relu").verdict is Certified.PROVED
+    assert of_pytorch("aten::relu").verdict is Certified.ORDER_INDEPENDENT
 
 
 def test_floor_of_pytorch_depends_on_the_order_of_a_kernel_of_its_meta_registrations() -> None:
     floor = of_pytorch("aten::floor")
-    assert floor.verdict is Certified.ORDER_MATTERS
+    assert floor.verdict is Certified.ORDER_DEPENDENT
     assert floor.reasons[0].winner is not None
     assert "_meta_registrations.py" in floor.reasons[0].winner.debug
 
@@ -240,8 +242,8 @@ def test_floor_of_pytorch_depends_on_the_order_of_a_kernel_of_its_meta_registrat
 def test_the_text_names_owners_and_says_what_is_not_covered() -> None:
     text = certification_text(certified(registry(operator("foo", K.Meta, K.Meta))))
     assert text.startswith(
-        "test::foo: order matters: Meta: the newest wins, which is Meta 0; it overrides Meta 1\n\n"
-        "a registry under strict: 1 operator\n  proved: 0\n  order matters: 1\n"
+        "test::foo: order-dependent: Meta: the newest wins, which is Meta 0; it overrides Meta 1\n\n"
+        "a registry under strict: 1 operator\n  order-independent: 0\n  order-dependent: 1\n"
     )
     assert text.endswith("not covered: C++ signatures, which registries do not hold\n")
 
@@ -261,7 +263,7 @@ def test_the_command_prints_and_ends_with_the_code_of_the_verdicts() -> None:
     assert "torch-2.13 under strict: 2 operators" in result.stdout
     result = run("certify", "--operator", "aten::relu", "--jobs", "1", "--format", "rich")
     assert result.exit_code == 0
-    assert "proved: 1" in result.stdout
+    assert "order-independent: 1" in result.stdout
 
 
 def test_the_error_about_an_unknown_operator_names_the_nearest() -> None:

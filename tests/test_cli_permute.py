@@ -53,8 +53,8 @@ scenario: five.yaml
 claim: Five registrations of one operator do not care who comes first.
 engine: lab, strict
 registrations: 5
-expected: commutes
-verdict: proved
+expected: order-independent
+verdict: order-independent
 sets: 32
 states: 32
 edges: 160
@@ -79,8 +79,8 @@ scenario: twice.yaml
 claim: Of two kernels at one key the newest is used.
 engine: lab, strict
 registrations: 2
-expected: order-matters
-verdict: violated
+expected: order-dependent
+verdict: order-dependent
 sets: 4
 states: 5
 edges: 5
@@ -127,7 +127,7 @@ def test_conflicts_are_listed_by_number() -> None:
     value = json.loads(result.stdout)
     assert (result.exit_code, value["verdict"], value["expected"], value["as_expected"]) == (
         0,
-        "proved",
+        "order-independent",
         "refused",
         True,
     )
@@ -162,7 +162,7 @@ def test_orders_and_graph_agree_on_a_small_scenario() -> None:
     values = [
         json.loads(permute("twice.yaml", "--walk", walk, "--format", "json").stdout) for walk in ("graph", "orders")
     ]
-    assert [value["verdict"] for value in values] == ["violated", "violated"]
+    assert [value["verdict"] for value in values] == ["order-dependent", "order-dependent"]
     sequences = [
         {value["counterexample"]["expected_sequence"], value["counterexample"]["actual_sequence"]} for value in values
     ]
@@ -194,8 +194,8 @@ def test_json_is_one_object_a_line_with_the_summary_on_standard_error() -> None:
     result = permute("five.yaml", "twice.yaml", "--format", "json")
     values = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(value["scenario"], value["verdict"], value["orders"]) for value in values] == [
-        ("five.yaml", "proved", "14400"),
-        ("twice.yaml", "violated", "4"),
+        ("five.yaml", "order-independent", "14400"),
+        ("twice.yaml", "order-dependent", "4"),
     ]
     assert result.stderr == "2 scenarios: 2 as expected\n"
 
@@ -216,7 +216,7 @@ def test_a_saved_counterexample_can_be_replayed(folder: Path) -> None:
     assert "actual_sequence: " in (folder / "found.replay").read_text()
     again = permute("composites.yaml", "--replay", "found.replay", "--format", "json")
     value = json.loads(again.stdout)
-    assert (again.exit_code, value["walk"], value["verdict"], value["orders"]) == (0, "replay", "violated", "2")
+    assert (again.exit_code, value["walk"], value["verdict"], value["orders"]) == (0, "replay", "order-dependent", "2")
     assert "not refreshed" in value["counterexample"]["why"][0]
     strict = permute("composites.yaml", "--replay", "found.replay", "--semantics", "strict")
     assert (strict.exit_code, "lead to the same" in strict.stdout) == (1, True)
@@ -241,7 +241,7 @@ def test_a_file_that_cannot_be_saved_loses_nothing_that_was_printed(folder: Path
     assert bad.stderr == "nowhere/found.replay could not be written: No such file or directory\n"
     assert (good.exit_code, bad.exit_code) == (0, 2)
     violated = folder / "violated.yaml"
-    violated.write_text(TWICE.replace("expect: order-matters\n", ""))
+    violated.write_text(TWICE.replace("expect: order-dependent\n", ""))
     assert permute("violated.yaml", "--save", "nowhere/found.replay").exit_code == 1
 
 
@@ -256,7 +256,7 @@ def test_the_states_are_drawn(folder: Path) -> None:
     assert permute("composites.yaml", "--graph", "states.svg").exit_code == 0
     assert permute("composites.yaml", "--graph", "states.dot").exit_code == 0
     root = ElementTree.fromstring((folder / "states.svg").read_text())
-    assert "torch-2.13: violated" in "".join(root.itertext())
+    assert "torch-2.13: order-dependent" in "".join(root.itertext())
     assert (folder / "states.dot").read_text().startswith("digraph states {")
 
 
@@ -345,7 +345,7 @@ HIDDEN = """\
 claim: A kernel that is gone is held against another one.
 namespace: other
 semantics: torch-2.13
-expect: order-matters
+expect: order-dependent
 order: [0, 3]
 registrations:
   - impl: bar
@@ -373,7 +373,7 @@ def test_a_counterexample_is_kept_as_a_small_scenario_and_as_a_program_that_runs
     assert permute(f"{name}.yaml", "--save", small).exit_code == 0
     again = permute(small, "--format", "json")
     value = json.loads(again.stdout)
-    assert (again.exit_code, value["verdict"], value["semantics"]) == (0, "violated", first["semantics"])
+    assert (again.exit_code, value["verdict"], value["semantics"]) == (0, "order-dependent", first["semantics"])
     assert value["counterexample"]["kind"] == first["counterexample"]["kind"]
     assert value["registrations"] == members
     assert permute(f"{name}.yaml", "--save", str(program)).exit_code == 0

@@ -31,7 +31,7 @@ def test_all_orders_keep_the_order_of_the_scenario() -> None:
     broken = toy(3, Planted("depends on order", by=2, partner=1, effect="shows"))
     assert walk(broken, order=(2, 1)).verdict is Verdict.NO_VIOLATION_FOUND
     assert walk(broken, order=(1, 2)).verdict is Verdict.NO_VIOLATION_FOUND
-    assert walk(broken).verdict is Verdict.VIOLATED
+    assert walk(broken).verdict is Verdict.ORDER_DEPENDENT
 
 
 def test_what_was_refused_is_not_released() -> None:
@@ -59,7 +59,7 @@ def test_two_orders_that_differ_are_found_with_the_right_one_first() -> None:
 def test_a_hidden_trace_is_missed_by_all_orders_and_not_by_the_graph() -> None:
     hidden = toy(3, Planted("is haunted", 1, 0, "refuses", target=2, when=0b001), exclusions=(Exclusion(0b110),))
     assert walk(hidden).verdict is Verdict.NO_VIOLATION_FOUND
-    assert explore_graph(hidden, 3).verdict is Verdict.VIOLATED
+    assert explore_graph(hidden, 3).verdict is Verdict.ORDER_DEPENDENT
 
 
 def test_whatever_all_orders_find_the_graph_finds_too() -> None:
@@ -68,10 +68,10 @@ def test_whatever_all_orders_find_the_graph_finds_too() -> None:
     for seed in range(tried):
         space = random_toy(seed)
         orders, graph = walk(space), explore_graph(space, space.count)
-        if orders.verdict is Verdict.VIOLATED:
-            assert graph.verdict is Verdict.VIOLATED, f"seed {seed}"
+        if orders.verdict is Verdict.ORDER_DEPENDENT:
+            assert graph.verdict is Verdict.ORDER_DEPENDENT, f"seed {seed}"
             violated["found by all orders"] += 1
-        elif graph.verdict is Verdict.VIOLATED:
+        elif graph.verdict is Verdict.ORDER_DEPENDENT:
             violated["found by the graph walk alone"] += 1
         else:
             assert (orders.sets, orders.conflicts) == (graph.sets, graph.conflicts), f"seed {seed}"

@@ -150,14 +150,14 @@ def test_outcomes_are_compared_with_their_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "conflicts", "commutes", "refused", "order_matters"),
+    ("verdict", "conflicts", "independent", "refused", "dependent"),
     [
-        (Verdict.PROVED, 0, (True, 0), (False, 1), (False, 1)),
-        (Verdict.PROVED, 2, (False, 1), (True, 0), (False, 1)),
+        (Verdict.ORDER_INDEPENDENT, 0, (True, 0), (False, 1), (False, 1)),
+        (Verdict.ORDER_INDEPENDENT, 2, (False, 1), (True, 0), (False, 1)),
         (Verdict.NO_VIOLATION_FOUND, 0, (True, 0), (False, 1), (False, 1)),
         (Verdict.NO_VIOLATION_FOUND, 1, (False, 1), (True, 0), (False, 1)),
-        (Verdict.VIOLATED, 0, (False, 1), (False, 1), (True, 0)),
-        (Verdict.VIOLATED, 1, (False, 1), (False, 1), (True, 0)),
+        (Verdict.ORDER_DEPENDENT, 0, (False, 1), (False, 1), (True, 0)),
+        (Verdict.ORDER_DEPENDENT, 1, (False, 1), (False, 1), (True, 0)),
         (Verdict.INCOMPLETE, 0, (False, 3), (False, 3), (False, 3)),
         (Verdict.NONDETERMINISTIC, 0, (False, 4), (False, 4), (False, 4)),
         (Verdict.CRASHED, 0, (False, 5), (False, 5), (False, 5)),
@@ -166,20 +166,26 @@ def test_outcomes_are_compared_with_their_facts() -> None:
 def test_a_verdict_is_judged_by_what_was_expected(
     verdict: Verdict,
     conflicts: int,
-    commutes: tuple[bool, int],
+    independent: tuple[bool, int],
     refused: tuple[bool, int],
-    order_matters: tuple[bool, int],
+    dependent: tuple[bool, int],
 ) -> None:
-    assert judge(verdict, Expectation.COMMUTES, conflicts=conflicts) == commutes
+    assert judge(verdict, Expectation.ORDER_INDEPENDENT, conflicts=conflicts) == independent
     assert judge(verdict, Expectation.REFUSED, conflicts=conflicts) == refused
-    assert judge(verdict, Expectation.ORDER_MATTERS, conflicts=conflicts) == order_matters
+    assert judge(verdict, Expectation.ORDER_DEPENDENT, conflicts=conflicts) == dependent
 
 
 def test_a_required_proof_is_not_given_by_a_sample() -> None:
-    assert judge(Verdict.NO_VIOLATION_FOUND, Expectation.COMMUTES, conflicts=0, require_proof=True) == (True, 3)
-    assert judge(Verdict.NO_VIOLATION_FOUND, Expectation.COMMUTES, conflicts=1, require_proof=True) == (False, 1)
-    assert judge(Verdict.PROVED, Expectation.COMMUTES, conflicts=0, require_proof=True) == (True, 0)
-    assert judge(Verdict.VIOLATED, Expectation.ORDER_MATTERS, conflicts=0, require_proof=True) == (True, 0)
+    assert judge(Verdict.NO_VIOLATION_FOUND, Expectation.ORDER_INDEPENDENT, conflicts=0, require_proof=True) == (
+        True,
+        3,
+    )
+    assert judge(Verdict.NO_VIOLATION_FOUND, Expectation.ORDER_INDEPENDENT, conflicts=1, require_proof=True) == (
+        False,
+        1,
+    )
+    assert judge(Verdict.ORDER_INDEPENDENT, Expectation.ORDER_INDEPENDENT, conflicts=0, require_proof=True) == (True, 0)
+    assert judge(Verdict.ORDER_DEPENDENT, Expectation.ORDER_DEPENDENT, conflicts=0, require_proof=True) == (True, 0)
 
 
 def test_random_numbers_are_those_of_splitmix64_for_ever() -> None:
@@ -225,7 +231,7 @@ def test_a_counterexample_that_a_fresh_sandbox_does_not_show_is_said_to_be_so() 
 
     engine = Pretender(toy(2))
     found = explore(engine, engine.registrations, [FOO])
-    assert found.verdict is Verdict.VIOLATED
+    assert found.verdict is Verdict.ORDER_DEPENDENT
     assert found.notes == ("the counterexample does not show in a fresh sandbox of this engine",)
     honest = ForkableToyEngine(toy(2, Planted("depends on order", 1, 0, "shows")))
     assert explore(honest, honest.registrations, [FOO]).notes == ()

@@ -16,7 +16,7 @@ from tests.toy_engines import Exclusion, Planted, ToySpace, toy
 def sequences(space: ToySpace) -> tuple[Flaw, str, str]:
     """The counterexample in short."""
     found = explore_graph(space, space.count)
-    assert found.verdict is Verdict.VIOLATED
+    assert found.verdict is Verdict.ORDER_DEPENDENT
     counterexample = found.counterexample
     assert counterexample is not None
     return (
@@ -28,7 +28,7 @@ def sequences(space: ToySpace) -> tuple[Flaw, str, str]:
 
 def test_five_registrations_that_commute_are_proved_with_32_sets_and_160_edges() -> None:
     found = explore_graph(toy(5), 5)
-    assert found.verdict is Verdict.PROVED
+    assert found.verdict is Verdict.ORDER_INDEPENDENT
     assert (found.sets, found.states, found.edges, found.orders) == (32, 32, 160, 14_400)
     assert (found.conflicts, found.never_accepted, found.counterexample, found.notes) == ((), (), None, ())
 
@@ -43,7 +43,7 @@ def test_every_edge_is_tried_in_both_directions(count: int) -> None:
 @pytest.mark.parametrize(("count", "order"), [(3, (0, 2)), (4, (3, 1, 0)), (5, (1, 0)), (4, (0, 1, 2, 3)), (2, (1,))])
 def test_an_order_is_kept_by_registrations_and_not_by_releases(count: int, order: tuple[int, ...]) -> None:
     found = explore_graph(toy(count), count, order=order)
-    assert found.verdict is Verdict.PROVED
+    assert found.verdict is Verdict.ORDER_INDEPENDENT
     assert (found.sets, found.edges) == (2**count, count_edges(count, order))
 
 
@@ -55,8 +55,8 @@ def test_an_order_divides_the_registration_orders() -> None:
 
 def test_an_order_hides_the_flaw_of_the_other_order() -> None:
     space = toy(2, Planted("depends on order", by=1, partner=0, effect="breaks"))
-    assert explore_graph(space, 2, order=(1, 0)).verdict is Verdict.PROVED
-    assert explore_graph(space, 2, order=(0, 1)).verdict is Verdict.VIOLATED
+    assert explore_graph(space, 2, order=(1, 0)).verdict is Verdict.ORDER_INDEPENDENT
+    assert explore_graph(space, 2, order=(0, 1)).verdict is Verdict.ORDER_DEPENDENT
 
 
 def test_two_orders_that_look_different_are_non_commuting() -> None:
@@ -120,7 +120,7 @@ def test_other_facts_of_an_error_for_the_same_step_are_an_outcome() -> None:
 def test_only_those_who_may_come_last_are_compared() -> None:
     rules = (Exclusion(0b001, unless=0b100), Exclusion(0b011, only_last=1, unless=0b100))
     found = explore_graph(toy(3, exclusions=rules), 3, order=(0, 1))
-    assert found.verdict is Verdict.PROVED
+    assert found.verdict is Verdict.ORDER_INDEPENDENT
     assert found.sets == 8
 
 
@@ -135,7 +135,7 @@ def test_a_release_that_fails_is_found() -> None:
 
 def test_hidden_state_that_never_shows_is_proved_harmless_and_counted() -> None:
     found = explore_graph(toy(3, Planted("remembers", 1, 0, "nothing")), 3)
-    assert found.verdict is Verdict.PROVED
+    assert found.verdict is Verdict.ORDER_INDEPENDENT
     assert (found.sets, found.states, found.edges) == (8, 16, 48)
     assert found.notes == ("16 states for 8 sets: the engine keeps hidden state that is never observed",)
 
@@ -143,7 +143,7 @@ def test_hidden_state_that_never_shows_is_proved_harmless_and_counted() -> None:
 def test_conflicts_are_minimal_and_list_who_was_never_accepted() -> None:
     rules = (Exclusion(0b00011, names_last=True), Exclusion(0b01110), Exclusion(0b10000))
     found = explore_graph(toy(5, exclusions=rules), 5)
-    assert found.verdict is Verdict.PROVED
+    assert found.verdict is Verdict.ORDER_INDEPENDENT
     assert [(conflict.members, conflict.kind, conflict.asymmetric) for conflict in found.conflicts] == [
         ((4,), "duplicate_def", False),
         ((0, 1), "duplicate_def", True),
@@ -219,8 +219,8 @@ def test_progress_is_reported_until_it_cancels(monkeypatch: pytest.MonkeyPatch) 
 def test_every_state_of_one_set_is_counted() -> None:
     flaws = [Planted("counts", index, 0, "nothing", modulo=3) for index in range(3)]
     found = explore_graph(toy(3, *flaws), 3)
-    assert (found.verdict, found.sets, found.states, found.edges) == (Verdict.PROVED, 8, 8 * 27, 24 * 27)
+    assert (found.verdict, found.sets, found.states, found.edges) == (Verdict.ORDER_INDEPENDENT, 8, 8 * 27, 24 * 27)
 
 
 def test_merging_is_sound_on_engines_with_planted_hidden_state() -> None:
-    assert merging_is_sound(range(25)) == {Verdict.PROVED: 16, Verdict.VIOLATED: 9}
+    assert merging_is_sound(range(25)) == {Verdict.ORDER_INDEPENDENT: 16, Verdict.ORDER_DEPENDENT: 9}

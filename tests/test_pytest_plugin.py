@@ -68,7 +68,7 @@ def test_a_missing_golden_file_fails_and_says_how_to_accept(run: Run) -> None:
     result.stdout.fnmatch_lines(
         ["there is no golden file expect/five.txt; if this is right, accept it with: EXPECTTEST_ACCEPT=1 pytest"]
     )
-    result.stdout.fnmatch_lines(["+verdict: proved", "+sets: 32"])
+    result.stdout.fnmatch_lines(["+verdict: order-independent", "+sets: 32"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
@@ -92,7 +92,7 @@ def test_accepting_again_leaves_equal_files_alone(project: Path, run: Run) -> No
 def test_a_golden_file_shows_the_finding_and_the_rows_that_were_asked_for(project: Path, run: Run) -> None:
     run(accept=True)
     text = (project / "expect" / "five.txt").read_text()
-    assert "verdict: proved\nsets: 32\nstates: 32\nedges: 160\norders: 14,400\n" in text
+    assert "verdict: order-independent\nsets: 32\nstates: 32\nedges: 160\norders: 14,400\n" in text
     assert text.endswith(
         "\nUndefined: fn_math [math kernel]\nCPU: fn_cpu [kernel]\nCUDA: fn_math [math kernel]\n"
         "AutogradCPU: fn_autograd_cpu [kernel]\n"
@@ -119,10 +119,10 @@ def test_a_difference_is_shown_as_a_diff(project: Path, run: Run) -> None:
 
 
 def test_a_verdict_that_is_not_expected_fails_and_is_not_accepted(project: Path, run: Run) -> None:
-    (project / "scenarios" / "wrong.yaml").write_text(TWICE.replace("expect: order-matters\n", ""))
+    (project / "scenarios" / "wrong.yaml").write_text(TWICE.replace("expect: order-dependent\n", ""))
     result = run(accept=True)
     result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(["expected: commutes", "verdict: violated", "actual sequence: +1 +0"])
+    result.stdout.fnmatch_lines(["expected: order-independent", "verdict: order-dependent", "actual sequence: +1 +0"])
     assert "expect/wrong.txt" not in goldens(project)
 
 

@@ -23,21 +23,23 @@ SEEN = Snapshot(
     table="CPU: fn_b [kernel]\nCUDA: fn_math [math kernel]\nAutogradCPU: fn_b [kernel]\n",
     slots="CPU: fn_a [kernel]\nCUDA: fn_math [math kernel]\n",
 )
-PROVED = Report(
+INDEPENDENT = Report(
     scenario="scenarios/five.yaml",
     claim="It does not matter.",
     engine="lab",
     semantics="strict",
     registrations=("def test::foo(Tensor x) -> Tensor", "impl test::foo CPU (a)", "impl test::foo CPU (b)"),
-    expected=Expectation.COMMUTES,
-    exploration=Exploration(Verdict.PROVED, "graph", 3, 8, 9, 24, 36, elapsed_s=0.0421, notes=("A note.",)),
+    expected=Expectation.ORDER_INDEPENDENT,
+    exploration=Exploration(Verdict.ORDER_INDEPENDENT, "graph", 3, 8, 9, 24, 36, elapsed_s=0.0421, notes=("A note.",)),
     as_expected=True,
     exit_code=0,
 )
 TOLD = Counterexample(Flaw.NON_COMMUTING, (1, 2), (2, 1), "--- one\n+++ other\n \n-a\n+b\n", ("the newest wins",))
-VIOLATED = replace(
-    PROVED,
-    exploration=replace(PROVED.exploration, verdict=Verdict.VIOLATED, counterexample=TOLD, seed=7, passes=8),
+DEPENDENT = replace(
+    INDEPENDENT,
+    exploration=replace(
+        INDEPENDENT.exploration, verdict=Verdict.ORDER_DEPENDENT, counterexample=TOLD, seed=7, passes=8
+    ),
     as_expected=False,
     exit_code=1,
 )
@@ -45,14 +47,14 @@ VIOLATED = replace(
 
 def test_a_proof_says_what_it_stands_for() -> None:
     assert_expected_inline(
-        report_text(PROVED),
+        report_text(INDEPENDENT),
         """\
 scenario: scenarios/five.yaml
 claim: It does not matter.
 engine: lab, strict
 registrations: 3
-expected: commutes
-verdict: proved
+expected: order-independent
+verdict: order-independent
 sets: 8
 states: 9
 edges: 24
@@ -69,14 +71,14 @@ as expected: yes
 
 def test_a_violation_shows_both_sequences_the_reasons_and_the_diff() -> None:
     assert_expected_inline(
-        report_text(VIOLATED),
+        report_text(DEPENDENT),
         """\
 scenario: scenarios/five.yaml
 claim: It does not matter.
 engine: lab, strict
 registrations: 3
-expected: commutes
-verdict: violated
+expected: order-independent
+verdict: order-dependent
 sets: 8
 states: 9
 edges: 24
@@ -108,25 +110,25 @@ as expected: no
 
 def test_a_sequence_that_is_at_fault_by_itself_is_shown_once() -> None:
     counterexample = Counterexample(Flaw.INVARIANT, (1,), (1,), "")
-    text = report_text(replace(VIOLATED, exploration=replace(VIOLATED.exploration, counterexample=counterexample)))
+    text = report_text(replace(DEPENDENT, exploration=replace(DEPENDENT.exploration, counterexample=counterexample)))
     assert text.count("sequence: +1") == 1
     assert "why:\n  the engine does not know\n" in text
     assert "diff:" not in text
 
 
 def test_several_components_are_shown_with_their_patterns() -> None:
-    factored = replace(PROVED.exploration, components=200, classes=3)
-    assert "components: 200 of 3 patterns\n" in report_text(replace(PROVED, exploration=factored))
+    factored = replace(INDEPENDENT.exploration, components=200, classes=3)
+    assert "components: 200 of 3 patterns\n" in report_text(replace(INDEPENDENT, exploration=factored))
 
 
 def test_a_golden_text_holds_nothing_that_changes_from_run_to_run() -> None:
     assert_expected_inline(
-        golden_text(PROVED, [SEEN, Snapshot(OperatorName("test", "bar"), "", "")], keys=["CPU", "AutogradCPU"]),
+        golden_text(INDEPENDENT, [SEEN, Snapshot(OperatorName("test", "bar"), "", "")], keys=["CPU", "AutogradCPU"]),
         """\
 claim: It does not matter.
 semantics: strict
-expected: commutes
-verdict: proved
+expected: order-independent
+verdict: order-independent
 sets: 8
 states: 9
 edges: 24
@@ -149,8 +151,8 @@ name: test::bar
 nothing is registered for it
 """,
     )
-    later = replace(PROVED, exploration=replace(PROVED.exploration, elapsed_s=9.0, notes=()))
-    assert golden_text(later, [SEEN]) == golden_text(PROVED, [SEEN])
+    later = replace(INDEPENDENT, exploration=replace(INDEPENDENT.exploration, elapsed_s=9.0, notes=()))
+    assert golden_text(later, [SEEN]) == golden_text(INDEPENDENT, [SEEN])
 
 
 def test_an_operator_is_its_dump_an_empty_line_and_its_table() -> None:
@@ -211,5 +213,5 @@ def test_keys_of_all_backends_are_named_by_their_first_and_last() -> None:
 
 
 def test_a_note_of_several_lines_stays_one_note() -> None:
-    noted = replace(PROVED, exploration=replace(PROVED.exploration, notes=("They differ:\n--- a\n+++ b",)))
+    noted = replace(INDEPENDENT, exploration=replace(INDEPENDENT.exploration, notes=("They differ:\n--- a\n+++ b",)))
     assert "note: They differ:\n  --- a\n  +++ b\nwalk: graph\n" in report_text(noted)

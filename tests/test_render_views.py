@@ -32,7 +32,7 @@ from dispatchlab.render.rich_view import console, print_operator, print_report
 from dispatchlab.render.state_graph import dot, svg
 from dispatchlab.scenario import parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS, many
-from tests.test_render_text import PROVED, VIOLATED
+from tests.test_render_text import DEPENDENT, INDEPENDENT
 
 FOO = OperatorName("test", "foo")
 BOXES = re.compile("[\u2500-\u257f]")
@@ -68,7 +68,7 @@ def dispatcher(text: str) -> tuple[Dispatcher, list[object]]:
 def test_a_report_fits_the_terminal_and_ends_in_its_panel(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    text = shown(stream=Terminal(), width=width, color=True, draw=lambda target: print_report(target, VIOLATED))
+    text = shown(stream=Terminal(), width=width, color=True, draw=lambda target: print_report(target, DEPENDENT))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert max(map(cell_len, lines)) == width
     assert lines[-1].startswith("╰")
@@ -80,20 +80,20 @@ def test_a_report_fits_the_terminal_and_ends_in_its_panel(width: int, monkeypatc
 
 
 def test_a_pipe_gets_neither_colours_nor_box_characters() -> None:
-    text = shown(stream=io.StringIO(), width=80, color=True, draw=lambda target: print_report(target, VIOLATED))
+    text = shown(stream=io.StringIO(), width=80, color=True, draw=lambda target: print_report(target, DEPENDENT))
     assert (ESCAPE in text, BOXES.search(text)) == (False, None)
-    assert "violated" in text
+    assert "order-dependent" in text
 
 
 def test_colours_can_be_refused_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
-    text = shown(stream=Terminal(), width=80, color=False, draw=lambda target: print_report(target, VIOLATED))
+    text = shown(stream=Terminal(), width=80, color=False, draw=lambda target: print_report(target, DEPENDENT))
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", text)
     assert BOXES.search(text)
 
 
 def test_a_claim_cannot_colour_the_terminal() -> None:
-    report = replace(PROVED, claim="\x1b[31mred\x07 [bold]x[/bold]", scenario="[red]\x1b]0;title\x07")
+    report = replace(INDEPENDENT, claim="\x1b[31mred\x07 [bold]x[/bold]", scenario="[red]\x1b]0;title\x07")
     text = shown(stream=io.StringIO(), width=100, color=True, draw=lambda target: print_report(target, report))
     assert ESCAPE not in text
     assert "\x07" not in text
@@ -148,13 +148,13 @@ def test_a_view_made_from_texts_agrees_with_the_engine() -> None:
 
 
 def test_a_report_as_json_has_all_documented_fields() -> None:
-    line = report_json(VIOLATED)
+    line = report_json(DEPENDENT)
     value = json.loads(line)
     assert line.count("\n") == 1
     assert {name: value[name] for name in ("version", "verdict", "expected", "as_expected", "orders", "seed")} == {
         "version": 2,
-        "verdict": "violated",
-        "expected": "commutes",
+        "verdict": "order-dependent",
+        "expected": "order-independent",
         "as_expected": False,
         "orders": "36",
         "seed": 7,
@@ -183,7 +183,7 @@ def test_a_report_as_json_has_all_documented_fields() -> None:
 
 def test_orders_of_a_thousand_registrations_are_a_string_of_all_their_digits() -> None:
     orders = factorial(1_200) ** 2
-    value = json.loads(report_json(replace(PROVED, exploration=replace(PROVED.exploration, orders=orders))))
+    value = json.loads(report_json(replace(INDEPENDENT, exploration=replace(INDEPENDENT.exploration, orders=orders))))
     text = value["orders"]
     assert len(text) == 6_352
     assert int(text[:1_000]) == orders // 10**5_352
@@ -342,7 +342,7 @@ def test_a_bar_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_verdict_has_a_panel() -> None:
     for verdict in Verdict:
-        report = replace(PROVED, exploration=replace(PROVED.exploration, verdict=verdict))
+        report = replace(INDEPENDENT, exploration=replace(INDEPENDENT.exploration, verdict=verdict))
         draw: Callable[[Console], None] = lambda target, report=report: print_report(target, report)  # type: ignore[misc]  # noqa: E731
         text = shown(stream=io.StringIO(), width=80, color=False, draw=draw)
         assert str(verdict) in text

@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.explore.result import Expectation
+from dispatchlab.analysis.certificate import Certified
+from dispatchlab.explore.result import Expectation, Verdict
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -41,7 +42,7 @@ semantics: torch-2.13
 operators: [foo, other::bar.out]
 keys: [Undefined, CPU, AutogradCPU]
 order: [1, 0]
-expect: order-matters
+expect: order-dependent
 registrations:
   - def: foo(Tensor x) -> Tensor
     alias: PURE_FUNCTION
@@ -148,7 +149,7 @@ def test_a_file_with_every_field_makes_these_values() -> None:
     assert (scenario.claim, scenario.namespace, scenario.semantics) == ("Every field is here.", "ns", "torch-2.13")
     assert scenario.operators == (foo, OperatorName("other", "bar", "out"))
     assert scenario.keys == (DispatchKey.Undefined, DispatchKey.CPU, DispatchKey.AutogradCPU)
-    assert (scenario.order, scenario.expect) == ((1, 0), Expectation.ORDER_MATTERS)
+    assert (scenario.order, scenario.expect) == ((1, 0), Expectation.ORDER_DEPENDENT)
     assert (scenario.file, scenario.file_name) == ("folder/all.yaml", "all.yaml")
 
 
@@ -156,7 +157,7 @@ def test_what_is_left_out_has_these_defaults() -> None:
     text = "claim: A\nregistrations:\n  - impl: b\n  - impl: a::c\n  - impl: b\n  - fallback: boxed\n"
     scenario = parse_scenario(text)
     assert (scenario.namespace, scenario.semantics, scenario.keys, scenario.order) == ("test", None, (), ())
-    assert scenario.expect is Expectation.COMMUTES
+    assert scenario.expect is Expectation.ORDER_INDEPENDENT
     assert scenario.operators == (OperatorName("test", "b"), OperatorName("a", "c"))
     assert scenario.names == ("impl test::b", "impl a::c", "impl test::b (2)", "fallback")
 
@@ -293,3 +294,14 @@ def test_a_file_is_read_as_its_content_is(tmp_path: Path) -> None:
     scenario = load_scenario(path)
     assert scenario == parse_scenario(EVERYTHING, file="all.yaml")
     assert scenario.file == str(path)
+
+
+@pytest.mark.parametrize(("former", "now"), [("commutes", "order-independent"), ("order-matters", "order-dependent")])
+def test_an_expectation_in_former_words_is_refused_with_todays(former: str, now: str) -> None:
+    with pytest.raises(ScenarioError, match=f"found '{former}'; it is called {now} now"):
+        parse_scenario(f"claim: A claim.\nexpect: {former}\nregistrations:\n  - library: test\n")
+
+
+def test_verdicts_and_expectations_share_their_words() -> None:
+    assert {str(each) for each in Expectation} - {str(each) for each in Verdict} == {"refused"}
+    assert {str(each) for each in Certified} - {str(each) for each in Verdict} == {"not decided"}

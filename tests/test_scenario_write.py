@@ -155,7 +155,7 @@ claim: A kernel for every backend and one for CPU.
 operators: [foo]
 keys: [Undefined, CPU]
 order: [0, 1]
-expect: order-matters
+expect: order-dependent
 registrations:
   - def: foo(Tensor x) -> Tensor
     alias: PURE_FUNCTION

@@ -489,7 +489,7 @@ def test_nothing_depends_on_order_in_the_commutative_dispatcher_but_what_is_mean
     by_design = {
         name
         for name, scenario in _scenarios().items()
-        if scenario.expect is Expectation.ORDER_MATTERS and scenario.semantics in (None, "strict")
+        if scenario.expect is Expectation.ORDER_DEPENDENT and scenario.semantics in (None, "strict")
     }
     found_by_lint = {"lint/dl002_found"}
     assert found_by_lint < by_design

@@ -18,8 +18,8 @@ from dispatchlab.registry.model import RecordedKernel, RecordedOperator
 class Certified(StrEnum):
     """What is known of an operator."""
 
-    PROVED = "proved"
-    ORDER_MATTERS = "order matters"
+    ORDER_INDEPENDENT = "order-independent"
+    ORDER_DEPENDENT = "order-dependent"
     NOT_DECIDED = "not decided"
 
     __repr__ = member_repr
@@ -136,7 +136,7 @@ class Certification:
         """0 when everything is proved, 1 when the order of something matters, 3 when something is not decided."""
         if self.of(Certified.NOT_DECIDED):
             return 3
-        return 1 if self.of(Certified.ORDER_MATTERS) else 0
+        return 1 if self.of(Certified.ORDER_DEPENDENT) else 0
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -92,6 +92,6 @@ def sentence(found: Exploration) -> str:
     if found.counterexample is None:
         return f"the engine and its model agree as far as they went together: {'; '.join(found.notes)}"
     sequence, why = format_sequence(found.counterexample.actual_sequence), "; ".join(found.counterexample.why)
-    if found.verdict is Verdict.VIOLATED:
+    if found.verdict is Verdict.ORDER_DEPENDENT:
         return f"the engine and its model differ after {sequence}: {why}\n{found.counterexample.diff.rstrip()}"
     return f"the engine and its model could not be compared: {found.verdict} at {sequence}: {why}"

@@ -75,7 +75,7 @@ def model_of(engine: Engine) -> LabEngine | None:
 def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
     """Ask the model for the reasons that an engine does not know, if the sequences disagree there too."""
     counterexample, model = found.counterexample, model_of(engine)
-    if counterexample is None or counterexample.why or model is None or found.verdict is not Verdict.VIOLATED:
+    if counterexample is None or counterexample.why or model is None or found.verdict is not Verdict.ORDER_DEPENDENT:
         return found
     sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
     same = compare_sequences(sessions, counterexample.expected_sequence, counterexample.actual_sequence)
@@ -99,7 +99,7 @@ def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
         verdict = Verdict.NO_VIOLATION_FOUND
         notes = [f"{format_sequence(expected)} and {format_sequence(actual)} lead to the same"]
     else:
-        verdict = Verdict.CRASHED if counterexample.flaw is Flaw.CRASH else Verdict.VIOLATED
+        verdict = Verdict.CRASHED if counterexample.flaw is Flaw.CRASH else Verdict.ORDER_DEPENDENT
         notes = []
     sets = len({active for sequence in sequences for active in _sets(sequence)})
     return Exploration(
@@ -210,7 +210,7 @@ def cut(
         operators=tuple(name for name in scenario.operators if name in named) or scenario.operators,
         semantics=semantics if semantics in SEMANTICS else scenario.semantics,
         order=tuple(number[index] for index in scenario.order if index in number),
-        expect=Expectation.ORDER_MATTERS,
+        expect=Expectation.ORDER_DEPENDENT,
     )
 
     def renumbered(sequence: StepSequence) -> StepSequence:

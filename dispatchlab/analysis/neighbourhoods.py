@@ -146,7 +146,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
     sequences: tuple[KeySequence, ...] = ()
     if found.conflicts or found.never_accepted:
         trouble = "a registration was refused"
-    elif found.verdict is Verdict.VIOLATED and found.counterexample is not None:
+    elif found.verdict is Verdict.ORDER_DEPENDENT and found.counterexample is not None:
         counterexample = found.counterexample
         stale = slots_left_stale(semantics, [key for key, _ in neighbourhood.kernels])
         sequences = tuple(
@@ -157,7 +157,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
             isinstance(registrations[~at if at < 0 else at], Fallback) for at in counterexample.actual_sequence
         ):
             trouble = f"the exploration found a {counterexample.flaw} that no kernel explains"
-    elif found.verdict is not Verdict.PROVED:
+    elif found.verdict is not Verdict.ORDER_INDEPENDENT:
         trouble = f"the exploration ended as {found.verdict}"
     reads = {window: mask for window, mask in footprint.reads.items() if window != ALL_SLOTS}
     return Explored(found.verdict, reads, strays, found.sets, found.edges, sequences, trouble, stale)

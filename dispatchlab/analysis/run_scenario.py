@@ -216,7 +216,7 @@ def _conforming(
     report = _noted(report, sentence(together))
     if together.verdict is Verdict.NO_VIOLATION_FOUND:
         return report
-    _, code = judge(together.verdict, Expectation.COMMUTES, conflicts=0, require_proof=False)
+    _, code = judge(together.verdict, Expectation.ORDER_INDEPENDENT, conflicts=0, require_proof=False)
     return replace(report, as_expected=False, exit_code=max(code, report.exit_code))
 
 

@@ -133,7 +133,7 @@ def explore_walk(walk: Walk, sessions: Sessions, *, watch: Watch) -> Exploration
         watch: bounds and progress; `max_states` bounds the sets.
 
     Returns:
-        `NO_VIOLATION_FOUND` with its coverage, `VIOLATED`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
+        `NO_VIOLATION_FOUND` with its coverage, `ORDER_DEPENDENT`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
 
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
@@ -246,8 +246,8 @@ def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]
     """Verify that two sequences disagree when they are run from scratch, and make them short.
 
     Returns:
-        `VIOLATED`, or `NONDETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED` when one
-        of them ends the engine.
+        `ORDER_DEPENDENT`, or `NONDETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED`
+        when one of them ends the engine.
     """
     why: tuple[str, ...] = ("the sequences disagreed in a walk and agree when they are run from scratch",)
     try:
@@ -278,4 +278,4 @@ def _shortened(
         trouble = f"it could not be made shorter: {error}"
     if trouble is not None:
         found = replace(found, why=(*found.why, trouble))
-    return (Verdict.CRASHED if found.flaw is Flaw.CRASH else Verdict.VIOLATED), found
+    return (Verdict.CRASHED if found.flaw is Flaw.CRASH else Verdict.ORDER_DEPENDENT), found

@@ -98,7 +98,7 @@ def explore(
 def _verified(found: Exploration, fresh: Sessions) -> Exploration:
     """Run the counterexample of a state space in fresh sandboxes, and say so when it does not show there."""
     example = found.counterexample
-    if example is None or found.verdict is not Verdict.VIOLATED:
+    if example is None or found.verdict is not Verdict.ORDER_DEPENDENT:
         return found
     if compare_sequences(fresh, example.expected_sequence, example.actual_sequence):
         return found
@@ -108,7 +108,7 @@ def _verified(found: Exploration, fresh: Sessions) -> Exploration:
 def _explained(found: Exploration, space: StateSpace[Any]) -> Exploration:
     """Add what the engine knows of the reasons."""
     example = found.counterexample
-    if example is None or example.why or found.verdict is not Verdict.VIOLATED or example.flaw is Flaw.ASYMMETRY:
+    if example is None or example.why or found.verdict is not Verdict.ORDER_DEPENDENT or example.flaw is Flaw.ASYMMETRY:
         return found
     last = 1 if example.flaw is Flaw.OUTCOME else 0
     sequences = example.expected_sequence, example.actual_sequence

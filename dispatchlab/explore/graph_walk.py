@@ -66,7 +66,8 @@ def explore_graph(
         numbers: what the registrations are called in the result, when they are part of a larger scenario.
 
     Returns:
-        `PROVED`, `VIOLATED` with the shortest counterexample, `INCOMPLETE` when a bound was hit, or `CRASHED`.
+        `ORDER_INDEPENDENT`, `ORDER_DEPENDENT` with the shortest counterexample, `INCOMPLETE` when a bound was hit, or
+        `CRASHED`.
 
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
@@ -119,8 +120,8 @@ class _GraphDrive:
             self.observed.clear()
             raise
         if found is not None:
-            return Ending(Verdict.VIOLATED, found)
-        return Ending(Verdict.PROVED) if stopped is None else Ending(Verdict.INCOMPLETE, reasons=(stopped,))
+            return Ending(Verdict.ORDER_DEPENDENT, found)
+        return Ending(Verdict.ORDER_INDEPENDENT) if stopped is None else Ending(Verdict.INCOMPLETE, reasons=(stopped,))
 
     def crashed(self, crash: EngineCrashed) -> Ending:
         sequence = self._sequence(self.at, self.step)
@@ -315,7 +316,7 @@ class _GraphDrive:
     # --- the result
 
     def exploration(self, ending: Ending) -> Exploration:
-        proved, found = ending.verdict is Verdict.PROVED, ending.counterexample
+        proved, found = ending.verdict is Verdict.ORDER_INDEPENDENT, ending.counterexample
         sets, states = len(self.first), len(self.masks)
         notes = ending.reasons
         if proved and states > sets:

@@ -125,8 +125,9 @@ def lockstep(
         progress: called about ten times a second with how far it has come.
 
     Returns:
-        `NO_VIOLATION_FOUND` when they agree everywhere; `VIOLATED` with the shortest sequence after which they do not,
-        the same sequence on both sides, a diff from `expected` to `actual`, and where it is; `INCOMPLETE` or `CRASHED`.
+        `NO_VIOLATION_FOUND` when they agree everywhere; `ORDER_DEPENDENT` with the shortest sequence after which they
+        do not, the same sequence on both sides, a diff from `expected` to `actual`, and where it is; `INCOMPLETE` or
+        `CRASHED`.
 
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
@@ -153,7 +154,7 @@ def lockstep(
         found = explore_walk(CoveringWalk(count, passes=passes, seed=seed, order=order), open_pair, watch=watch)
         disagreement = found.counterexample
         found = replace(found, walk="lockstep", conflicts=(), never_accepted=())
-        if disagreement is None or found.verdict is not Verdict.VIOLATED:
+        if disagreement is None or found.verdict is not Verdict.ORDER_DEPENDENT:
             return found
         pair = _replayed(open_pair, disagreement.actual_sequence, last)
         sequence, why = tuple(pair.sequence), (f"{expected.semantics} and {actual.semantics} differ {pair.what}",)

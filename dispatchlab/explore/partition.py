@@ -146,7 +146,7 @@ class _Run:
         self.seed = seed
         self.watch = watch
         self.sum = Exploration(
-            Verdict.PROVED, "graph", len(registrations), 0, 0, 0, count_orders(len(registrations), order)
+            Verdict.ORDER_INDEPENDENT, "graph", len(registrations), 0, 0, 0, count_orders(len(registrations), order)
         )
 
     def whole(self, *notes: str) -> Exploration:
@@ -182,7 +182,7 @@ class _Run:
 
     def _result(self) -> Exploration:
         conflicts = () if self.sum.counterexample else tuple(dict.fromkeys(self.sum.conflicts))
-        never = tuple(sorted(set(self.sum.never_accepted))) if self.sum.verdict is Verdict.PROVED else ()
+        never = tuple(sorted(set(self.sum.never_accepted))) if self.sum.verdict is Verdict.ORDER_INDEPENDENT else ()
         return replace(
             self.sum,
             conflicts=tuple(sorted(conflicts, key=lambda one: (len(one.members), one.members))),
@@ -248,11 +248,11 @@ class _Run:
         """Add a part to the sum."""
         total = self.sum
         verdict, found = total.verdict, total.counterexample
-        if more.counterexample is not None and (found is None or more.verdict is not Verdict.VIOLATED):
+        if more.counterexample is not None and (found is None or more.verdict is not Verdict.ORDER_DEPENDENT):
             verdict, found = more.verdict, more.counterexample
         elif more.counterexample is not None:
             found = more.counterexample
-        elif found is None and more.verdict is not Verdict.PROVED:
+        elif found is None and more.verdict is not Verdict.ORDER_INDEPENDENT:
             verdict = more.verdict
         self.sum = replace(
             total,

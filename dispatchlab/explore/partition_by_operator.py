@@ -30,10 +30,10 @@ TOGETHER = 8
 _ORDER = (
     Verdict.CRASHED,
     Verdict.NONDETERMINISTIC,
-    Verdict.VIOLATED,
+    Verdict.ORDER_DEPENDENT,
     Verdict.INCOMPLETE,
     Verdict.NO_VIOLATION_FOUND,
-    Verdict.PROVED,
+    Verdict.ORDER_INDEPENDENT,
 )
 
 
@@ -88,7 +88,7 @@ def explore_apart(
         found.append((members, one))
         left = None if left is None else max(0.0, left - one.elapsed_s)
     joined = _joined(found, len(registrations), order)
-    if joined.verdict is not Verdict.VIOLATED or joined.counterexample is None:
+    if joined.verdict is not Verdict.ORDER_DEPENDENT or joined.counterexample is None:
         return joined
     # The diff of a group numbers its own registrations.
     sequences = joined.counterexample.expected_sequence, joined.counterexample.actual_sequence

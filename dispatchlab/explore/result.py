@@ -14,13 +14,13 @@ class Verdict(StrEnum):
     """What is known after an exploration.
 
     >>> from dispatchlab import Claim, Verdict, check_order
-    >>> check_order([Claim("test")]).verdict is Verdict.PROVED
+    >>> check_order([Claim("test")]).verdict is Verdict.ORDER_INDEPENDENT
     True
     """
 
-    PROVED = "proved"
+    ORDER_INDEPENDENT = "order-independent"
     NO_VIOLATION_FOUND = "no violation found"
-    VIOLATED = "violated"
+    ORDER_DEPENDENT = "order-dependent"
     INCOMPLETE = "incomplete"
     NONDETERMINISTIC = "nondeterministic"
     CRASHED = "engine crashed"
@@ -32,12 +32,12 @@ class Expectation(StrEnum):
     """What a scenario says will be found.
 
     >>> from dispatchlab import Expectation
-    >>> Expectation("order-matters")
-    Expectation.ORDER_MATTERS
+    >>> Expectation("order-dependent")
+    Expectation.ORDER_DEPENDENT
     """
 
-    COMMUTES = "commutes"
-    ORDER_MATTERS = "order-matters"
+    ORDER_INDEPENDENT = "order-independent"
+    ORDER_DEPENDENT = "order-dependent"
     REFUSED = "refused"
 
     __repr__ = member_repr
@@ -162,8 +162,8 @@ def judge(
 
     Args:
         verdict: what was found.
-        expectation: what the scenario says: `commutes` is neither violation nor refusal, `refused` is refusals and no
-            violation, `order-matters` is a violation.
+        expectation: what the scenario says: `order-independent` is neither violation nor refusal, `refused` is refusals
+            and no violation, `order-dependent` is a violation.
         conflicts: how many minimal conflicts and registrations that were never accepted there are.
         require_proof: do not take "no violation found" for an answer.
 
@@ -178,17 +178,17 @@ def judge(
             return False, 4
         case Verdict.CRASHED:
             return False, 5
-        case Verdict.PROVED | Verdict.NO_VIOLATION_FOUND | Verdict.VIOLATED:
+        case Verdict.ORDER_INDEPENDENT | Verdict.NO_VIOLATION_FOUND | Verdict.ORDER_DEPENDENT:
             pass
         case _:
             assert_never(verdict)
-    violated = verdict is Verdict.VIOLATED
+    violated = verdict is Verdict.ORDER_DEPENDENT
     match expectation:
-        case Expectation.COMMUTES:
+        case Expectation.ORDER_INDEPENDENT:
             as_expected = not violated and conflicts == 0
         case Expectation.REFUSED:
             as_expected = not violated and conflicts > 0
-        case Expectation.ORDER_MATTERS:
+        case Expectation.ORDER_DEPENDENT:
             as_expected = violated
         case _:
             assert_never(expectation)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SLOTS_SHOWN = 4
-_STYLES = {Certified.PROVED: "green", Certified.ORDER_MATTERS: "red", Certified.NOT_DECIDED: "yellow"}
+_STYLES = {Certified.ORDER_INDEPENDENT: "green", Certified.ORDER_DEPENDENT: "red", Certified.NOT_DECIDED: "yellow"}
 
 
 def certification_text(found: Certification) -> str:
@@ -27,9 +27,9 @@ def certification_text(found: Certification) -> str:
 def summary(found: Certification) -> Iterator[str]:
     """A line for each verdict and cause, and two for what was covered."""
     yield f"{found.registry} under {found.semantics}: {_count(len(found.certificates), 'operator')}"
-    yield f"  {Certified.PROVED}: {len(found.of(Certified.PROVED)):,}"
-    matters = found.of(Certified.ORDER_MATTERS)
-    yield f"  {Certified.ORDER_MATTERS}: {len(matters):,}"
+    yield f"  {Certified.ORDER_INDEPENDENT}: {len(found.of(Certified.ORDER_INDEPENDENT)):,}"
+    matters = found.of(Certified.ORDER_DEPENDENT)
+    yield f"  {Certified.ORDER_DEPENDENT}: {len(matters):,}"
     overridden, stale = found.because(Cause.OVERRIDE), found.because(Cause.STALE)
     if overridden:
         yield f"    a kernel overrides another at its key: {len(overridden):,}"
@@ -88,8 +88,8 @@ def certification_json(found: Certification) -> str:
         "registry": found.registry,
         "semantics": found.semantics,
         "operators": len(found.certificates),
-        "proved": len(found.of(Certified.PROVED)),
-        "order_matters": len(found.of(Certified.ORDER_MATTERS)),
+        "proved": len(found.of(Certified.ORDER_INDEPENDENT)),
+        "order_matters": len(found.of(Certified.ORDER_DEPENDENT)),
         "not_decided": len(found.of(Certified.NOT_DECIDED)),
     }
     done = fields_of(found, without=(*head, "certificates"), elapsed_s=round(found.elapsed_s, 3))
@@ -126,7 +126,9 @@ def print_certification(console: Console, found: Certification) -> None:
                 console.print(f"{each.operator}: {printable(reason_text(reason))}")
         if each.not_decided:
             console.print(f"{each.operator}: {printable(each.not_decided)}", style=_STYLES[each.verdict])
-    worst = next((v for v in (Certified.NOT_DECIDED, Certified.ORDER_MATTERS) if found.of(v)), Certified.PROVED)
+    worst = next(
+        (v for v in (Certified.NOT_DECIDED, Certified.ORDER_DEPENDENT) if found.of(v)), Certified.ORDER_INDEPENDENT
+    )
     console.print(Panel("\n".join(summary(found)), border_style=_STYLES[worst], expand=False))
 
 

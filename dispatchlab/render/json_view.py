@@ -7,8 +7,9 @@ A report (`permute --format json`, one object on one line for each scenario):
     claim             its sentence
     engine            lab | torch
     semantics         strict | torch-2.13 | pr35061 | ...
-    verdict           proved | no violation found | violated | incomplete | nondeterministic | engine crashed
-    expected          commutes | order-matters | refused
+    verdict           order-independent | no violation found | order-dependent | incomplete | nondeterministic
+                      | engine crashed
+    expected          order-independent | order-dependent | refused
     as_expected       true | false
     exit_code         what this scenario alone would end with
     walk              graph | orders | sample | covering | replay

@@ -61,9 +61,9 @@ def _lines(keys: Sequence[str]) -> Iterator[str]:
 
 
 _STYLES = {
-    Verdict.PROVED: "green",
+    Verdict.ORDER_INDEPENDENT: "green",
     Verdict.NO_VIOLATION_FOUND: "cyan",
-    Verdict.VIOLATED: "red",
+    Verdict.ORDER_DEPENDENT: "red",
     Verdict.INCOMPLETE: "yellow",
     Verdict.NONDETERMINISTIC: "magenta",
     Verdict.CRASHED: "magenta",
@@ -133,7 +133,7 @@ def _panel(console: Console, report: Report) -> Panel:
     if found.counterexample is None or found.conflicts:
         conflicts = [conflict_text(conflict) for conflict in found.conflicts]
         grid.add_row("conflicts", plain("\n".join(conflicts) or "none"))
-    if found.verdict in (Verdict.PROVED, Verdict.NO_VIOLATION_FOUND):
+    if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
         never = never_accepted_text(found, report.registrations)
         grid.add_row("never accepted", plain("\n".join(never) or "none", _HELD_BACK if never else ""))
     for note in found.notes:

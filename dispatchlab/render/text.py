@@ -143,7 +143,7 @@ def _findings(found: Exploration, registrations: Sequence[str]) -> Iterator[str]
         yield f"{title}: {number}"
     if found.counterexample is None or found.conflicts:
         yield from _listed("conflicts", [conflict_text(conflict) for conflict in found.conflicts])
-    if found.verdict in (Verdict.PROVED, Verdict.NO_VIOLATION_FOUND):
+    if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
         yield from _listed("never accepted", never_accepted_text(found, registrations))
     if found.counterexample is not None:
         yield from _counterexample(found.counterexample, registrations)

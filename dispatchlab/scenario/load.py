@@ -70,8 +70,15 @@ ORDER = Field(
 )
 EXPECT = Field(
     "expect",
-    one_of("an outcome", {str(each): each for each in Expectation}),
-    "What will be found: commutes when left out.",
+    one_of(
+        "an outcome",
+        {str(each): each for each in Expectation},
+        former={
+            "commutes": str(Expectation.ORDER_INDEPENDENT),
+            "order-matters": str(Expectation.ORDER_DEPENDENT),
+        },
+    ),
+    "What will be found: order-independent when left out.",
 )
 REGISTRATIONS = Field("registrations", SOME_REGISTRATIONS, "What is registered, in any order.", required=True)
 
@@ -204,7 +211,7 @@ def _read(root: Node, context: Context) -> Scenario | None:
         semantics=entry.get(SEMANTICS_FIELD),
         keys=entry.get(KEYS, ()),
         order=entry.get(ORDER, ()),
-        expect=entry.get(EXPECT, Expectation.COMMUTES),
+        expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
         file=context.file,
     )
 

@@ -54,7 +54,7 @@ class Scenario:
     semantics: str | None = None
     keys: tuple[DispatchKey, ...] = ()
     order: tuple[int, ...] = ()
-    expect: Expectation = Expectation.COMMUTES
+    expect: Expectation = Expectation.ORDER_INDEPENDENT
     file: str = field(default="", compare=False)
 
     @property

@@ -94,7 +94,7 @@ def _head(scenario: Scenario) -> Lines:
         yield f"keys: {_flow(key.name for key in scenario.keys)}"
     if scenario.order:
         yield f"order: {_flow(map(str, scenario.order))}"
-    if scenario.expect is not Expectation.COMMUTES:
+    if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
     yield "registrations:"
 

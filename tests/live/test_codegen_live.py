@@ -300,7 +300,7 @@ def test_all_generated_registrations_are_certified_as_independent_of_their_order
             ordered = tuple(sorted(kernels[name], key=lambda kernel: kernel.key))
             recorded.append(RecordedOperator(name, f"aten::{define.schema}", define.debug, kernels=ordered))
     found = certification_of(registry_of("generated", tuple(recorded), ()), name="g", semantics="strict", jobs=1)
-    assert {each.verdict for each in found.certificates} == {Certified.PROVED}
+    assert {each.verdict for each in found.certificates} == {Certified.ORDER_INDEPENDENT}
     assert len(found.certificates) == sum(len(generated.group.functions) for generated in generated_groups())
     assert found.edges > 100_000
 
@@ -316,7 +316,7 @@ def test_small_groups_are_proved_as_a_whole_library_by_library() -> None:
         shape = tuple((each.key, len(each.wrappers)) for each in generated.keys if each.wrappers)
         if shape not in verdicts:
             verdicts[shape] = explore(LabEngine(), scenario.registrations, scenario.operators).verdict
-    assert set(verdicts.values()) == {Verdict.PROVED}
+    assert set(verdicts.values()) == {Verdict.ORDER_INDEPENDENT}
     assert len(verdicts) > 15
     assert groups > 200
 
