@@ -218,10 +218,9 @@ def _examined(name: str, path: Path, *, allow_import: bool) -> tuple[Scenario, R
 
 
 def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
-    from dispatchlab.explore.run_sequence import SandboxSession
+    from dispatchlab.explore.run_sequence import on_sandboxes
 
-    with engine.sandbox() as sandbox:
-        session = SandboxSession(sandbox, scenario.registrations, scenario.operators)
+    with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
         for index in range(len(scenario.registrations)):
             session.register(index)
         return list(session.look()[0])

@@ -30,9 +30,11 @@ _PROGRAM = '''\
 from difflib import unified_diff
 
 from dispatchlab import Dispatcher, RegistrationError
+from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.scenario import parse_scenario
 
 SCENARIO = parse_scenario({scenario})
+REGISTRATIONS = distinguished(SCENARIO.registrations)  # kernels with one debug text are marked
 
 
 def after(*steps: int) -> list[str]:
@@ -43,7 +45,7 @@ def after(*steps: int) -> list[str]:
             held.pop(~step).release()
             continue
         try:
-            held[step] = dispatcher.register(SCENARIO.registrations[step])
+            held[step] = dispatcher.register(REGISTRATIONS[step])
         except RegistrationError as error:
             seen.append(f"{{step}} is refused: {{error}}")
     for operator in SCENARIO.operators:

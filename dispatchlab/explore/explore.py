@@ -16,6 +16,7 @@ from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
 from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, RandomWalks
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
+from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence
@@ -64,6 +65,7 @@ def explore(
         Interrupted: by Ctrl-C, with what was covered.
     """
     watch = Watch(max_states=max_states, timeout_s=timeout_s, cancelled=cancelled, progress=progress)
+    registrations = distinguished(registrations)
     count = len(registrations)
     fresh = on_sandboxes(engine, registrations, operators)
     if walk == "graph" and isinstance(engine, Forkable):

@@ -18,6 +18,7 @@ from dispatchlab.explore.limits import Progress, Watch, count_edges
 from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.explore.run_sequence import Look, SandboxSession, Session, Sessions
+from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
@@ -133,6 +134,7 @@ def lockstep(
         Interrupted: by Ctrl-C, with what was covered.
     """
     last: list[_Pair] = []
+    registrations = distinguished(registrations)
 
     @contextmanager
     def open_pair() -> Iterator[Session]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.explore.protocol import Engine, Handle, Sandbox, StateSpace
+from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
@@ -128,7 +129,8 @@ class StateSession:
 
 
 def on_sandboxes(engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName]) -> Sessions:
-    """Sessions in fresh sandboxes of an engine."""
+    """Sessions in fresh sandboxes of an engine; kernels that share a debug text get marks, see `distinguished`."""
+    registrations = distinguished(registrations)
 
     @contextmanager
     def open_session() -> Iterator[Session]:

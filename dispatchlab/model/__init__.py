@@ -11,6 +11,7 @@
 - `infer_schema`: the schema of a Python function's annotations;
 - `cpp_signature`: the C++ signature of a schema;
 - `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, and `SourceLocation`;
+- `kernel_identity`: kernels that share a debug text, marked;
 - `short_repr`: reprs of frozen values that are code;
 - `sequence`: sequences of registrations and releases;
 - `snapshot`: what can be observed of an operator, refusals, and violations of invariants;

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.live.bridge.torch import require_torch, semantics
 from dispatchlab.live.worker.process import WorkerCrashed, WorkerProcess
+from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -201,7 +202,7 @@ class LiveEngine:
             NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
             Interrupted: by Ctrl-C, with what was covered.
         """
-        registrations, operators = tuple(registrations), tuple(operators)
+        registrations, operators = distinguished(registrations), tuple(operators)
         given = registrations, operators, *arguments
         try:
             found: Exploration = self.run(
