@@ -85,7 +85,8 @@ class _Group(click.Group):
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed.",
+    epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, "
+    "124 a package took too long to be imported.",
 )
 @click.version_option(__version__, prog_name="dispatchlab")
 @click.option("--no-color", is_flag=True, help="Print without colours, as the environment variable NO_COLOR does.")

@@ -57,45 +57,54 @@ class ImportComparison:
         orders: the orders that were tried, the first of them the one that the others are compared with.
         operators: the operators that are new or changed after any of them, sorted.
         failed: package -> what its import raised, in any order.
+        ended: package -> how its import ended the process, in any order.
         between_orders: what differs between the first order and another.
-        imported_again: what differs when the packages are imported once more.
+        again: whether the packages were imported once more, after each order.
+        imported_again: what differs then; many packages are not made for that, so it does not count as a failure.
     """
 
     packages: tuple[str, ...]
     orders: tuple[tuple[str, ...], ...]
     operators: tuple[str, ...]
     failed: Mapping[str, str]
+    ended: Mapping[str, str]
     between_orders: tuple[Difference, ...]
+    again: bool
     imported_again: tuple[Difference, ...]
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing differs and nothing failed, else 1."""
-        return 1 if self.between_orders or self.imported_again or self.failed else 0
+        """5 when an import ended its process, 1 when an order makes a difference or an import failed, else 0."""
+        if self.ended:
+            return 5
+        return 1 if self.between_orders or self.failed else 0
 
 
-def compare_import_orders(packages: Sequence[str], *, samples: int, seed: int) -> ImportComparison:
+def compare_import_orders(packages: Sequence[str], *, samples: int, seed: int, again: bool = False) -> ImportComparison:
     """Import packages in every order, or in some orders when there are many, and compare.
 
     Args:
         packages: the modules to import.
         samples: how many orders of more than `EVERY` packages.
         seed: of the orders that are chosen at random.
+        again: import the packages once more after each order, in the same process.
 
     Raises:
         DispatchLabError: a package is named twice, or there is no PyTorch.
-        WorkerCrashed: an order ended its process; the error says which.
+        ImportTimeoutError: a package takes too long.
     """
     for package in packages:
         if packages.count(package) > 1:
             raise RepeatedPackageError(package)
-    runs = [_run(order) for order in orders_of(packages, samples=samples, seed=seed)]
+    runs = [_run(order, again=again) for order in orders_of(packages, samples=samples, seed=seed)]
     return ImportComparison(
         packages=tuple(packages),
         orders=tuple(run.order for run in runs),
         operators=tuple(sorted({name for run in runs for name in run.first.dumps})),
-        failed={package: reason for run in runs for package, reason in run.first.failures.items()},
+        failed=_failures(runs, ended=False),
+        ended=_failures(runs, ended=True),
         between_orders=tuple(each for run in _distinct(runs) for each in differences(runs[0], run)),
+        again=again,
         imported_again=tuple(each for run in _distinct(runs, again=True) for each in on_repeat(run)),
     )
 
@@ -124,19 +133,27 @@ def differences(expected: ImportRun, actual: ImportRun) -> list[Difference]:
 
 def on_repeat(run: ImportRun) -> list[Difference]:
     """What is not the same when the packages are imported once more."""
+    if run.again is None:
+        return []
     order = ", ".join(run.order)
     return _compared(order, f"{order}, purged and again", run.first, run.again)
 
 
-def _run(order: tuple[str, ...]) -> ImportRun:
+def _failures(runs: Sequence[ImportRun], *, ended: bool) -> dict[str, str]:
+    outcomes = [run.first for run in runs if run.first.ended is ended]
+    return {package: reason for outcome in outcomes for package, reason in outcome.failures.items()}
+
+
+def _run(order: tuple[str, ...], *, again: bool) -> ImportRun:
+    from dispatchlab.live.bridge.torch import ImportEndedError
+    from dispatchlab.live.recording.import_run import ImportOutcome, ImportRun
     from dispatchlab.live.worker.engine import LiveEngine
-    from dispatchlab.live.worker.process import WorkerCrashed
 
     with LiveEngine() as engine:
         try:
-            run: ImportRun = engine.ask("dispatchlab.live.recording.import_run:run_order", order)
-        except WorkerCrashed as crash:
-            raise WorkerCrashed(f"importing {', '.join(order)}: {crash.text}", crash.sequence) from None
+            run: ImportRun = engine.ask("dispatchlab.live.recording.import_run:run_order", order, again)
+        except ImportEndedError as ended:
+            return ImportRun(order, ImportOutcome({ended.module: ended.reason}, {}, {}, {}, ended=True))
     return run
 
 
@@ -144,7 +161,8 @@ def _distinct(runs: Sequence[ImportRun], *, again: bool = False) -> Iterator[Imp
     """One run for each outcome."""
     known: list[object] = []
     for run in runs:
-        observed = (run.first.observed, run.again.observed) if again else run.first.observed
+        second = run.again.observed if again and run.again is not None else None
+        observed = run.first.observed, second
         if observed not in known:
             known.append(observed)
             yield run
@@ -156,6 +174,8 @@ def _compared(expected: str, actual: str, one: ImportOutcome, other: ImportOutco
         texts = [side.failures.get(package, "imported") for side in (one, other)]
         if texts[0] != texts[1]:
             found.append(Difference(expected, actual, package, (), _diff("import", expected, actual, *texts)))
+    if one.ended or other.ended:
+        return found
     for name in sorted({*one.tables, *other.tables, *one.dumps, *other.dumps}):
         diff = "".join(
             _diff(title, expected, actual, before.get(name, ""), after.get(name, ""))

@@ -52,8 +52,8 @@ def recorded_from(
     """The registry that a source means.
 
     Args:
-        source: `live`, the name of a bundled registry, a registry file, or a scenario, which is run in the order of
-            its file; registrations that are refused are left out.
+        source: `live`, which is read in a process of its own, the name of a bundled registry, a registry file, or a
+            scenario, which is run in the order of its file; registrations that are refused are left out.
         imports: modules to import first, for `live` alone.
         semantics: those under which a scenario is run; those that it names when left out.
         report: is called with a sentence for each registration of a scenario that is refused.
@@ -65,9 +65,9 @@ def recorded_from(
         DispatchLabError: PyTorch or a module cannot be imported, or a scenario cannot be used.
     """
     if source == LIVE:
-        from dispatchlab.live.introspection.registry_reader import record_registry
+        from dispatchlab.live.registry import live_registry
 
-        return record_registry(imports)
+        return live_registry(imports)
     if imports:
         raise ImportOfRecordError(imports)
     return _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import format_option
+from dispatchlab.commands.options import format_option, import_timeout_option
 from dispatchlab.commands.output import Format, exit_with, show
 
 
@@ -19,21 +19,29 @@ from dispatchlab.commands.output import Format, exit_with, show
     help="Number of orders to sample when there are more than five packages.",
 )
 @click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed, for sampled orders.")
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Also purge the modules and import them again in the same process. What differs then is shown, and does not "
+    "change the exit code.",
+)
+@import_timeout_option
 @format_option
-def imports(*, packages: tuple[str, ...], samples: int, seed: int, format: Format | None) -> None:
+def imports(*, packages: tuple[str, ...], samples: int, seed: int, again: bool, format: Format | None) -> None:
     """Import packages in every order and show what depends on it.
 
-    Each order runs in its own process, which imports the packages, purges their modules and imports them again. Reports
-    differences between dumps, tables and failures, with the source locations of the registrations that differ. Exit
-    codes: 0 when nothing differs or fails, else 1.
+    Each order runs in its own process. Reports differences between dumps, tables and failures, with the source
+    locations of the registrations that differ. Exit codes: 0 when nothing differs or fails, 5 when an import ends its
+    process, else 1.
 
     \b
     Examples:
       dispatchlab imports my_package your_package
+      dispatchlab imports my_package --again
     """
     from dispatchlab.analysis.import_orders import compare_import_orders
     from dispatchlab.render.import_orders import import_orders_json, import_orders_text
 
-    found = compare_import_orders(packages, samples=samples, seed=seed)
+    found = compare_import_orders(packages, samples=samples, seed=seed, again=again)
     show(format, text=lambda: import_orders_text(found), json=lambda: import_orders_json(found))
     exit_with(found.exit_code)

@@ -85,8 +85,33 @@ def engine_option(help: str, *, default: str | None = "lab") -> Callable[[_Comma
 
 
 def import_option(help: str = IMPORT_HELP) -> Callable[[_Command], _Command]:
-    """`--import`, may be repeated."""
-    return click.option("--import", "imports", metavar="MODULE", multiple=True, help=help)
+    """`--import`, may be repeated, and `--import-timeout`."""
+
+    def decorate(command: _Command) -> _Command:
+        return click.option("--import", "imports", metavar="MODULE", multiple=True, help=help)(
+            import_timeout_option(command)
+        )
+
+    return decorate
+
+
+def import_timeout_option(command: _Command) -> _Command:
+    """`--import-timeout`, which is in force while the command runs."""
+    return click.option(
+        "--import-timeout",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        expose_value=False,
+        callback=_limit_imports,
+        help="Give each package this long to be imported, then end with exit code 124. Default: 300.",
+    )(command)
+
+
+def _limit_imports(context: click.Context, option: click.Parameter, seconds: float | None) -> None:
+    if seconds is not None:
+        from dispatchlab.live.worker.process import import_limit
+
+        context.with_resource(import_limit(seconds))
 
 
 def operators_option(command: _Command) -> _Command:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dispatchlab.commands.options import import_timeout_option
 from dispatchlab.commands.output import exit_with, note
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _FEW = 3
 @click.argument("packages", metavar="PACKAGE...", nargs=-1)
 @click.option("-o", "--output", "file", metavar="FILE", required=True, type=click.Path(), help="The file to write.")
 @click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
+@import_timeout_option
 def record(*, packages: tuple[str, ...], file: str, everything: bool) -> None:
     """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
@@ -47,10 +49,10 @@ def record(*, packages: tuple[str, ...], file: str, everything: bool) -> None:
 
 
 def _record_registry(packages: tuple[str, ...], file: str) -> None:
-    from dispatchlab.live.introspection.registry_reader import record_registry
+    from dispatchlab.live.registry import live_registry
     from dispatchlab.registry.file import save_registry
 
-    registry = record_registry(packages)
+    registry = live_registry(packages)
     size = save_registry(registry, file)
     note(
         f"{file}: {len(registry):,} operators, {registry.kernel_count:,} kernels and {len(registry.fallbacks)} "

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from dispatchlab._gc_pause import collector_paused
 from dispatchlab.analysis.certificate import OrderReason, pattern_of
 from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.coverage import Fill
@@ -147,12 +145,10 @@ def _moments(
     base = None if against is None else recorded_from(against, report=report)
     if source != LIVE:
         return base, recorded_from(source, imports=imports, report=report), base
-    with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
-        if base is None and imports:
-            base = recorded_from(LIVE)
-        after = recorded_from(LIVE, imports=imports)
-        gc.collect()
-        return base, recorded_from(LIVE, imports=imports), after
+    from dispatchlab.live.registry import live_moments
+
+    found = live_moments(imports)
+    return found.before if base is None and imports else base, found.kept, found.after
 
 
 def _subject(recorded: Recorded, earlier: Recorded | None) -> Subject:

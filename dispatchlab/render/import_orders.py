@@ -7,7 +7,9 @@ As JSON, one object on one line; a field is never renamed or dropped within a ve
     orders            the orders that were tried, a list of packages each
     operators         the operators that are new or changed after any of them
     failed            {package: what its import raised}
+    ended             {package: how its import ended the process}
     between_orders    [{what, expected_order, actual_order, owners, diff}]: differences between two orders
+    again             whether the packages were imported once more after each order
     imported_again    the same between an order and the same order once more
 """
 
@@ -27,11 +29,13 @@ def import_orders_text(found: ImportComparison) -> str:
         f"orders: {len(found.orders):,} of {factorial(len(found.packages)):,}, each in a process of its own",
         f"operators: {len(found.operators):,} new or changed",
         *(f"failed: {package}: {reason}" for package, reason in sorted(found.failed.items())),
+        *(f"failed: {package}: it {how}" for package, how in sorted(found.ended.items())),
         f"differences between orders: {len(found.between_orders) or 'none'}",
         *_lines(found.between_orders),
-        f"differences when imported again: {len(found.imported_again) or 'none'}",
-        *_lines(found.imported_again),
     ]
+    if found.again:
+        lines.append(f"differences when imported again: {len(found.imported_again) or 'none'}")
+        lines += _lines(found.imported_again)
     return "".join(f"{line}\n" for line in lines)
 
 

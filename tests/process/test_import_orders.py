@@ -45,14 +45,18 @@ def test_two_kernels_at_one_key_differ_by_order_and_name_their_owners(tmp_path: 
     assert difference["owners"] == ["left/__init__.py:3", "right/__init__.py:3"]
 
 
-def test_packages_that_do_not_meet_differ_in_nothing_but_being_imported_again(tmp_path: Path) -> None:
+def test_packages_that_do_not_meet_differ_in_nothing_and_being_imported_again_is_opt_in(tmp_path: Path) -> None:
     package(tmp_path, "defines", init=_DEFINES)
     package(tmp_path, "alone", init=_IMPLS.replace("street", "lane"))
     done = dispatchlab(tmp_path, "imports", "defines", "alone")
-    assert "orders: 2 of 2, each in a process of its own\noperators: 2 new or changed\n" in done.stdout
-    assert "differences between orders: none\n" in done.stdout
-    assert "  lane::door, registered at alone/__init__.py:3\n" in done.stdout
-    assert done.returncode == 1
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "packages: defines, alone\norders: 2 of 2, each in a process of its own\noperators: 2 new or changed\n"
+        "differences between orders: none\n"
+    )
+    again = dispatchlab(tmp_path, "imports", "alone", "--again")
+    assert again.returncode == 0
+    assert "differences when imported again: 1\n  lane::door, registered at alone/__init__.py:3\n" in again.stdout
 
 
 def test_a_package_that_needs_another_one_first_fails_in_one_order(tmp_path: Path) -> None:
@@ -72,15 +76,21 @@ def test_a_package_that_registers_nothing_passes(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "packages: quiet\norders: 1 of 1, each in a process of its own\noperators: 0 new or changed\n"
-        "differences between orders: none\ndifferences when imported again: none\n"
+        "differences between orders: none\n"
     )
 
 
-def test_a_package_that_ends_the_process_ends_with_5_and_names_the_order(tmp_path: Path) -> None:
-    package(tmp_path, "deadly", init="import os\nos.abort()\n")
-    done = dispatchlab(tmp_path, "imports", "deadly")
-    assert (done.returncode, done.stdout) == (5, "")
-    assert done.stderr.startswith("importing deadly: the process that ran PyTorch ended with signal SIGABRT")
+def test_a_package_that_ends_the_process_in_one_order_is_a_difference_and_ends_with_5(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_DEFINES)
+    package(tmp_path, "deadly", init="import os, sys\nif 'street' not in sys.modules:\n    os.abort()\n")
+    done = dispatchlab(tmp_path, "imports", "street", "deadly")
+    assert (done.returncode, done.stderr) == (5, "")
+    died = f"ended its process with signal SIGABRT at {tmp_path}/deadly/__init__.py:3"
+    assert f"failed: deadly: it {died}\ndifferences between orders: 1\n  deadly\n" in done.stdout
+    assert f"    -imported\n    +{died}\n" in done.stdout
+
+
+def test_a_package_that_is_named_twice_is_refused(tmp_path: Path) -> None:
     done = dispatchlab(tmp_path, "imports", "deadly", "deadly")
     assert (done.returncode, done.stderr.strip()) == (
         2,

@@ -6,7 +6,7 @@ Importing this module does not import torch; the first call of `bindings` does.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -49,6 +49,44 @@ class ImportFailedError(DispatchLabError):
         return f"{self.module} cannot be imported: {self.reason}; install it, or leave it out"
 
 
+class ImportEndedError(ImportFailedError):
+    """Importing a package of the user ends the process: it crashes, or it exits.
+
+    Args:
+        module: the package.
+        reason: how it ends, after `it`.
+    """
+
+    exit_code = 5
+
+    def __str__(self) -> str:
+        return f"{self.module} cannot be imported: it {self.reason}"
+
+
+class ImportTimeoutError(ImportFailedError):
+    """Importing a package of the user does not end.
+
+    Args:
+        module: the package.
+        limit_s: how many seconds it was given.
+    """
+
+    exit_code = 124
+
+    def __init__(self, module: str, limit_s: float) -> None:
+        super().__init__(module, f"takes longer than {limit_s:g} s")
+        self.limit_s = limit_s
+
+    def __str__(self) -> str:
+        return (
+            f"{self.module} was not imported after {self.limit_s:g} s, so its process was ended; "
+            "if it needs longer, give it more with --import-timeout"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.module, self.limit_s)
+
+
 def require_torch() -> None:
     """Find PyTorch without importing it, which takes seconds.
 
@@ -84,17 +122,54 @@ def is_torch_imported() -> bool:
     return module is not None and hasattr(module, "library") and hasattr(module, "_C")
 
 
+_import_listeners: list[Callable[[str | None], None]] = []
+
+
+def report_imports(to: Callable[[str | None], None]) -> None:
+    """Call a function with each package before it is imported, and with None after it."""
+    _import_listeners.append(to)
+
+
 def import_packages(names: Iterable[str]) -> None:
     """Import packages of the user in this order, for what they register.
 
     Raises:
         ImportFailedError: one cannot be imported.
+        ImportEndedError: one calls `sys.exit`, or raises what no `except Exception` catches.
     """
     for name in names:
-        try:
-            import_module(name)
-        except Exception as error:
-            raise ImportFailedError(name, f"{type(error).__name__}: {error}") from error
+        import_package(name)
+
+
+def import_package(name: str) -> None:
+    """Import one package of the user.
+
+    Raises:
+        ImportFailedError: it cannot be imported.
+        ImportEndedError: it calls `sys.exit`, or raises what no `except Exception` catches.
+    """
+    for listener in _import_listeners:
+        listener(name)
+    try:
+        import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as ended:
+        raise ImportEndedError(name, f"calls sys.exit({'' if ended.code is None else repr(ended.code)})") from ended
+    except Exception as error:
+        raise ImportFailedError(name, _reason(error)) from error
+    except BaseException as error:
+        raise ImportEndedError(name, f"raises {_reason(error)}") from error
+    finally:
+        for listener in _import_listeners:
+            listener(None)
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # an error of a package, whose text fails in its turn
+        return type(error).__name__
 
 
 def semantics() -> str:

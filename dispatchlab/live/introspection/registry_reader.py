@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
@@ -36,6 +38,38 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
             names = [name for name in names if name in only]
         fallbacks = [replace(one, debug=without_root(one.debug, roots)) for one in read_fallbacks(fallback_rows())]
         return registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
+
+
+class RegistryMoments(NamedTuple):
+    """A registry before packages are imported, after that, and after garbage was collected."""
+
+    before: Registry
+    after: Registry
+    kept: Registry
+
+
+def record_moments(imports: Iterable[str]) -> RegistryMoments:
+    """Record everything before packages are imported, after that, and after garbage was collected.
+
+    Raises:
+        DispatchLabError: as for `record_registry`.
+    """
+    imported = tuple(imports)
+    with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
+        before = record_registry()
+        after = _sharing(record_registry(imported), before)
+        gc.collect()
+        return RegistryMoments(before, after, _sharing(record_registry(imported), after))
+
+
+def _sharing(registry: Registry, earlier: Registry) -> Registry:
+    """An equal registry that has the operators of an earlier one where they are equal, so that it costs little."""
+    known = {operator.name: operator for operator in earlier}
+    shared = tuple(
+        same if (same := known.get(operator.name)) == operator and same is not None else operator
+        for operator in registry
+    )
+    return replace(registry, operators=shared)
 
 
 def record_operators(names: Collection[str]) -> Registry:

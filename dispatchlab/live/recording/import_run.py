@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module, invalidate_caches
+from importlib import invalidate_caches
 
 from dispatchlab.live.bridge.reserved_namespaces import IMPORT_ORDERS
-from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError, bindings, import_package, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_roots
 from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.recording.watch import RegistrationWatch, WatchedCall
@@ -32,12 +32,14 @@ class ImportOutcome:
         dumps: the dump of every operator that is not as it was before.
         tables: the table of each of these, and of an untouched one under `FALLBACKS`.
         owners: where these were registered, by operator, `file:line` each.
+        ended: the process ended over an import, so that nothing is known of what is registered.
     """
 
     failures: Mapping[str, str]
     dumps: Mapping[str, str]
     tables: Mapping[str, str]
     owners: Mapping[str, tuple[str, ...]]
+    ended: bool = False
 
     @property
     def observed(self) -> tuple[object, ...]:
@@ -52,19 +54,23 @@ class ImportRun:
     Args:
         order: the packages as they were imported.
         first: the outcome.
-        again: the outcome after their modules were purged and they were imported once more.
+        again: the outcome after their modules were purged and they were imported once more; None when they were not.
     """
 
     order: tuple[str, ...]
     first: ImportOutcome
-    again: ImportOutcome
+    again: ImportOutcome | None = None
 
 
-def run_order(packages: Sequence[str]) -> ImportRun:
-    """Import packages in this order, look, purge their modules, import them again, and look.
+def run_order(packages: Sequence[str], again: bool) -> ImportRun:  # noqa: FBT001  # a message has no keywords
+    """Import packages in this order, and look.
 
     Args:
         packages: the modules, in order.
+        again: purge their modules, import them again, and look again.
+
+    Raises:
+        ImportEndedError: one calls `sys.exit`.
     """
     torch()
     before = all_dumps()
@@ -73,19 +79,21 @@ def run_order(packages: Sequence[str]) -> ImportRun:
     modules = frozenset(sys.modules)
     with RegistrationWatch() as watch:
         first = _look(before, _import_all(packages), watch.calls)
+        if not again:
+            return ImportRun(tuple(packages), first)
         _purge(packages, modules)
-        again = _look(before, _import_all(packages), watch.calls)
-    return ImportRun(tuple(packages), first, again)
+        return ImportRun(tuple(packages), first, _look(before, _import_all(packages), watch.calls))
 
 
 def _import_all(packages: Iterable[str]) -> dict[str, str]:
     failures: dict[str, str] = {}
     for package in packages:
         try:
-            import_module(package)
-        except Exception as error:
-            lines = str(error).strip().splitlines()
-            failures[package] = f"{type(error).__name__}: {lines[0] if lines else ''}"
+            import_package(package)
+        except ImportEndedError:
+            raise
+        except ImportFailedError as error:
+            failures[package] = error.reason.strip().partition("\n")[0]
     return failures
 
 

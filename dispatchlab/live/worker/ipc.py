@@ -12,7 +12,8 @@ from dispatchlab.errors import DispatchLabError
 Request: TypeAlias = tuple[str, tuple[object, ...]]
 """What to do, by name, and with what."""
 
-Reply: TypeAlias = tuple[Literal["done", "raised", "progress"], object]
+Reply: TypeAlias = tuple[Literal["done", "raised", "progress", "importing"], object]
+"""What came out; or how far it has come; or the package that is being imported from now on, None for none."""
 
 _LENGTH = struct.Struct(">Q")
 

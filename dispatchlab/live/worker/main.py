@@ -6,6 +6,7 @@ print goes to standard error. It ends when its input does, so it never outlives 
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib.machinery
 import importlib.util
@@ -24,7 +25,7 @@ from threading import Thread
 from types import FrameType
 from typing import IO, Any
 
-from dispatchlab.live.bridge.torch import bindings, import_packages
+from dispatchlab.live.bridge.torch import bindings, import_packages, report_imports
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.sandbox import LiveHandle, LiveSandbox, LocalEngine
 from dispatchlab.live.worker.ipc import portable, receive_bytes, send
@@ -178,10 +179,12 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    faulthandler.enable(2)
     interrupts = _Interrupts()
     requests: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_read, args=(inward, requests, interrupts), daemon=True).start()
     worker = Worker(lambda value: send(outward, ("progress", value)))
+    report_imports(lambda package: send(outward, ("importing", package)))
     reply = partial(send, outward)
     while True:
         try:

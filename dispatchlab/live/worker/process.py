@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from itertools import takewhile
 from pathlib import Path
 from threading import Timer
 from typing import IO, Any
 
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.live.bridge.torch import ImportEndedError, ImportTimeoutError
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.worker.ipc import interrupt, receive, send
 from dispatchlab.model.sequence import StepSequence
 
+IMPORT_LIMIT_S = 300.0
+"""How long a package may take to be imported, unless somebody says otherwise."""
+
 _GRACE_S = 5.0
 _LAST_LINES = 3
+_FATAL, _DYING_THREAD = "Fatal Python error: ", "Current thread "
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
+
+_import_limit_s: ContextVar[float] = ContextVar("import_limit_s", default=IMPORT_LIMIT_S)
+
+
+@contextmanager
+def import_limit(seconds: float) -> Iterator[None]:
+    """Give every package that is imported meanwhile this long, each by itself."""
+    token = _import_limit_s.set(seconds)
+    try:
+        yield
+    finally:
+        _import_limit_s.reset(token)
 
 
 class WorkerCrashed(EngineCrashed):
@@ -59,7 +81,11 @@ class WorkerProcess:
             env=_environment(),
         )
         self._finalizer = weakref.finalize(self, _end, self._process, self._journal, self._errors)
-        self._crash: WorkerCrashed | None = None
+        self._crash: DispatchLabError | None = None
+        self._importing: str | None = None
+        self._limit_s = _import_limit_s.get()
+        self._import_timer: Timer | None = None
+        self._import_timed_out = False
         path = tuple(entry or os.getcwd() for entry in sys.path)
         start = (str(self._journal.path), path, imports, None if native is None else str(native), dict(options))
         try:
@@ -83,6 +109,8 @@ class WorkerProcess:
 
         Raises:
             WorkerCrashed: the worker died over it.
+            ImportEndedError: it died while it imported a package.
+            ImportTimeoutError: it was ended because it took too long to import a package.
             DispatchLabError: whatever the worker raised.
             KeyboardInterrupt: Ctrl-C; the worker's own, with what it has, when it answers in time.
         """
@@ -93,13 +121,15 @@ class WorkerProcess:
             raise self.crash() from None
         except KeyboardInterrupt:
             return self._interrupted()
+        finally:
+            self._watch_import(None)
 
     def end(self) -> None:
         """End it now; harmless when it has ended."""
         self._finalizer()
 
-    def crash(self) -> WorkerCrashed:
-        """Why the worker died; it has died or is about to."""
+    def crash(self) -> DispatchLabError:
+        """Why the worker died, as `ask` raises it; it has died or is about to."""
         if self._crash is None:
             self._crash = self._autopsy()
         return self._crash
@@ -120,11 +150,32 @@ class WorkerProcess:
             if kind == "raised":
                 assert isinstance(value, BaseException)
                 raise value
-            if progress is not None:
+            if kind == "importing":
+                assert value is None or isinstance(value, str)
+                self._watch_import(value)
+            elif progress is not None:
                 progress(value)
+
+    def _watch_import(self, package: str | None) -> None:
+        """Take note that this package is being imported from now on, and end the worker when it takes too long."""
+        if self._import_timer is not None:
+            self._import_timer.cancel()
+            self._import_timer = None
+        self._importing = package
+        if package is not None:
+            self._import_timer = Timer(self._limit_s, self._stop_import)
+            self._import_timer.daemon = True
+            self._import_timer.start()
+
+    def _stop_import(self) -> None:
+        self._import_timed_out = True
+        self._process.kill()
 
     def _interrupted(self) -> object:
         """Pass Ctrl-C on, and give the worker a while to answer with what it has; then end it in any case."""
+        if self._importing is not None:
+            self.end()  # nothing was found yet that it could answer with
+            raise KeyboardInterrupt
         late = Timer(_GRACE_S, self._process.kill)
         late.daemon = True
         late.start()
@@ -140,9 +191,12 @@ class WorkerProcess:
             late.cancel()
             self.end()
 
-    def _autopsy(self) -> WorkerCrashed:
+    def _autopsy(self) -> DispatchLabError:
         if not self._finalizer.alive:
             return WorkerCrashed("the process that runs PyTorch was ended")
+        if self._importing is not None and self._import_timed_out:
+            self.end()
+            return ImportTimeoutError(self._importing, self._limit_s)
         if not self._ends():
             self._process.kill()
         code = self._process.wait()
@@ -150,10 +204,12 @@ class WorkerProcess:
         lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
         sequence, older = self._journal.sequence()
         end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        last = f"; its last output: {' / '.join(lines[-_LAST_LINES:])}" if lines else ""
-        more = f"; {older} earlier steps of its sequence were not kept" if older else ""
+        how = f"with {end}{_where(lines, self._importing)}{_last_output(lines)}"
         self.end()
-        return WorkerCrashed(f"the process that ran PyTorch ended with {end}{last}{more}", sequence)
+        if self._importing is not None:
+            return ImportEndedError(self._importing, f"ended its process {how}")
+        more = f"; {older} earlier steps of its sequence were not kept" if older else ""
+        return WorkerCrashed(f"the process that ran PyTorch ended {how}{more}", sequence)
 
     def _ends(self) -> bool:
         """Whether it ends by itself, now that its output is closed."""
@@ -162,6 +218,32 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+
+def _where(lines: Sequence[str], package: str | None) -> str:
+    """The line of Python that a process died at, that of a package before others, if it could write that down."""
+    words = _last_words(lines)
+    at = next((at for at, line in enumerate(words) if line.startswith(_DYING_THREAD)), len(words))
+    frames = [frame.groups() for line in takewhile(_FRAME.match, words[at + 1 :]) if (frame := _FRAME.match(line))]
+    frames = [(file, line) for file, line in frames if not file.startswith("<frozen ")]
+    inside = [(file, line) for file, line in frames if package is not None and _is_of(package, file)]
+    return next((f" at {file}:{line}" for file, line in (*inside, *frames)), "")
+
+
+def _is_of(package: str, file: str) -> bool:
+    return package.partition(".")[0] in Path(file).with_suffix("").parts
+
+
+def _last_output(lines: Sequence[str]) -> str:
+    """The last lines that a process wrote before it died, without those about its death."""
+    written = lines[: len(lines) - len(_last_words(lines))][-_LAST_LINES:]
+    return f"; its last output: {' / '.join(written)}" if written else ""
+
+
+def _last_words(lines: Sequence[str]) -> Sequence[str]:
+    """The lines that Python's faulthandler writes when a process dies."""
+    at = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), len(lines))
+    return lines[at:]
 
 
 def _environment() -> dict[str, str]:

@@ -1,0 +1,48 @@
+"""The registry of the running PyTorch, read in a process of its own; what packages register there, before and after.
+
+Whatever importing a package does, it does to that process: it can crash, hang, exit and print. Values come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.registry.model import Registry
+
+if TYPE_CHECKING:
+    from dispatchlab.live.introspection.registry_reader import RegistryMoments
+
+_READER = "dispatchlab.live.introspection.registry_reader"
+
+
+def live_registry(imports: Sequence[str] = ()) -> Registry:
+    """Everything that is registered in a new process.
+
+    Args:
+        imports: packages to import first.
+
+    Raises:
+        TorchMissingError: PyTorch cannot be imported.
+        ImportFailedError: a package cannot be imported; also `ImportEndedError` and `ImportTimeoutError`.
+        WorkerCrashed: the process died.
+        DumpError: this PyTorch prints something that this version cannot read.
+    """
+    with LiveEngine() as engine:
+        found: Registry = engine.ask(f"{_READER}:record_registry", tuple(imports))
+    return found
+
+
+def live_moments(imports: Sequence[str] = ()) -> RegistryMoments:
+    """The registry of one new process before packages are imported, after that, and after garbage was collected.
+
+    Args:
+        imports: the packages.
+
+    Raises:
+        DispatchLabError: as for `live_registry`.
+    """
+    with LiveEngine() as engine:
+        found: RegistryMoments = engine.ask(f"{_READER}:record_moments", tuple(imports))
+    return found

@@ -1,0 +1,110 @@
+"""Whatever importing a package does, it does to a process of its own, and the command says what that was."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from tests.live.packages import ROOT, dispatchlab, package
+from tests.scenario_texts import FIVE
+
+_REGISTERS = """\
+import os
+import sys
+import torch
+print("{ is printed on import")
+os.write(1, b"and this by C\\n")
+lib = torch.library.Library("street", "DEF")
+lib.define("door(Tensor x) -> Tensor")
+lib.impl("door", lambda x: x, "CPU")
+"""
+
+_ENDS = {
+    "segfault": ("import ctypes\nctypes.string_at(0)\n", r"ended its process with signal SIGSEGV at \S+__init__.py:2"),
+    "abort": (
+        "import os\nprint('last words')\nos.abort()\n",
+        r"ended .* SIGABRT at \S+:3; its last output: last words",
+    ),
+    "exit": ("import os\nos._exit(7)\n", "ended its process with exit code 7"),
+    "sys_exit": ("import sys\nsys.exit('no licence')\n", r"calls sys\.exit\('no licence'\)"),
+    "skip": ("import pytest\npytest.skip('no GPU', allow_module_level=True)\n", "raises Skipped: no GPU"),
+}
+
+
+@pytest.mark.parametrize(
+    ("end", "arguments"),
+    [
+        ("segfault", ["lint", "live", "--import", "street"]),
+        ("abort", ["diff", "torch-2.13", "live", "--import", "street"]),
+        ("exit", ["certify", "live", "--import", "street"]),
+        ("sys_exit", ["dump", "street::*", "--list", "--from", "live", "--import", "street"]),
+        ("skip", ["coverage", "live", "--key", "CUDA", "--import", "street"]),
+        ("segfault", ["dump", "aten::relu", "--engine", "torch", "--import", "street"]),
+        ("sys_exit", ["explain", "aten::relu", "--from", "live", "--import", "street"]),
+        ("exit", ["permute", "five.yaml", "--engine", "torch", "--import", "street"]),
+        ("abort", ["record", "street", "-o", "street.yaml"]),
+        ("sys_exit", ["record", "street", "--all", "-o", "all.dlreg"]),
+    ],
+)
+def test_a_package_that_ends_its_process_is_named_with_how_it_died(
+    tmp_path: Path, end: str, arguments: list[str]
+) -> None:
+    text, how = _ENDS[end]
+    package(tmp_path, "street", init=text)
+    (tmp_path / "five.yaml").write_text(FIVE)
+    done = dispatchlab(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (5, ""), done.stderr
+    assert re.fullmatch(f"street cannot be imported: it {how}\n", done.stderr), done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["five.yaml", "street"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["lint", "live", "--import", "street"], ["record", "street", "-o", "street.yaml"], ["imports", "street"]],
+)
+def test_a_package_that_hangs_ends_with_124_after_the_limit(tmp_path: Path, arguments: list[str]) -> None:
+    package(tmp_path, "street", init="import time\ntime.sleep(600)\n")
+    done = dispatchlab(tmp_path, *arguments, "--import-timeout", "0.5")
+    assert (done.returncode, done.stdout) == (124, "")
+    assert done.stderr == (
+        "street was not imported after 0.5 s, so its process was ended; if it needs longer, give it more with "
+        "--import-timeout\n"
+    )
+
+
+def test_what_a_package_prints_on_import_is_not_in_the_json(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_REGISTERS)
+    for arguments in (
+        ["lint", "live"],
+        ["diff", "live", "live", "--no-tables"],
+        ["dump", "street::*", "--list", "--from", "live"],
+    ):
+        done = dispatchlab(tmp_path, *arguments, "--import", "street", "--format", "json")
+        assert done.returncode in (0, 1), done.stderr
+        assert json.loads(done.stdout)["version"] >= 1
+        assert "street::door" in done.stdout or arguments[0] == "lint"
+
+
+def test_the_process_of_the_command_imports_neither_torch_nor_the_package(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_REGISTERS)
+    program = (
+        "import sys\nfrom tests.command_line import run\n"
+        "for arguments in (['lint', 'live'], ['dump', '--list', '--from', 'live', 'street::*']):\n"
+        "    done = run(*arguments, '--import', 'street')\n"
+        "    print(done.exit_code, 'torch' in sys.modules, 'street' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.split()[1:] for line in done.stdout.splitlines()] == [["False", "False"]] * 2
