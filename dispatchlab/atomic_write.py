@@ -6,13 +6,21 @@ A write that fails changes nothing: the old file stays, and no partial file is b
 from __future__ import annotations
 
 import os
+import re
+import stat
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from errno import EEXIST, EISDIR
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_MOST_NAMES = 1000
 
 
 class WriteError(DispatchLabError):
@@ -31,8 +39,19 @@ class WriteError(DispatchLabError):
         return f"{self.path} could not be written: {self.reason}"
 
 
+# Note [What is written into]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A file is written beside its place and moved there, so that a write that fails changes nothing. A device or a pipe
+# must not be moved over: `--save /dev/null` would take /dev/null away from the machine. A link keeps leading where it
+# leads: the file at its end is replaced. And /dev/stdout is a link to whatever the shell opened, which can be a regular
+# file: that one is not replaced either, since the shell goes on with the old one. It is written through its
+# descriptor, behind what was printed before.
+
+
 def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Replace a file, or make it; what is no file, such as a pipe, is written to as it is.
+    """Replace a file, or make it; a device, a pipe or a descriptor is written into. See Note [What is written into].
+
+    A new file has the mode that the umask leaves, and one that is replaced keeps its mode.
 
     Args:
         path: the file.
@@ -43,19 +62,54 @@ def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
     """
     from pathlib import Path  # costs start-up, and most commands write no file
 
-    target, data = Path(path), _bytes(content)
+    data = _bytes(content)
     try:
+        descriptor = _descriptor(os.fspath(path))
+        if descriptor is not None:
+            _write_through(descriptor, data)
+            return
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
         if target.exists() and not target.is_file():
             target.write_bytes(data)
             return
-        beside = _write_beside(target.parent, target.name, data)
+        beside = _write_beside(target, data)
         try:
             beside.replace(target)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
-    except OSError as error:
-        raise WriteError(str(path), error.strerror or str(error)) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise WriteError(os.fspath(path), reason) from None
+
+
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+_DESCRIPTOR = re.compile(r"(?:/dev|/proc/([^/]+))/fd/(\d{1,9})")
+_MOST_LINKS = 40
+
+
+def _descriptor(path: str) -> int | None:
+    """The descriptor of this process that a path leads to, links followed; None for any other path."""
+    at = os.path.abspath(path)
+    for _ in range(_MOST_LINKS):
+        if at in _STREAMS:
+            return _STREAMS[at]
+        found = _DESCRIPTOR.fullmatch(at)
+        if found is not None and found[1] in (None, "self", "thread-self", str(os.getpid())):
+            return int(found[2])
+        if not os.path.islink(at):
+            return None
+        at = os.path.abspath(os.path.join(os.path.dirname(at), os.readlink(at)))
+    return None
+
+
+def _write_through(descriptor: int, data: bytes) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | bytes]) -> None:
@@ -77,7 +131,7 @@ def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | by
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            made[name] = _write_beside(target, name, _bytes(content))
+            made[name] = _write_beside(target / name, _bytes(content))
         for name, beside in made.items():
             beside.replace(target / name)
     except OSError as error:
@@ -91,20 +145,23 @@ def _bytes(content: str | bytes) -> bytes:
     return content.encode() if isinstance(content, str) else content
 
 
-def _write_beside(folder: Path, name: str, data: bytes) -> Path:
-    """A new file with this content, of the mode that a file of this process has."""
-    from pathlib import Path
-    from tempfile import NamedTemporaryFile
-
-    with NamedTemporaryFile(dir=folder, prefix=f".{name}.", delete=False) as stream:
-        beside = Path(stream.name)
+def _write_beside(target: Path, data: bytes) -> Path:
+    """A new file with this content beside the target; of its mode, or of the mode that the umask leaves."""
+    for number in range(_MOST_NAMES):
+        beside = target.with_name(f".{target.name}.{os.getpid()}.{number}")
         try:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+            break
+        except FileExistsError:
+            continue
+    else:
+        raise FileExistsError(EEXIST, "there is no free name beside it")
+    try:
+        with open(descriptor, "wb") as stream:
             stream.write(data)
-            stream.flush()
-            umask = os.umask(0)
-            os.umask(umask)
-            beside.chmod(0o666 & ~umask)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        with suppress(FileNotFoundError):
+            beside.chmod(stat.S_IMODE(target.stat().st_mode))
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
     return beside

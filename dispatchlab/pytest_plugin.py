@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from difflib import unified_diff
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,53 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if file_path.suffix not in _SUFFIXES:
         return None
     folder = _folder_of(file_path, _folders(parent.config))
-    return None if folder is None else ScenarioFile.from_parent(parent, path=file_path, folder=folder)
+    if folder is None:
+        return None
+    from dispatchlab.scenario.folders import is_scenario_below
+
+    return (
+        ScenarioFile.from_parent(parent, path=file_path, folder=folder)
+        if is_scenario_below(file_path, folder)
+        else None
+    )
+
+
+# Note [Folders that pytest leaves out]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# pytest does not look into folders called build, dist or venv, wherever they are, unless a project sets norecursedirs
+# itself. Below a folder of scenarios such a name is a topic like any other: a scenario that nobody runs looks like one
+# that passes. So there these folders are collected, as `dispatchlab permute FOLDER` explores them; what a project
+# leaves out on purpose, with norecursedirs or --ignore, stays out, and so do names that begin with a dot.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Generator[None, bool | None, bool | None]:
+    """Look into every folder of scenarios. See Note [Folders that pytest leaves out]."""
+    ignored = yield
+    if ignored and _is_topic(collection_path, config):
+        return None
+    return ignored
+
+
+_USUALLY_LEFT_OUT = ("*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
+
+
+def _is_topic(path: Path, config: pytest.Config) -> bool:
+    """Whether a folder of scenarios is left out for no other reason than that pytest does so by default."""
+    folder = _folder_of(path, _folders(config))
+    patterns = config.getini("norecursedirs")
+    by_default = set(patterns).issuperset(_USUALLY_LEFT_OUT)
+    if not by_default or any(fnmatchcase(path.name, each) for each in patterns if each not in _USUALLY_LEFT_OUT):
+        return False
+    if folder is None or not path.is_dir() or path.name == "__pycache__" or (path / "pyvenv.cfg").exists():
+        return False
+    asked = [Path(os.path.abspath(each)) for each in config.getoption("ignore") or ()]
+    globs = [os.path.abspath(each) for each in config.getoption("ignore_glob") or ()]
+    if path in asked or any(fnmatchcase(str(path), glob) for glob in globs):
+        return False
+    from dispatchlab.scenario.folders import is_left_out
+
+    return not any(map(is_left_out, path.relative_to(folder).parts))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -178,7 +225,7 @@ class ScenarioItem(_Item):
         return self.path, None, self._shown(self.path)
 
     def _compare(self, actual: str) -> None:
-        if os.environ.get("EXPECTTEST_ACCEPT"):
+        if is_accepting():
             if not self.golden.exists() or _read(self.golden) != actual:
                 from dispatchlab.atomic_write import write_file
 
@@ -197,6 +244,11 @@ class ScenarioItem(_Item):
         )
         accept = "if this is right, accept it with: EXPECTTEST_ACCEPT=1 pytest"
         raise GoldenError("\n".join([f"{head}; {accept}", *diff]))
+
+
+def is_accepting() -> bool:
+    """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no."""
+    return os.environ.get("EXPECTTEST_ACCEPT", "").strip().casefold() not in ("", "0", "false", "no", "off")
 
 
 def _examined(name: str, path: Path, *, allow_import: bool) -> tuple[Scenario, Report, list[Snapshot]]:
@@ -258,11 +310,13 @@ def _owners(config: pytest.Config) -> dict[Path, list[Path]]:
     known = config.stash.get(_OWNERS, None)
     if known is not None:
         return known
+    from dispatchlab.scenario.folders import scenarios_below
+
     folders = _folders(config)
     owners: dict[Path, list[Path]] = {}
     for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in _SUFFIXES and _folder_of(path, folders) == folder:
+        for path in scenarios_below(folder).scenarios:
+            if _folder_of(path, folders) == folder:
                 owners.setdefault(_golden(path, folder, config), []).append(path)
     config.stash[_OWNERS] = owners
     return owners

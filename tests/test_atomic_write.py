@@ -16,12 +16,51 @@ def test_a_file_is_made_and_replaced_with_the_mode_of_any_new_file(tmp_path: Pat
     before = os.umask(0o027)
     try:
         write_file(path, "é\n")
-        write_file(path, b"\xff")
     finally:
         os.umask(before)
-    assert path.read_bytes() == b"\xff"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.chmod(0o600)
+    write_file(path, b"\xff")
+    assert path.read_bytes() == b"\xff"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_one_and_the_file_at_its_end_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("before")
+    (tmp_path / "link").symlink_to("real")
+    write_file(tmp_path / "link", "after")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "after"
+
+
+def test_a_device_is_written_into_and_stays_a_device(tmp_path: Path) -> None:
+    (tmp_path / "null").symlink_to("/dev/null")
+    write_file(tmp_path / "null", "nothing")
+    write_file("/dev/null", "nothing")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert (tmp_path / "null").is_symlink()
+
+
+def test_a_descriptor_is_written_through_behind_what_it_has_even_when_it_is_a_regular_file(tmp_path: Path) -> None:
+    file = tmp_path / "output"
+    with file.open("w") as stream:
+        stream.write("printed\n")
+        stream.flush()
+        (tmp_path / "link").symlink_to(f"/dev/fd/{stream.fileno()}")
+        before = file.stat().st_ino
+        write_file(f"/dev/fd/{stream.fileno()}", "saved\n")
+        write_file(tmp_path / "link", "again\n")
+        stream.write("printed on\n")
+    assert file.read_text() == "printed\nsaved\nagain\nprinted on\n"
+    assert file.stat().st_ino == before
+
+
+def test_a_folder_and_a_name_that_no_system_has_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WriteError, match="could not be written: Is a directory"):
+        write_file(tmp_path, "x")
+    with pytest.raises(WriteError, match=r"could not be written: .*null"):
+        write_file(f"{tmp_path}/a\0b", "x")
 
 
 def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:

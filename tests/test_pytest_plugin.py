@@ -7,10 +7,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 # A run in this process forgets what it imported, and the C parts of PyYAML cannot be imported again.
 import dispatchlab.analysis.run_scenario
 import dispatchlab.engine.lab_engine  # noqa: F401
+from dispatchlab.cli import main
+from dispatchlab.pytest_plugin import is_accepting
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS
 
 pytest_plugins = ["pytester"]
@@ -188,3 +191,44 @@ def test_a_missing_folder_is_a_usage_error(project: Path, run: Run) -> None:
     result = run()
     assert result.ret is pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*dispatchlab_scenarios: there is no folder *scenarioz"])
+
+
+def test_a_value_that_means_no_accepts_nothing(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("0", "false", "no", "off", "", " ", "FALSE"):
+        monkeypatch.setenv("EXPECTTEST_ACCEPT", value)
+        assert not is_accepting()
+    monkeypatch.setenv("EXPECTTEST_ACCEPT", "0")
+    result = run("scenarios/five.yaml")
+    result.assert_outcomes(failed=1)
+    assert goldens(project) == []
+
+
+def test_a_replay_among_the_scenarios_is_not_collected_and_owns_no_golden_file(project: Path, run: Run) -> None:
+    counterexample = project / "scenarios" / "order" / "found.yaml"
+    CliRunner().invoke(main, ["permute", "scenarios/order/composites.yaml", "--save", str(counterexample)])
+    assert counterexample.read_text().startswith("replay: 2\n")
+    run("scenarios", accept=True).assert_outcomes(passed=3)
+    assert goldens(project) == ["expect/five.txt", "expect/order/composites.txt", "expect/order/two_defs.txt"]
+    (project / "expect" / "order" / "found.txt").write_text("claim: x\n")
+    run("scenarios").assert_outcomes(passed=3, failed=1)
+
+
+def test_a_topic_that_pytest_would_leave_out_elsewhere_is_collected(project: Path, run: Run) -> None:
+    (project / "scenarios" / "build" / "dist").mkdir(parents=True)
+    (project / "scenarios" / "build" / "dist" / "five.yaml").write_text(FIVE)
+    run("scenarios", accept=True).assert_outcomes(passed=4)
+    assert "expect/build/dist/five.txt" in goldens(project)
+    run("--ignore=scenarios/build", "scenarios").assert_outcomes(passed=3)
+    run("-o", "norecursedirs=order", "scenarios").assert_outcomes(passed=2)
+
+
+def test_a_hidden_scenario_is_not_collected_and_owns_no_golden_file(project: Path, run: Run) -> None:
+    (project / "scenarios" / ".x").mkdir()
+    (project / "scenarios" / ".x" / "five.yaml").write_text(FIVE)
+    (project / "scenarios" / ".five.yaml").write_text(FIVE)
+    run("scenarios", accept=True).assert_outcomes(passed=3)
+    (project / "expect" / ".x").mkdir()
+    (project / "expect" / ".x" / "five.txt").write_text("claim: x\n")
+    result = run("scenarios")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*expect/.x/five.txt has no scenario*"])

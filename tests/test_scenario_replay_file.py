@@ -158,6 +158,8 @@ def test_both_sequences_are_checked_at_once() -> None:
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 
+ENGINES = st.sampled_from(["lab", "torch"])
+
 
 @st.composite
 def replays(draw: st.DrawFn) -> Replay:
@@ -170,7 +172,7 @@ def replays(draw: st.DrawFn) -> Replay:
 
     digest = draw(st.text("0123456789abcdef", min_size=32, max_size=32))
     seed = draw(st.none() | st.integers(-(2**64), 2**64))
-    return Replay(draw(NAMES), digest, names, sequence(), sequence(), draw(NAMES), draw(NAMES), seed)
+    return Replay(draw(NAMES), digest, names, sequence(), sequence(), draw(ENGINES), draw(NAMES), seed, draw(NAMES))
 
 
 @examples(200)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -15,6 +17,7 @@ from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
 from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import StateSession, on_sandboxes, run
+from dispatchlab.file_kinds import FileKind
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.scenario.replay_file import Replay, make_replay, replay_text, resolve
@@ -22,7 +25,7 @@ from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_b
 from dispatchlab.scenario.write import scenario_text
 
 PROGRAM_SUFFIX = ".py"
-SCENARIO_SUFFIX = ".scenario.yaml"
+SCENARIO_SUFFIXES = (".scenario.yaml", ".scenario.yml")
 
 _PROGRAM = '''\
 """Two sequences that should lead to the same and do not; found by dispatchlab."""
@@ -103,6 +106,9 @@ def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
     else:
         verdict = Verdict.CRASHED if counterexample.flaw is Flaw.CRASH else Verdict.ORDER_DEPENDENT
         notes = []
+    if not all(_keeps(sequence, scenario.order) for sequence in sequences):
+        order = " ".join(map(str, scenario.order))
+        notes.append(f"the scenario keeps the order {order}, and a sequence of the replay does not: search again")
     sets = len({active for sequence in sequences for active in _sets(sequence)})
     return Exploration(
         verdict=verdict,
@@ -141,6 +147,20 @@ def _sets(sequence: StepSequence) -> set[frozenset[int]]:
     return reached
 
 
+def _keeps(sequence: StepSequence, order: Sequence[int]) -> bool:
+    """Whether registrations are registered in this order only."""
+    place = {index: at for at, index in enumerate(order)}
+    active: set[int] = set()
+    for step in sequence:
+        if step < 0:
+            active.discard(~step)
+        elif step in place and any(place.get(other, -1) > place[step] for other in active):
+            return False
+        else:
+            active.add(step)
+    return True
+
+
 # -- kept in a file
 
 
@@ -149,9 +169,10 @@ def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
     counterexample = report.exploration.counterexample
     if counterexample is None:
         return None
-    if path.endswith(PROGRAM_SUFFIX):
+    kind = kept_kind(path)
+    if kind is FileKind.PROGRAM:
         return program_of(scenario, report)
-    if path.endswith(SCENARIO_SUFFIX):
+    if kind is FileKind.SCENARIO:
         return cut_text(scenario, counterexample, report.semantics)
     saved = make_replay(
         scenario,
@@ -160,8 +181,16 @@ def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
         engine=report.engine,
         semantics=report.semantics,
         seed=report.exploration.seed,
+        folder=os.path.dirname(path),
     )
     return replay_text(saved)
+
+
+def kept_kind(path: str) -> FileKind:
+    """The kind of file in which a counterexample is kept under this name."""
+    if path.endswith(PROGRAM_SUFFIX):
+        return FileKind.PROGRAM
+    return FileKind.SCENARIO if path.endswith(SCENARIO_SUFFIXES) else FileKind.REPLAY
 
 
 def program_of(scenario: Scenario, report: Report) -> str | None:

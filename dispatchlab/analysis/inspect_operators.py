@@ -12,6 +12,7 @@ from dispatchlab.analysis.engines import EngineName, SemanticsOfTorchError, engi
 from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.analysis.sources import (
     LIVE,
+    check_source,
     find_operators,
     is_registry_source,
     is_scenario_source,
@@ -171,6 +172,7 @@ def inspect_operators(
     if source is not None and not is_registry_source(source):
         if not is_scenario_source(source) and not Path(source).exists():
             raise UnknownRegistryError(source)
+        check_source(source)
         return inspect_scenario(
             source,
             operator,

@@ -12,6 +12,7 @@ from traceback import FrameSummary, StackSummary, TracebackException
 from types import ModuleType
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
 
 _GENERATED = "<call of "
 _OURS = str(Path(__file__).parent.parent / "_")[:-1]
@@ -41,7 +42,11 @@ def program_at(path: str) -> Program:
 
     Raises:
         UnreadableProgramError: there is no such file, or it cannot be read.
+        OtherFileError: it is another file of dispatchlab.
     """
+    found = content_of(path)
+    if found is not None and found.kind not in (FileKind.PROGRAM, FileKind.GENERATED):
+        raise OtherFileError(path, found, (FileKind.PROGRAM,))
     try:
         return Program(path, Path(path).read_bytes())
     except OSError as error:

@@ -25,7 +25,7 @@ from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.replay_file import load_replay, staleness
+from dispatchlab.scenario.replay_file import check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ def run_scenario(
     """
     scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
     saved = None if options.replay is None else load_replay(options.replay)
+    if saved is not None:
+        check_scenario(saved, scenario)
     name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
     in_file = scenario.semantics if saved is None else saved.semantics
     interrupted = False

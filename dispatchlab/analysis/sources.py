@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
+from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
 from dispatchlab.registry.file import bundled_names, is_registry_file, open_named
 from dispatchlab.registry.find import find, find_names, is_glob
 from dispatchlab.registry.model import Recorded, RecordedOperator
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dispatchlab.file_kinds import FileContent
     from dispatchlab.model.names import OperatorName
     from dispatchlab.registry.compare import RegistryDiff
     from dispatchlab.scenario.scenario import Scenario
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
 
 LIVE = "live"
 """The source that means the PyTorch of this environment."""
+
+
+_SOURCES = (FileKind.SCENARIO, FileKind.REGISTRY)
 
 
 class ImportOfRecordError(DispatchLabError):
@@ -33,8 +40,22 @@ class ImportOfRecordError(DispatchLabError):
 
 
 def is_scenario_source(text: str) -> bool:
-    """Whether a source is a scenario, by the end of its name."""
-    return os.path.splitext(text)[1] in (".yaml", ".yml") and not is_registry_file(text)
+    """Whether a source is a scenario: by what the file begins with, or else by the end of its name."""
+    found = content_of(text)
+    if found is not None:
+        return found.kind is FileKind.SCENARIO
+    return os.path.splitext(text)[1] in (".yaml", ".yml")
+
+
+def check_source(text: str) -> None:
+    """Make sure that a file is a scenario or a registry, or nothing that is known.
+
+    Raises:
+        OtherFileError: it is another file of dispatchlab, such as a replay.
+    """
+    found = content_of(text)
+    if found is not None and found.kind not in _SOURCES:
+        raise OtherFileError(text, found, _SOURCES)
 
 
 def is_registry_source(text: str) -> bool:
@@ -70,6 +91,7 @@ def recorded_from(
         return live_registry(imports)
     if imports:
         raise ImportOfRecordError(imports)
+    check_source(source)
     return _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)
 
 
@@ -174,12 +196,12 @@ def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperato
 class NoScenarioError(DispatchLabError):
     """A folder has no scenario below it."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder)
-        self.folder = folder
+    def __init__(self, folder: str, others: str = "") -> None:
+        super().__init__(folder, others)
+        self.folder, self.others = folder, others
 
     def __str__(self) -> str:
-        return f"{self.folder}: there is no scenario below this folder: expected files that end in .yaml"
+        return f"{self.folder}: there is no scenario below this folder: expected files that end in .yaml{self.others}"
 
 
 class AmbiguousOperatorError(DispatchLabError):
@@ -205,24 +227,41 @@ class TableRowError(DispatchLabError):
         return f"{self.key} has no row in a table: name a runtime key, such as CPU or AutogradCPU"
 
 
-def scenario_files(paths: Iterable[str]) -> tuple[str, ...]:
+def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None = None) -> tuple[str, ...]:
     """The files that are meant: a folder stands for all the scenarios below it, in the order of their paths.
+
+    Args:
+        paths: files and folders.
+        report: is called with a sentence for each folder of which files are left out, since they are no scenarios.
 
     Raises:
         NoScenarioError: there is none below a folder.
     """
-    from pathlib import Path  # costs start-up, and `dump` of a registry needs none
-
     files: list[str] = []
     for path in paths:
-        if not Path(path).is_dir():
+        if not os.path.isdir(path):
             files.append(path)
             continue
-        found = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in (".yaml", ".yml"))
-        if not found:
-            raise NoScenarioError(path)
-        files += found
+        from dispatchlab.scenario.folders import scenarios_below
+
+        found = scenarios_below(path)
+        others = _others_text(path, found.others) if found.others else ""
+        if not found.scenarios:
+            raise NoScenarioError(path, f"; {others}" if others else "")
+        if others and report is not None:
+            report(f"note: {others}")
+        files += map(str, found.scenarios)
     return tuple(dict.fromkeys(files))
+
+
+_OTHERS_SHOWN = 3
+
+
+def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
+    """Which files of a folder are no scenarios, and what they are."""
+    shown = ", ".join(f"{path} is {found}" for path, found in others[:_OTHERS_SHOWN])
+    more = f" and {len(others) - _OTHERS_SHOWN} more" if len(others) > _OTHERS_SHOWN else ""
+    return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}{more}"
 
 
 def operators_in(scenario: Scenario) -> tuple[OperatorName, ...]:

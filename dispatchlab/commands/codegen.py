@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dispatchlab.commands.options import force_option
 from dispatchlab.commands.output import exit_with, note, out
 
 
@@ -17,11 +18,14 @@ from dispatchlab.commands.output import exit_with, note, out
 @click.option(
     "--only", metavar="OP", multiple=True, help="Generate only the group of this operator or glob; may be repeated."
 )
+@force_option
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 when the files in DIR differ.")
 @click.option(
     "--walk", "walked", metavar="OP", help="Call an operator that has kernels and show the frames of the call."
 )
-def codegen(*, file: str | None, folder: str | None, only: tuple[str, ...], check: bool, walked: str | None) -> None:
+def codegen(
+    *, file: str | None, folder: str | None, only: tuple[str, ...], force: bool, check: bool, walked: str | None
+) -> None:
     """Generate structured operators from a native_functions.yaml: wrappers, classes, registrations, a scenario.
 
     Writes nothing when anything in FILE.yaml is wrong.
@@ -33,24 +37,27 @@ def codegen(*, file: str | None, folder: str | None, only: tuple[str, ...], chec
       dispatchlab codegen native_functions.yaml -o generated --check
       dispatchlab codegen --walk add.out
     """
-    if walked is not None and (file or folder or only or check):
+    if walked is not None and (file or folder or only or check or force):
         raise click.UsageError("--walk takes an operator, and no file or other option: leave them out")
     if walked is None and file is None:
         raise click.UsageError("no file was named: name a file of native functions, or an operator with --walk")
     if check and folder is None:
         raise click.UsageError("--check compares with the files in a folder: name the folder with -o DIR")
+    if force and (check or folder is None):
+        raise click.UsageError("--force is for the files of -o DIR, and nothing is written: leave it out")
     if walked is not None:
         from dispatchlab.codegen.call_stack import call_stack
 
         out(call_stack(walked).text())
     elif file is not None:
-        _generate(file, None if folder is None else Path(folder), only, check=check)
+        _generate(file, None if folder is None else Path(folder), only, check=check, force=force)
 
 
-def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: bool) -> None:
+def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: bool, force: bool) -> None:
     from dispatchlab.codegen.emit.generate import INDEX, differing, generated_before, generated_files, write_files
     from dispatchlab.codegen.emit.python_source import mark
     from dispatchlab.codegen.read.native_functions import load_native_functions
+    from dispatchlab.file_kinds import FileKind, check_overwrite
 
     natives = load_native_functions(file)
     name = Path(file).name
@@ -64,6 +71,8 @@ def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: b
     for each in left:
         note(f"{folder / each} is no longer generated: remove it")
     if not check:
+        for each in () if force else differing(folder, files):
+            check_overwrite(folder / each, FileKind.GENERATED)
         written = write_files(folder, files)
         modules = len(files) // 2
         groups = f"{modules} structured group{'' if modules == 1 else 's'}"

@@ -6,8 +6,15 @@ from typing import Literal
 
 import click
 
-from dispatchlab.commands.options import FORMAT_HELP, LIVE_IMPORT_HELP, SOURCE, import_option, operators_option
-from dispatchlab.commands.output import exit_with, note, out, show
+from dispatchlab.commands.options import (
+    FORMAT_HELP,
+    LIVE_IMPORT_HELP,
+    SOURCE,
+    force_option,
+    import_option,
+    operators_option,
+)
+from dispatchlab.commands.output import exit_with, note, out, save, show
 
 
 @click.command()
@@ -32,6 +39,7 @@ from dispatchlab.commands.output import exit_with, note, out, show
     type=click.Path(),
     help="Write the findings to FILE, as accepted ones for --baseline.",
 )
+@force_option
 @click.option("--explain", metavar="RULE", help="Print the page of a rule: what it reports, why, and how to fix it.")
 @click.option("--format", type=click.Choice(["rich", "text", "json", "sarif"]), help=FORMAT_HELP)
 def lint(
@@ -44,6 +52,7 @@ def lint(
     against: str | None,
     baseline: str | None,
     write_baseline: str | None,
+    force: bool,
     explain: str | None,
     format: Literal["rich", "text", "json", "sarif"] | None,
 ) -> None:
@@ -60,7 +69,7 @@ def lint(
       dispatchlab lint --explain DL004
     """
     from dispatchlab.analysis.sources import LIVE
-    from dispatchlab.atomic_write import write_file
+    from dispatchlab.file_kinds import FileKind, check_overwrite
     from dispatchlab.lint.baseline import load_baseline, renewed_baseline
     from dispatchlab.lint.rules import rule_named, selected
     from dispatchlab.lint.run import lint_source
@@ -69,6 +78,8 @@ def lint(
     if explain is not None:
         out(rule_named(explain).page())
         return
+    if write_baseline is not None and not force:
+        check_overwrite(write_baseline, FileKind.BASELINE)
     accepted = frozenset[tuple[str, str, str]]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)
     reports = [
@@ -88,7 +99,7 @@ def lint(
         )
     if write_baseline is not None:
         text, count = renewed_baseline(reports, accepted)
-        write_file(write_baseline, text)
+        save(write_baseline, text, FileKind.BASELINE, force=force)
         note(f"{write_baseline} accepts {count:,} findings")
         return
     exit_with(max(report.exit_code for report in reports))

@@ -135,6 +135,13 @@ def allow_import_option(command: _Command) -> _Command:
     )(command)
 
 
+def force_option(command: _Command) -> _Command:
+    """`--force`, of a command that writes files."""
+    return click.option(
+        "--force", is_flag=True, help="Write over a file that dispatchlab did not write, or that is of another kind."
+    )(command)
+
+
 def progress_option(command: _Command) -> _Command:
     """`--progress` and `--no-progress`."""
     return click.option(

@@ -15,6 +15,7 @@ from dispatchlab.errors import DispatchLabError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dispatchlab.file_kinds import FileKind
     from dispatchlab.render.progress import Display
 
 Format: TypeAlias = Literal["rich", "text", "json"]
@@ -117,6 +118,28 @@ def out(text: str) -> None:
     except OSError as error:
         abandon_stdout()
         raise OutputFailed(error.strerror or str(error)) from None
+
+
+def save(path: str, content: str | bytes, kind: FileKind, *, force: bool) -> None:
+    """Write a file that a user asked for, and say so on standard error.
+
+    Args:
+        path: the file.
+        content: what it holds.
+        kind: what that is; a text that could have been written by hand is marked.
+        force: write over whatever is there.
+
+    Raises:
+        OverwriteError: it holds something else than what a command writes there.
+        WriteError: it could not be written.
+    """
+    from dispatchlab.atomic_write import write_file
+    from dispatchlab.file_kinds import check_overwrite, marked
+
+    if not force:
+        check_overwrite(path, kind)
+    write_file(path, marked(content, kind, path) if isinstance(content, str) else content)
+    note(f"wrote {path}: {kind.label}")
 
 
 def abandon_stdout() -> None:

@@ -12,6 +12,7 @@ from dispatchlab.commands.options import (
     SCENARIO,
     allow_import_option,
     engine_option,
+    force_option,
     format_option,
     import_option,
     progress_option,
@@ -26,6 +27,7 @@ from dispatchlab.commands.output import (
     out,
     progress_display,
     rich_text,
+    save,
 )
 from dispatchlab.errors import DispatchLabError
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from dispatchlab.analysis.report import Report
     from dispatchlab.analysis.run_scenario import Outcome, RunOptions
     from dispatchlab.analysis.state_graph import StateGraph
+    from dispatchlab.file_kinds import FileKind
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -62,7 +65,7 @@ class PictureFormatError(DispatchLabError):
 
 
 @click.command()
-@click.argument("scenarios", metavar="SCENARIO...", nargs=-1, required=True, type=SCENARIO)
+@click.argument("scenarios", metavar="SCENARIO...", nargs=-1, type=SCENARIO)
 @engine_option("Engine to explore. Default: lab.", default=None)
 @semantics_option
 @click.option(
@@ -102,7 +105,10 @@ class PictureFormatError(DispatchLabError):
 )
 @import_option()
 @click.option(
-    "--replay", metavar="FILE", type=click.Path(), help="Run a saved counterexample again instead of exploring."
+    "--replay",
+    metavar="FILE",
+    type=click.Path(),
+    help="Run a saved counterexample again instead of exploring. SCENARIO may be left out: the file names it.",
 )
 @click.option(
     "--save",
@@ -113,11 +119,18 @@ class PictureFormatError(DispatchLabError):
 @click.option(
     "--graph", metavar="FILE.dot|.svg", type=click.Path(), help="Draw the states with the counterexample marked."
 )
+@force_option
 @format_option
 @progress_option
 @allow_import_option
 def permute(
-    *, scenarios: tuple[str, ...], jobs: int, format: Format | None, progress: bool | None, **options: Any
+    *,
+    scenarios: tuple[str, ...],
+    jobs: int,
+    format: Format | None,
+    progress: bool | None,
+    force: bool,
+    **options: Any,
 ) -> None:
     """Check whether the order of registrations matters.
 
@@ -130,16 +143,16 @@ def permute(
       dispatchlab permute scenario.yaml
       dispatchlab permute scenarios/ --jobs 2 --format json
       dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.replay
-      dispatchlab permute scenario.yaml --replay found.replay
+      dispatchlab permute --replay found.replay
       dispatchlab permute scenario.yaml --graph states.svg
     """
     from dispatchlab.analysis.run_scenario import RunOptions, run_scenarios
     from dispatchlab.analysis.sources import scenario_files
 
     asked = RunOptions(**options)
-    files = scenario_files(scenarios)
-    _check(asked, files)
-    printer = _Printer(files, asked, chosen_format(format))
+    files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
+    _check(asked, files, force=force)
+    printer = _Printer(files, asked, chosen_format(format), force=force)
     interrupted = closed = False
     try:
         with (
@@ -160,20 +173,39 @@ def permute(
     exit_with(_INTERRUPTED if interrupted else _CLOSED_PIPE if closed else printer.code)
 
 
-def _check(asked: RunOptions, files: Sequence[str]) -> None:
+def _scenario_of(replay: str | None) -> tuple[str, ...]:
+    """The scenario that a replay names, where no scenario was given."""
+    if replay is None:
+        raise click.UsageError("no scenario was named: name scenario files or folders, or a replay with --replay FILE")
+    from dispatchlab.scenario.replay_file import load_replay, scenario_of
+
+    return (scenario_of(replay, load_replay(replay)),)
+
+
+def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
+    """Refuse options that have no effect together, and files that must not be written over, before anything runs."""
     single = {"--save": asked.save, "--replay": asked.replay, "--graph": asked.graph}
     for option, value in single.items():
         if value is not None and len(files) > 1:
             raise OneScenarioError(option, len(files))
     if asked.graph is not None and not asked.graph.endswith((".dot", ".svg")):
         raise PictureFormatError(asked.graph)
+    if not force:
+        from dispatchlab.analysis.counterexamples import kept_kind
+        from dispatchlab.file_kinds import FileKind, check_overwrite
+
+        if asked.save is not None:
+            check_overwrite(asked.save, kept_kind(asked.save))
+        if asked.graph is not None:
+            check_overwrite(asked.graph, FileKind.STATE_GRAPH)
 
 
 class _Printer:
     """Prints each outcome as soon as it is there, writes the requested files, and keeps the exit code."""
 
-    def __init__(self, files: Sequence[str], asked: RunOptions, format: Format) -> None:
+    def __init__(self, files: Sequence[str], asked: RunOptions, format: Format, *, force: bool) -> None:
         self.code = 0
+        self._force = force
         self._files, self._asked, self._format = files, asked, format
         self._reports = self._as_expected = self._unreadable = 0
 
@@ -234,25 +266,27 @@ class _Printer:
 
     def _save(self, outcome: Outcome) -> None:
         """Write the requested files; one that cannot be written makes a success a failure."""
+        from dispatchlab.analysis.counterexamples import kept_kind
+        from dispatchlab.file_kinds import FileKind
+
         if self._asked.save is not None:
             if outcome.not_saved is not None:
                 self._fail(outcome.not_saved)
             elif outcome.saved is None:
                 note(f"note: there is no counterexample, so {self._asked.save} was not written")
             else:
-                self._write(self._asked.save, outcome.saved)
+                self._write(self._asked.save, outcome.saved, kept_kind(self._asked.save))
         if self._asked.graph is not None:
             if outcome.graph is None:
                 self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
             else:
-                self._write(self._asked.graph, _picture(outcome.graph, self._asked.graph))
+                picture = _picture(outcome.graph, self._asked.graph)
+                self._write(self._asked.graph, picture, FileKind.STATE_GRAPH)
 
-    def _write(self, path: str, text: str) -> None:
-        from dispatchlab.atomic_write import WriteError, write_file
-
+    def _write(self, path: str, text: str, kind: FileKind) -> None:
         try:
-            write_file(path, text)
-        except WriteError as error:
+            save(path, text, kind, force=self._force)
+        except DispatchLabError as error:
             self._fail(str(error))
 
     def _fail(self, trouble: str) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dispatchlab.commands.options import import_timeout_option
-from dispatchlab.commands.output import exit_with, note
+from dispatchlab.commands.options import force_option, import_timeout_option
+from dispatchlab.commands.output import exit_with, note, save
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.record_package import PackageRecord
@@ -18,9 +18,10 @@ _FEW = 3
 @click.command()
 @click.argument("packages", metavar="PACKAGE...", nargs=-1)
 @click.option("-o", "--output", "file", metavar="FILE", required=True, type=click.Path(), help="The file to write.")
+@force_option
 @click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
 @import_timeout_option
-def record(*, packages: tuple[str, ...], file: str, everything: bool) -> None:
+def record(*, packages: tuple[str, ...], file: str, everything: bool, force: bool) -> None:
     """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
     Imports the packages in this order, in a new process. Leaves out the registrations that PyTorch makes for itself
@@ -33,30 +34,36 @@ def record(*, packages: tuple[str, ...], file: str, everything: bool) -> None:
       dispatchlab record --all -o today.dlreg
     """
     if everything:
-        _record_registry(packages, file)
+        _record_registry(packages, file, force=force)
         return
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
         exit_with(2)
-    from dispatchlab.atomic_write import write_file
+    from dispatchlab.file_kinds import FileKind, check_overwrite
     from dispatchlab.live.worker.engine import LiveEngine
 
+    if not force:
+        check_overwrite(file, FileKind.SCENARIO)
     with LiveEngine() as engine:
         found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", packages)
-    write_file(file, found.text)
+    save(file, found.text, FileKind.SCENARIO, force=force)
     for line in _summary(found):
         note(f"{file}: {line}")
 
 
-def _record_registry(packages: tuple[str, ...], file: str) -> None:
+def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> None:
+    from dispatchlab.file_kinds import FileKind, check_overwrite
     from dispatchlab.live.registry import live_registry
-    from dispatchlab.registry.file import save_registry
+    from dispatchlab.registry.file import registry_bytes
 
+    if not force:
+        check_overwrite(file, FileKind.REGISTRY)
     registry = live_registry(packages)
-    size = save_registry(registry, file)
+    content = registry_bytes(registry)
+    save(file, content, FileKind.REGISTRY, force=force)
     note(
         f"{file}: {len(registry):,} operators, {registry.kernel_count:,} kernels and {len(registry.fallbacks)} "
-        f"fallbacks of PyTorch {registry.torch} in {size:,} bytes"
+        f"fallbacks of PyTorch {registry.torch} in {len(content):,} bytes"
     )
 
 

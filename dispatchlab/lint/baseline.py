@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
 from dispatchlab.lint.rule import Finding, LintReport
 
 VERSION = 1
@@ -33,7 +34,11 @@ def load_baseline(path: str) -> frozenset[tuple[str, str, str]]:
 
     Raises:
         BaselineError: it cannot be read, or is none.
+        OtherFileError: it is another file of dispatchlab.
     """
+    found = content_of(path)
+    if found is not None and found.kind is not FileKind.BASELINE:
+        raise OtherFileError(path, found, (FileKind.BASELINE,))
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -13,6 +13,7 @@ from functools import cache
 
 from dispatchlab.atomic_write import write_file
 from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.file_kinds import FileKind, instead
 from dispatchlab.model.names import OperatorName
 from dispatchlab.registry.file_format import (
     HEAD,
@@ -111,6 +112,9 @@ def open_registry(path: str | os.PathLike[str]) -> RegistryFile:
             data = stream.read(MAX_FILE + 1)
     except OSError as error:
         raise RegistryFileError(str(path), f"it cannot be read: {error.strerror or error}") from None
+    other = instead(data, str(path), FileKind.REGISTRY)
+    if other is not None:
+        raise RegistryFileError(str(path), "; ".join(other))
     return RegistryFile(data, str(path))
 
 

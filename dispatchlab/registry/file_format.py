@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.file_kinds import REGISTRY_MAGIC
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.registry.model import (
@@ -74,13 +75,14 @@ class RegistryTooLargeError(DispatchLabError):
 # right one, so every value is looked at all the same. The bounds below keep the largest file that passes them, read as
 # a whole, under one gigabyte of memory; PyTorch 2.13 needs about a twentieth of each.
 
+MAGIC = REGISTRY_MAGIC
+
 SUFFIX = ".dlreg"
 """How the names of registry files end."""
 
 VERSION = 1
 """The version of the format; it changes whenever an older reader would misread a file."""
 
-MAGIC = b"\x89DLREG\r\n"
 HEAD = struct.Struct("<8sIQII32s")
 """Magic, version, size of the file, size of the directory packed and plain, digest."""
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from dispatchlab.errors import nearest
 from dispatchlab.explore.result import Expectation
+from dispatchlab.file_kinds import FileKind, instead
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.scenario.registrations import (
     INDEX,
@@ -102,7 +103,7 @@ def load_scenario(path: str | os.PathLike[str], *, allow_import: bool = False) -
     Raises:
         ScenarioError: with every problem of the file.
     """
-    return parse_scenario(read_bytes(path), file=os.fspath(path), allow_import=allow_import)
+    return parse_scenario(read_bytes(path, FileKind.SCENARIO), file=os.fspath(path), allow_import=allow_import)
 
 
 def parse_scenario(data: bytes | str, *, file: str = "<text>", allow_import: bool = False) -> Scenario:
@@ -155,11 +156,11 @@ def read_as(read: Callable[[Node, Context], T | None], data: bytes | str, contex
     return value
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file.
+def read_bytes(path: str | os.PathLike[str], kind: FileKind) -> bytes:
+    """The content of a file that should be of this kind.
 
     Raises:
-        ScenarioError: there is no such file (with the nearest names), or it cannot be read.
+        ScenarioError: there is no such file (with the nearest names), it cannot be read, or it is of another kind.
     """
     file = os.fspath(path)
     try:
@@ -176,6 +177,9 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise ScenarioError(
             (Problem(file, f"the file is larger than {MAX_BYTES // 2**20} MiB, the limit for scenarios"),)
         )
+    other = instead(data, file, kind)
+    if other is not None:
+        raise ScenarioError((Problem(file, *other),))
     return data
 
 

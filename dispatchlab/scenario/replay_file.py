@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError, ParseError
+from dispatchlab.file_kinds import FileKind
 from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
 from dispatchlab.scenario.load import SEMANTICS_FIELD, read_as, read_bytes
 from dispatchlab.scenario.scenario import Scenario
@@ -27,6 +28,7 @@ from dispatchlab.yaml_fields import (
     at_error,
     expected,
     list_of,
+    one_of,
     scalar,
 )
 from dispatchlab.yaml_tree import Node
@@ -48,6 +50,7 @@ class Replay:
         engine: the engine that they were run on.
         semantics: the semantics of that engine.
         seed: the seed of the walk that found them, if it had one.
+        path: the scenario file, seen from the folder of the replay; empty when it lies beside it.
     """
 
     scenario: str
@@ -58,6 +61,45 @@ class Replay:
     engine: str
     semantics: str
     seed: int | None = None
+    path: str = ""
+
+
+class OtherScenarioError(DispatchLabError):
+    """A replay was to run on a scenario that it was not made for.
+
+    Args:
+        replay: the replay.
+        file: the scenario.
+    """
+
+    def __init__(self, replay: Replay, file: str) -> None:
+        super().__init__(replay, file)
+        self.replay, self.file = replay, file
+
+    def __str__(self) -> str:
+        return (
+            f"the replay was made for {self.replay.scenario}, and {self.file} is another scenario: "
+            f"name {self.replay.scenario}, or search again with `dispatchlab permute`"
+        )
+
+
+class ScenarioOfReplayError(DispatchLabError):
+    """The scenario of a replay was not found.
+
+    Args:
+        file: the replay.
+        scenario: the name of the scenario.
+    """
+
+    def __init__(self, file: str, scenario: str) -> None:
+        super().__init__(file, scenario)
+        self.file, self.scenario = file, scenario
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file} is a replay of {self.scenario}, which is not where it was: name it with "
+            f"`dispatchlab permute PATH/{self.scenario} --replay {self.file}`"
+        )
 
 
 class StaleReplayError(DispatchLabError):
@@ -85,8 +127,11 @@ def make_replay(
     engine: str,
     semantics: str,
     seed: int | None = None,
+    folder: str | None = None,
 ) -> Replay:
     """The replay of two sequences over a scenario's registrations.
+
+    The scenario is found again from `folder`, the folder of the file that keeps the replay; only beside it without one.
 
     >>> from dispatchlab.scenario import load_scenario, make_replay, replay_text
     >>> scenario = load_scenario("scenarios/basics/a_second_def.yaml")
@@ -103,7 +148,47 @@ def make_replay(
         engine,
         semantics,
         seed,
+        "" if folder is None else _path_from(folder, scenario),
     )
+
+
+def _path_from(folder: str, scenario: Scenario) -> str:
+    """The scenario file seen from a folder; empty when it lies in that folder, or cannot be seen from there."""
+    if not os.path.isfile(scenario.file):
+        return ""
+    try:
+        path = os.path.relpath(scenario.file, folder or ".").replace(os.sep, "/")
+    except ValueError:  # on another drive of Windows
+        return ""
+    return "" if path == scenario.file_name else path
+
+
+def scenario_of(file: str, replay: Replay) -> str:
+    """The path of the scenario that a replay was made for.
+
+    Args:
+        file: the file of the replay.
+        replay: its content.
+
+    Raises:
+        ScenarioOfReplayError: it is neither where it was, nor beside the replay, nor here.
+    """
+    folder = os.path.dirname(file)
+    for path in (os.path.normpath(os.path.join(folder, replay.path or replay.scenario)), replay.scenario):
+        if os.path.isfile(path):
+            return path
+    raise ScenarioOfReplayError(file, replay.scenario)
+
+
+def check_scenario(replay: Replay, scenario: Scenario) -> None:
+    """Make sure that a scenario is the one that a replay was made for: by its name, or the same under another name.
+
+    Raises:
+        OtherScenarioError: it is another one.
+    """
+    same = replay.digest == digest_of(scenario) and replay.registrations == scenario.names
+    if not same and scenario.file_name not in ("", replay.scenario):
+        raise OtherScenarioError(replay, scenario.file)
 
 
 def staleness(replay: Replay, scenario: Scenario) -> tuple[str, ...]:
@@ -176,8 +261,14 @@ SCENARIO = Field("scenario", TEXT, "The name of the scenario file.", required=Tr
 DIGEST = Field(
     "digest", Shape("32 hexadecimal digits", _digest, {"type": "string"}), "The digest of the scenario.", required=True
 )
-ENGINE = Field("engine", TEXT, "The engine that the sequences were run on.", required=True)
+ENGINE = Field(
+    "engine",
+    one_of("the name of an engine", {"lab": "lab", "torch": "torch"}),
+    "The engine that the sequences were run on.",
+    required=True,
+)
 SEMANTICS = Field("semantics", TEXT, SEMANTICS_FIELD.doc, required=True)
+PATH = Field("path", TEXT, "The scenario file, seen from the folder of the replay.")
 SEED = Field("seed", Shape("a number", _seed, {"type": "integer"}), "The seed of the walk that found the sequences.")
 REGISTRATIONS = Field(
     "registrations", list_of(TEXT, "a list of names"), "The names of the scenario's registrations.", required=True
@@ -186,7 +277,9 @@ _SEQUENCE = Shape("a sequence", _any_sequence, {"type": "string"})
 EXPECTED = Field("expected_sequence", _SEQUENCE, "The sequence that sets what is expected.", required=True)
 ACTUAL = Field("actual_sequence", _SEQUENCE, "The sequence that leads elsewhere.", required=True)
 
-REPLAY_TABLE = Table("a replay", (VERSION, SCENARIO, DIGEST, ENGINE, SEMANTICS, SEED, REGISTRATIONS, EXPECTED, ACTUAL))
+REPLAY_TABLE = Table(
+    "a replay", (VERSION, SCENARIO, PATH, DIGEST, ENGINE, SEMANTICS, SEED, REGISTRATIONS, EXPECTED, ACTUAL)
+)
 
 
 def replay_text(replay: Replay) -> str:
@@ -195,6 +288,8 @@ def replay_text(replay: Replay) -> str:
     def lines() -> Iterable[str]:
         yield "replay: 2"
         yield f"scenario: {scalar_text(replay.scenario)}"
+        if replay.path:
+            yield f"path: {scalar_text(replay.path)}"
         yield f"digest: {scalar_text(replay.digest)}"
         yield f"engine: {scalar_text(replay.engine)}"
         yield f"semantics: {scalar_text(replay.semantics)}"
@@ -215,7 +310,7 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     Raises:
         ScenarioError: with every problem of the file.
     """
-    return parse_replay(read_bytes(path), file=os.fspath(path))
+    return parse_replay(read_bytes(path, FileKind.REPLAY), file=os.fspath(path))
 
 
 def parse_replay(data: bytes | str, *, file: str = "<text>") -> Replay:
@@ -255,6 +350,7 @@ def _read(root: Node, context: Context) -> Replay | None:
         engine=entry[ENGINE],
         semantics=entry[SEMANTICS],
         seed=entry.get(SEED),
+        path=entry.get(PATH, ""),
     )
 
 

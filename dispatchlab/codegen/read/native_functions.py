@@ -18,6 +18,7 @@ from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup, group_vari
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
 from dispatchlab.codegen.read.problems import NativeYamlError, Rule
 from dispatchlab.codegen.read.rules import check_functions
+from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import SourceLocation
@@ -80,8 +81,12 @@ def load_native_functions(path: str | os.PathLike[str]) -> NativeFunctions:
 
     Raises:
         NativeYamlError: with every problem of the file, or of its tags.
+        OtherFileError: it is another file of dispatchlab.
     """
     file = Path(path)
+    found = content_of(file)
+    if found is not None:
+        raise OtherFileError(os.fspath(path), found, (FileKind.NATIVE_FUNCTIONS,))
     beside = file.with_name("tags.yaml")
     tags = read_tags(_bytes_of(beside), str(beside)) if beside.is_file() else TAGS
     return read_native_functions(_bytes_of(file), file=os.fspath(path), tags=tags)

@@ -1,0 +1,62 @@
+"""Scenario files below a folder: what counts as one, for the command line and for pytest alike.
+
+A YAML file is a scenario unless it is recognised as something else that dispatchlab writes, such as a replay. Files and
+folders whose names begin with a dot are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from dispatchlab.file_kinds import FileContent, FileKind, content_of
+
+SUFFIXES = (".yaml", ".yml")
+"""How the names of scenario files end."""
+
+
+class Found(NamedTuple):
+    """The YAML files below a folder, in the order of their paths.
+
+    Args:
+        scenarios: those that are scenarios, or that nobody recognises, which is an error when they are read.
+        others: those that are something else, and what.
+    """
+
+    scenarios: tuple[Path, ...]
+    others: tuple[tuple[Path, FileContent], ...]
+
+
+def scenarios_below(folder: str | os.PathLike[str]) -> Found:
+    """The scenarios below a folder, and the YAML files there that are something else."""
+    scenarios: list[Path] = []
+    others: list[tuple[Path, FileContent]] = []
+    for path in sorted(_yaml_files(folder)):
+        found = content_of(path)
+        if found is None or found.kind is FileKind.SCENARIO:
+            scenarios.append(path)
+        else:
+            others.append((path, found))
+    return Found(tuple(scenarios), tuple(others))
+
+
+def is_scenario_below(path: Path, folder: Path) -> bool:
+    """Whether `scenarios_below` has a file among the scenarios of a folder that it lies in."""
+    if path.suffix not in SUFFIXES or any(map(is_left_out, path.relative_to(folder).parts)):
+        return False
+    found = content_of(path)
+    return found is None or found.kind is FileKind.SCENARIO
+
+
+def is_left_out(name: str) -> bool:
+    """Whether a file or folder of this name is left out of the folder that it lies in."""
+    return name.startswith(".")
+
+
+def _yaml_files(folder: str | os.PathLike[str]) -> list[Path]:
+    files: list[Path] = []
+    for at, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not is_left_out(name)]
+        files += [Path(at, name) for name in names if name.endswith(SUFFIXES) and not is_left_out(name)]
+    return files

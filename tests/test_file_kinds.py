@@ -1,0 +1,337 @@
+"""Every kind of file that dispatchlab writes is recognised wherever a file is given; nothing else is written over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.atomic_write import write_file
+from dispatchlab.file_kinds import FileKind, content_of, marked, recognised
+from dispatchlab.registry.file import open_bundled, save_registry
+from dispatchlab.registry.model import Registry
+from dispatchlab.scenario.load import ScenarioError, load_scenario
+from tests.command_line import run
+from tests.scenario_texts import COMPOSITES, FIVE, TWICE
+
+NATIVE = "- func: twice(Tensor self) -> Tensor\n"
+
+STRUCTURED = """\
+- func: twice(Tensor self) -> Tensor
+  structured_delegate: twice.out
+
+- func: twice.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+  structured: True
+  dispatch:
+    CPU: twice_out
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a scenario, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "twice.yaml").write_text(TWICE)
+    return tmp_path
+
+
+def _printed(*arguments: str) -> Callable[[str], None]:
+    def write(path: str) -> None:
+        Path(path).write_text(run(*arguments).stdout)
+
+    return write
+
+
+def _saved(*arguments: str) -> Callable[[str], None]:
+    def write(path: str) -> None:
+        assert run(*arguments, path).exit_code == 0
+
+    return write
+
+
+def _registry(path: str) -> None:
+    relu = open_bundled().operator("aten::relu")
+    assert relu is not None
+    save_registry(Registry("2.13.0", (relu,), ()), path)
+
+
+def _golden(path: str) -> None:
+    from dispatchlab.pytest_plugin import _examined
+    from dispatchlab.render.text import golden_text
+
+    _, report, operators = _examined("twice.yaml", Path("twice.yaml"), allow_import=False)
+    Path(path).write_text(golden_text(report, operators))
+
+
+def _baseline(path: str) -> None:
+    run("lint", "twice.yaml", "--write-baseline", path)
+
+
+WRITTEN: dict[str, tuple[FileKind, Callable[[str], None]]] = {
+    "found.yaml": (FileKind.REPLAY, _saved("permute", "twice.yaml", "--save")),
+    "found.scenario.yaml": (FileKind.SCENARIO, _saved("permute", "twice.yaml", "--save")),
+    "found.scenario.yml": (FileKind.SCENARIO, _saved("permute", "twice.yaml", "--save")),
+    "found.py": (FileKind.PROGRAM, _saved("permute", "twice.yaml", "--save")),
+    "states.dot": (FileKind.STATE_GRAPH, _saved("permute", "twice.yaml", "--graph")),
+    "states.svg": (FileKind.STATE_GRAPH, _saved("permute", "twice.yaml", "--graph")),
+    "registry.yaml": (FileKind.REGISTRY, _registry),
+    "golden.yaml": (FileKind.GOLDEN, _golden),
+    "baseline.yaml": (FileKind.BASELINE, _baseline),
+    "certificate.yaml": (FileKind.CERTIFICATE, _printed("certify", "twice.yaml", "--format", "json")),
+    "report.yaml": (FileKind.REPORT, _printed("permute", "twice.yaml")),
+    "report.json.yaml": (FileKind.REPORT, _printed("permute", "twice.yaml", "--format", "json")),
+    "dump.json.yaml": (FileKind.REPORT, _printed("dump", "foo", "--from", "twice.yaml", "--format", "json")),
+    "lint.json.yaml": (FileKind.REPORT, _printed("lint", "twice.yaml", "--format", "json")),
+    "lint.sarif.yaml": (FileKind.SARIF, _printed("lint", "twice.yaml", "--format", "sarif")),
+    "schema.yaml": (FileKind.JSON_SCHEMA, _printed("schema")),
+}
+"""For each kind of file a command that writes it, under a name that does not give it away where the command allows."""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", sorted(WRITTEN))
+def test_a_file_that_was_written_is_recognised_by_its_content(name: str) -> None:
+    kind, write = WRITTEN[name]
+    write(name)
+    found = content_of(name)
+    assert found is not None
+    assert (found.kind, found.is_written) == (kind, True)
+
+
+def _native(folder: Path) -> str:
+    (folder / "native.yaml").write_text(STRUCTURED)
+    return "native.yaml"
+
+
+def test_generated_code_is_recognised(folder: Path) -> None:
+    result = run("codegen", _native(folder))
+    assert result.exit_code == 0
+    first = result.stdout.partition("\n")[2]
+    found = recognised(first.encode())
+    assert found is not None
+    assert found.kind is FileKind.GENERATED
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [(TWICE, FileKind.SCENARIO), (FIVE, FileKind.SCENARIO), (COMPOSITES.replace("\n", "\r\n"), FileKind.SCENARIO)],
+)
+def test_what_a_person_wrote_is_recognised_and_not_taken_for_written(content: str, kind: FileKind) -> None:
+    found = recognised(content.encode())
+    assert found is not None
+    assert (found.kind, found.is_written) == (kind, False)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "\n", "hello", NATIVE, "{}", "import os\n", "digraph states {}", "\x89PNG", "{\n"]
+)
+def test_what_dispatchlab_does_not_write_is_not_recognised(content: str) -> None:
+    assert recognised(content.encode()) is None
+
+
+TAKERS: dict[str, tuple[list[str], set[FileKind]]] = {
+    "permute": (["permute", "FILE"], {FileKind.SCENARIO}),
+    "permute --replay": (["permute", "twice.yaml", "--replay", "FILE"], {FileKind.REPLAY}),
+    "permute --replay alone": (["permute", "--replay", "FILE"], {FileKind.REPLAY}),
+    "dump": (["dump", "foo", "--from", "FILE"], {FileKind.SCENARIO, FileKind.REGISTRY}),
+    "explain": (["explain", "foo", "--from", "FILE"], {FileKind.SCENARIO, FileKind.REGISTRY}),
+    "coverage": (["coverage", "FILE", "--key", "CPU"], {FileKind.SCENARIO, FileKind.REGISTRY}),
+    "certify": (["certify", "FILE"], {FileKind.SCENARIO, FileKind.REGISTRY}),
+    "diff": (["diff", "FILE", "twice.yaml"], {FileKind.SCENARIO, FileKind.REGISTRY}),
+    "diff, second": (["diff", "twice.yaml", "FILE"], {FileKind.SCENARIO, FileKind.REGISTRY}),
+    "lint": (["lint", "FILE"], {FileKind.SCENARIO, FileKind.REGISTRY}),
+    "lint --against": (["lint", "twice.yaml", "--against", "FILE"], {FileKind.SCENARIO, FileKind.REGISTRY}),
+    "lint --baseline": (["lint", "twice.yaml", "--baseline", "FILE"], {FileKind.BASELINE}),
+    "codegen": (["codegen", "FILE"], set()),
+    "trace": (["trace", "FILE"], {FileKind.PROGRAM, FileKind.GENERATED}),
+}
+"""For each place where a file is given, a command line and the kinds that it takes."""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("taker", sorted(TAKERS))
+def test_a_file_of_another_kind_is_refused_with_what_it_is_and_what_to_do_with_it(taker: str) -> None:
+    command, kinds = TAKERS[taker]
+    refused = 0
+    for name in ("found.yaml", "golden.yaml", "registry.yaml", "baseline.yaml", "report.yaml", "found.scenario.yaml"):
+        kind, write = WRITTEN[name]
+        if kind in kinds:
+            continue
+        write(name)
+        result = run(*[name if word == "FILE" else word for word in command])
+        assert (result.exit_code, result.stdout) == (2, ""), result.output
+        assert f"but found {kind.label}" in result.stderr
+        assert "Traceback" not in result.stderr
+        refused += 1
+    assert refused >= 4
+
+
+def test_a_replay_in_the_place_of_a_scenario_says_what_it_is_of_and_how_to_run_it(folder: Path) -> None:
+    run("permute", "twice.yaml", "--save", "found.yaml")
+    result = run("permute", "found.yaml")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "found.yaml: expected a scenario but found a replay of twice.yaml; "
+        "run it with: dispatchlab permute --replay found.yaml\n",
+    )
+    assert run("permute", "--replay", "found.yaml").exit_code == 0
+    with pytest.raises(ScenarioError, match="expected a scenario but found a replay"):
+        load_scenario(folder / "found.yaml")
+
+
+def test_a_replay_in_a_folder_of_scenarios_is_left_out_and_that_is_said(folder: Path) -> None:
+    (folder / "all" / "below").mkdir(parents=True)
+    (folder / "all" / "five.yaml").write_text(FIVE)
+    run("permute", "twice.yaml", "--save", "all/below/found.yaml")
+    result = run("permute", "all")
+    assert result.exit_code == 0
+    assert "scenario: all/five.yaml" in result.stdout
+    assert (
+        "note: 1 of the files below all is left out: all/below/found.yaml is a replay of twice.yaml\n" in result.stderr
+    )
+    (folder / "all" / "five.yaml").unlink()
+    result = run("permute", "all")
+    assert (result.exit_code, "there is no scenario below this folder" in result.stderr) == (2, True)
+    assert "found.yaml is a replay" in result.stderr
+
+
+def test_a_scenario_and_a_registry_are_known_under_any_name(folder: Path) -> None:
+    (folder / "scenario.txt").write_text(TWICE)
+    _registry("registry")
+    for command in (["dump", "foo", "--from"], ["lint", "--select", "DL001"], ["certify"]):
+        assert run(*command, "scenario.txt").exit_code in (0, 1)
+    assert run("dump", "aten::relu", "--from", "registry").exit_code == 0
+    assert run("lint", "registry", "--select", "DL001").exit_code == 0
+
+
+# -- what is written over
+
+
+OVERWRITERS = {
+    "--save": (["permute", "twice.yaml", "--save", "FILE"], "found.yaml"),
+    "--save program": (["permute", "twice.yaml", "--save", "FILE"], "found.py"),
+    "--save scenario": (["permute", "twice.yaml", "--save", "FILE"], "found.scenario.yaml"),
+    "--graph": (["permute", "twice.yaml", "--graph", "FILE"], "states.svg"),
+    "--graph dot": (["permute", "twice.yaml", "--graph", "FILE"], "states.dot"),
+    "--write-baseline": (["lint", "twice.yaml", "--write-baseline", "FILE"], "baseline.json"),
+}
+
+
+@pytest.mark.parametrize("option", sorted(OVERWRITERS))
+def test_a_file_that_somebody_wrote_is_written_over_with_force_alone(folder: Path, option: str) -> None:
+    command, name = OVERWRITERS[option]
+    line = [name if word == "FILE" else word for word in command]
+    for mine in ("my own\n", TWICE):
+        (folder / name).write_text(mine)
+        result = run(*line)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"{name} " in result.stderr
+        assert "dispatchlab did not write it" in result.stderr
+        assert "--force" in result.stderr
+        assert (folder / name).read_text() == mine
+    assert f"wrote {name}: " in run(*line, "--force").stderr
+    written = (folder / name).read_bytes()
+    assert f"wrote {name}: " in run(*line).stderr  # dispatchlab wrote it, so it may write it again
+    assert (folder / name).read_bytes() == written
+    (folder / name).write_bytes(b"")
+    assert f"wrote {name}: " in run(*line).stderr  # nothing is lost
+
+
+def test_a_file_of_another_kind_is_not_written_over_either(folder: Path) -> None:
+    _registry("found.yaml")
+    result = run("permute", "twice.yaml", "--save", "found.yaml")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "found.yaml is a recorded registry: write a replay to another file, or write over this one with --force\n",
+    )
+    record = run("record", "json", "-o", "found.yaml")  # refused before anything is imported
+    assert (record.exit_code, "found.yaml is a recorded registry" in record.stderr) == (2, True)
+    (folder / "notes.dlreg").write_text("mine")
+    everything = run("record", "--all", "-o", "notes.dlreg")
+    assert (everything.exit_code, "notes.dlreg exists" in everything.stderr) == (2, True)
+
+
+def test_generated_code_is_not_written_over_what_somebody_wrote(folder: Path) -> None:
+    source = _native(folder)
+    assert run("codegen", source, "-o", "out").exit_code == 0
+    name = sorted(path.name for path in (folder / "out").glob("*.py"))[0]
+    (folder / "out" / name).write_text("mine = 1\n")
+    result = run("codegen", source, "-o", "out")
+    assert (result.exit_code, f"{name} exists, and dispatchlab did not write it" in result.stderr) == (2, True)
+    assert (folder / "out" / name).read_text() == "mine = 1\n"
+    assert run("codegen", source, "-o", "out", "--force").exit_code == 0
+    assert (folder / "out" / name).read_text() != "mine = 1\n"
+
+
+def test_a_device_is_never_refused_and_stays_what_it_is(folder: Path) -> None:
+    result = run("permute", "twice.yaml", "--save", "/dev/null", "--graph", "states.svg")
+    assert result.exit_code == 0
+    assert "wrote /dev/null: a replay\n" in result.stderr
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_marked_file_is_recognised_until_its_mark_is_removed(folder: Path) -> None:
+    for kind, path in (
+        (FileKind.SCENARIO, "a.yaml"),
+        (FileKind.PROGRAM, "a.py"),
+        (FileKind.STATE_GRAPH, "a.svg"),
+        (FileKind.STATE_GRAPH, "a.dot"),
+    ):
+        body = TWICE if kind is FileKind.SCENARIO else '"""A body."""\n'
+        write_file(path, marked(body, kind, path))
+        found = content_of(path)
+        assert found is not None
+        assert (found.kind, found.is_written) == (kind, True)
+        Path(path).write_text(Path(path).read_text().partition("\n")[2])
+        mine = content_of(path)
+        assert mine is None or not mine.is_written
+
+
+# -- a replay knows its scenario
+
+
+def test_a_replay_finds_its_scenario_from_another_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "scenarios").mkdir()
+    (folder / "found").mkdir()
+    (folder / "scenarios" / "twice.yaml").write_text(TWICE)
+    (folder / "twice.yaml").unlink()
+    run("permute", "scenarios/twice.yaml", "--save", "found/a.yaml")
+    assert 'path: "../scenarios/twice.yaml"\n' in (folder / "found" / "a.yaml").read_text()
+    assert run("permute", "--replay", "found/a.yaml").exit_code == 0
+    monkeypatch.chdir(folder / "found")
+    assert run("permute", "--replay", "a.yaml").exit_code == 0
+    (folder / "scenarios" / "twice.yaml").unlink()
+    result = run("permute", "--replay", "a.yaml")
+    assert (result.exit_code, "a.yaml is a replay of twice.yaml, which is not where it was" in result.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_a_replay_of_another_scenario_is_refused_and_a_renamed_one_is_not(folder: Path) -> None:
+    run("permute", "twice.yaml", "--save", "found.yaml")
+    (folder / "other.yaml").write_text(TWICE.replace("fn_a", "fn_c"))
+    result = run("permute", "other.yaml", "--replay", "found.yaml")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("the replay was made for twice.yaml, and other.yaml is another scenario: ")
+    (folder / "renamed.yaml").write_text(TWICE)
+    assert run("permute", "renamed.yaml", "--replay", "found.yaml").exit_code == 0
+
+
+def test_a_replay_that_its_scenarios_order_excludes_now_says_so(folder: Path) -> None:
+    run("permute", "twice.yaml", "--save", "found.yaml")
+    (folder / "twice.yaml").write_text(TWICE.replace("registrations:", "order: [0, 1]\nregistrations:"))
+    result = run("permute", "--replay", "found.yaml")
+    assert (
+        "note: the scenario keeps the order 0 1, and a sequence of the replay does not: search again" in result.stdout
+    )
+
+
+def test_a_replay_with_an_unknown_engine_is_refused(folder: Path) -> None:
+    run("permute", "twice.yaml", "--save", "found.yaml")
+    text = (folder / "found.yaml").read_text()
+    (folder / "found.yaml").write_text(text.replace("engine: lab", "engine: tor"))
+    result = run("permute", "--replay", "found.yaml")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "expected the name of an engine but found 'tor'" in result.stderr
