@@ -20,6 +20,7 @@ from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress
+from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.model.names import OperatorName
@@ -52,6 +53,7 @@ class RunOptions:
     samples: int | None = None
     seed: int = 0
     passes: int | None = None
+    free: bool = False
     max_states: int | None = None
     timeout_s: float | None = None
     require_proof: bool = False
@@ -75,6 +77,17 @@ class RunOptions:
             "timeout_s": self.timeout_s,
         }
         return {name: value for name, value in options.items() if value is not None}
+
+
+class FreeOptionError(DispatchLabError):
+    """An option is about single registrations, and the scenario has modules, which run in program order."""
+
+    def __init__(self, option: str) -> None:
+        super().__init__(option)
+        self.option = option
+
+    def __str__(self) -> str:
+        return f"{self.option} is about single registrations, and this scenario has modules: add --free"
 
 
 class NoModelError(DispatchLabError):
@@ -186,7 +199,11 @@ def run_scenario(
             with suppress(DispatchLabError):
                 program = program_of(scenario, report)
         outcome = Outcome(report, kept, not_kept, program, notes=notes, interrupted=interrupted)
-        return outcome if options.graph is None or interrupted else _with_graph(outcome, scenario, engine)
+        if options.graph is None or interrupted:
+            return outcome
+        if scenario.modules and not options.free:
+            return replace(outcome, not_drawn=str(FreeOptionError("--graph")))
+        return _with_graph(outcome, scenario, engine)
 
 
 def _explored(
@@ -197,9 +214,17 @@ def _explored(
     cancelled: Callable[[], bool] | None,
 ) -> Exploration:
     about = scenario.registrations, scenario.operators
+    order: dict[str, Any] = {"order": scenario.order}
+    bounds = options.bounds
+    program = None if options.free else scenario.program
+    if program is not None:
+        if options.passes is not None:
+            raise FreeOptionError("--passes")
+        order = {"program": program}
     if isinstance(engine, Explores):
-        return engine.explore(*about, order=scenario.order, progress=progress, **options.bounds)
-    return explore(engine, *about, order=scenario.order, progress=progress, cancelled=cancelled, **options.bounds)
+        return engine.explore(*about, progress=progress, **order, **bounds)
+    walk = explore if program is None else explore_program
+    return walk(engine, *about, progress=progress, cancelled=cancelled, **order, **bounds)
 
 
 def _conforming(

@@ -9,6 +9,8 @@
 - `covering_walk`: take every edge of an engine that cannot be forked.
 - `random_walk`: sample steps where the state graph is too large.
 - `all_orders`: run every order of registration with every order of release.
+- `program`: modules whose registrations run in program order, and the orders of their imports.
+- `program_walk`: explore every order in which programs make registrations, with nothing released.
 - `partition`: split registrations into independent parts, explore each, and check that they are independent.
 - `partition_by_operator`: the same by operators, for an engine whose state cannot be read.
 - `lockstep`: drive two engines side by side and find the first step after which they differ.

@@ -249,14 +249,20 @@ def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]
         `ORDER_DEPENDENT`, or `NONDETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED`
         when one of them ends the engine.
     """
+    found = verified(sessions, pair)
+    if found.flaw is Flaw.NONDETERMINISTIC:
+        return Verdict.NONDETERMINISTIC, found
+    return _shortened(sessions, count, found, order)
+
+
+def verified(sessions: Sessions, pair: Pair) -> Counterexample:
+    """How two sequences disagree when they are run from scratch; `Flaw.NONDETERMINISTIC` when they agree this time."""
     why: tuple[str, ...] = ("the sequences disagreed in a walk and agree when they are run from scratch",)
     try:
         found = compare_sequences(sessions, *pair) or compare_sequences(sessions, pair[1], pair[1])
     except SequenceError as error:
         found, why = None, (f"a sequence of a walk cannot be run from scratch: {error}",)
-    if found is None:
-        return Verdict.NONDETERMINISTIC, Counterexample(Flaw.NONDETERMINISTIC, *pair, "", why)
-    return _shortened(sessions, count, found, order)
+    return found or Counterexample(Flaw.NONDETERMINISTIC, *pair, "", why)
 
 
 def crashed(

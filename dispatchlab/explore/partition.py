@@ -196,7 +196,7 @@ class _Run:
         first, *others = members
         space = self._space(first)
         found = self._one(first, space, self._shorter())
-        strays = _strays(space, first)
+        strays = strays_of(space, len(first.indices), first.operators)
         if strays:
             return strays
         self._add(found, found, 1)
@@ -212,7 +212,7 @@ class _Run:
                 self._add(own, own, 1)
                 self.watch.settle(own)
                 self._note("parts that look alike behave differently, so they were explored one by one")
-            strays = _strays(twin, other)
+            strays = strays_of(twin, len(other.indices), other.operators)
             if strays:
                 return strays
         return frozenset()
@@ -283,12 +283,12 @@ class _Run:
         return replace(found, counterexample=None, conflicts=tuple(conflicts), never_accepted=never)
 
 
-def _strays(space: StateSpace[Any], part: Part) -> frozenset[StateVariable]:
-    """The variables that were touched outside of a part."""
+def strays_of(space: StateSpace[Any], count: int, operators: Sequence[OperatorName]) -> frozenset[StateVariable]:
+    """The variables that were touched outside of a part of `count` registrations that observes these operators."""
     if not isinstance(space, Footprints):
         return frozenset()
-    allowed: set[StateVariable] = {*space.shared_variables(), *part.operators, *map(str, part.operators)}
-    for index in range(len(part.indices)):
+    allowed: set[StateVariable] = {*space.shared_variables(), *operators, *map(str, operators)}
+    for index in range(count):
         allowed |= space.written_variables(index)
     return space.touched() - allowed
 

@@ -84,16 +84,16 @@ def explore_apart(
                 **options,
             )
         except Interrupted as stopped:
-            raise Interrupted(_joined([*found, (members, stopped.exploration)], len(registrations), order)) from None
+            raise Interrupted(joined([*found, (members, stopped.exploration)], len(registrations), order)) from None
         found.append((members, one))
         left = None if left is None else max(0.0, left - one.elapsed_s)
-    joined = _joined(found, len(registrations), order)
-    if joined.verdict is not Verdict.ORDER_DEPENDENT or joined.counterexample is None:
-        return joined
+    total = joined(found, len(registrations), order)
+    if total.verdict is not Verdict.ORDER_DEPENDENT or total.counterexample is None:
+        return total
     # The diff of a group numbers its own registrations.
-    sequences = joined.counterexample.expected_sequence, joined.counterexample.actual_sequence
+    sequences = total.counterexample.expected_sequence, total.counterexample.actual_sequence
     again = compare_sequences(on_sandboxes(engine, registrations, operators), *sequences)
-    return joined if again is None else replace(joined, counterexample=again)
+    return total if again is None else replace(total, counterexample=again)
 
 
 def groups_of(registrations: Sequence[Registration]) -> list[tuple[int, ...]]:
@@ -145,7 +145,8 @@ def _is_seen_by_all(registration: Registration) -> bool:
     return isinstance(registration, Fallback)
 
 
-def _joined(found: Sequence[tuple[tuple[int, ...], Exploration]], count: int, order: Sequence[int]) -> Exploration:
+def joined(found: Sequence[tuple[tuple[int, ...], Exploration]], count: int, order: Sequence[int]) -> Exploration:
+    """One result for groups, in the numbers of the scenario: sums, and the gravest verdict with its counterexample."""
     verdict = min((one.verdict for _, one in found), key=_ORDER.index)
     members, gravest = next((members, one) for members, one in found if one.verdict is verdict)
     notes = dict.fromkeys(note for _, one in found for note in one.notes if one.verdict is Verdict.INCOMPLETE)

@@ -118,7 +118,7 @@ class Exploration:
 
     Args:
         verdict: what is known.
-        walk: `graph`, `orders`, `sample` or `covering`.
+        walk: `graph`, `orders`, `sample`, `covering` or `program`.
         registrations: how many there are.
         sets: distinct active sets that were reached, summed over components.
         states: distinct states, at least one for each set.
@@ -133,6 +133,7 @@ class Exploration:
         elapsed_s: seconds.
         seed: the seed of a sampled walk or of passes.
         passes: how many passes were walked.
+        modules: how many modules register, where the orders are those of their imports.
     """
 
     verdict: Verdict
@@ -151,6 +152,7 @@ class Exploration:
     elapsed_s: float = 0.0
     seed: int | None = None
     passes: int | None = None
+    modules: int | None = None
 
     __repr__ = short_repr
 

@@ -15,6 +15,7 @@ from dispatchlab.errors import nearest
 from dispatchlab.explore.result import Expectation
 from dispatchlab.file_kinds import FileKind, instead
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
 from dispatchlab.scenario.registrations import (
     INDEX,
     NAMESPACE,
@@ -69,6 +70,13 @@ ORDER = Field(
     list_of(INDEX, "a list of numbers of registrations", empty=True),
     "Registrations, by number from 0, that keep this order; releases are still free.",
 )
+MODULES = Field(
+    "modules",
+    MODULE_BODIES,
+    "The modules that make the registrations, each with what its body registers and imports, in program order: numbers "
+    "of registrations, `0-3` for several, and names of modules. Then the orders are those in which the modules can be "
+    "imported, and nothing is released.",
+)
 EXPECT = Field(
     "expect",
     one_of(
@@ -85,7 +93,7 @@ REGISTRATIONS = Field("registrations", SOME_REGISTRATIONS, "What is registered, 
 
 SCENARIO_TABLE = Table(
     "a scenario",
-    (CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, OPERATORS, KEYS, ORDER, EXPECT, REGISTRATIONS),
+    (CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, OPERATORS, KEYS, ORDER, MODULES, EXPECT, REGISTRATIONS),
 )
 
 
@@ -204,6 +212,10 @@ def _read(root: Node, context: Context) -> Scenario | None:
     registrations = [each for each in read_all(nodes, around, context) if each is not None]
     if REGISTRATIONS in entry:
         _check_order(entry.node_of(ORDER), entry.get(ORDER, ()), len(nodes), context)
+        check_modules(entry.node_of(MODULES), entry.get(MODULES, ()), len(nodes), context)
+    if MODULES in entry and entry.get(ORDER, ()):
+        message = "`order` has no effect on modules, which run in program order"
+        context.report(Wrong(entry.node_of(ORDER), message, "keep one of `order` and `modules`"))
     if context.problems:
         return None
     operators = tuple(name.within(namespace) for name in entry.get(OPERATORS, ()))
@@ -215,6 +227,7 @@ def _read(root: Node, context: Context) -> Scenario | None:
         semantics=entry.get(SEMANTICS_FIELD),
         keys=entry.get(KEYS, ()),
         order=entry.get(ORDER, ()),
+        modules=entry.get(MODULES, ()),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
         file=context.file,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from dispatchlab.explore.program import Module, Program
 from dispatchlab.explore.result import Expectation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -43,6 +44,7 @@ class Scenario:
         semantics: the semantics that the claim is about, when the file says it.
         keys: the table rows that are shown; empty means all.
         order: registrations that keep this order among themselves; releases are free.
+        modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
         expect: what will be found.
         file: the path it was read from, as it was given; not compared.
     """
@@ -54,6 +56,7 @@ class Scenario:
     semantics: str | None = None
     keys: tuple[DispatchKey, ...] = ()
     order: tuple[int, ...] = ()
+    modules: tuple[Module, ...] = ()
     expect: Expectation = Expectation.ORDER_INDEPENDENT
     file: str = field(default="", compare=False)
 
@@ -61,6 +64,11 @@ class Scenario:
     def file_name(self) -> str:
         """The name of the file, without its folder."""
         return PurePath(self.file).name
+
+    @property
+    def program(self) -> Program | None:
+        """The orders in which the modules make the registrations; None when the scenario has no modules."""
+        return Program.of(len(self.registrations), self.modules) if self.modules else None
 
     @property
     def names(self) -> tuple[str, ...]:

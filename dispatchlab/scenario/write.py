@@ -26,6 +26,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.scenario.load import ScenarioError, read_scenario
+from dispatchlab.scenario.modules import module_texts
 from dispatchlab.scenario.registrations import UNKNOWN
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.yaml_fields import Context
@@ -94,6 +95,9 @@ def _head(scenario: Scenario) -> Lines:
         yield f"keys: {_flow(key.name for key in scenario.keys)}"
     if scenario.order:
         yield f"order: {_flow(map(str, scenario.order))}"
+    if scenario.modules:
+        yield "modules:"
+        yield from (f"  {scalar_text(name)}: [{', '.join(body)}]" for name, body in module_texts(scenario.modules))
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
     yield "registrations:"
@@ -248,6 +252,6 @@ def _first_difference(scenario: Scenario, again: Scenario) -> str:
     for at, (mine, other) in enumerate(zip(scenario.registrations, again.registrations, strict=True)):
         if mine != other:
             return f"registration {at} would load as {other!r}"
-    fields = ("claim", "operators", "namespace", "semantics", "keys", "order", "expect")
+    fields = ("claim", "operators", "namespace", "semantics", "keys", "order", "modules", "expect")
     name = next(name for name in fields if getattr(scenario, name) != getattr(again, name))
     return f"`{name}` would load as {getattr(again, name)!r}"

@@ -21,6 +21,7 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 
 if TYPE_CHECKING:
     from dispatchlab.explore.limits import Progress
+    from dispatchlab.explore.program import Program
     from dispatchlab.explore.result import Exploration
 
 # Note [The walk runs in the worker]
@@ -145,6 +146,7 @@ class LiveEngine:
         operators: Sequence[OperatorName],
         *,
         order: Sequence[int] = (),
+        program: Program | None = None,
         progress: Callable[[Progress], None] | None = None,
         **options: object,
     ) -> Exploration:
@@ -154,6 +156,7 @@ class LiveEngine:
             registrations: what is registered and released.
             operators: what is observed.
             order: registrations that are registered in this order only.
+            program: the orders of the registrations, with nothing released; None for every order and release.
             progress: called about ten times a second with how far it has come.
             options: those of `dispatchlab.explore.explore.explore`, but for `cancelled`. See
                 Note [Partition by operator] in explore/partition_by_operator.py.
@@ -165,6 +168,9 @@ class LiveEngine:
             NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
             Interrupted: by Ctrl-C, with what was covered.
         """
+        if program is not None:
+            function = "dispatchlab.explore.program_walk:explore_program"
+            return self.walk(function, registrations, operators, order=None, progress=progress, program=program, **options)
         return self.walk(
             "dispatchlab.explore.partition_by_operator:explore_apart",
             registrations,
@@ -180,7 +186,7 @@ class LiveEngine:
         registrations: Sequence[Registration],
         operators: Sequence[OperatorName],
         *arguments: object,
-        order: Sequence[int] = (),
+        order: Sequence[int] | None = (),
         progress: Callable[[Progress], None] | None = None,
         **options: object,
     ) -> Exploration:
@@ -191,7 +197,7 @@ class LiveEngine:
             registrations: what is registered and released.
             operators: what is observed.
             arguments: what it is given after these.
-            order: registrations that are registered in this order only.
+            order: registrations that are registered in this order only; None for a function that asks for none.
             progress: called about ten times a second with how far it has come.
             options: further options of the function.
 
@@ -204,12 +210,13 @@ class LiveEngine:
         """
         registrations, operators = distinguished(registrations), tuple(operators)
         given = registrations, operators, *arguments
+        ordered = {"order": tuple(order)} if order is not None else {}
         try:
             found: Exploration = self.run(
-                function, registrations, *given, order=tuple(order), progress=progress, **options
+                function, registrations, *given, progress=progress, **ordered, **options
             )
         except WorkerCrashed as crash:
-            return self._crashed(crash, registrations, operators, order)
+            return self._crashed(crash, registrations, operators, order or ())
         return found
 
     def _crashed(
