@@ -259,13 +259,19 @@ def _examined(name: str, path: Path, *, allow_import: bool) -> tuple[Scenario, R
     from dispatchlab.analysis.report import report_of
     from dispatchlab.engine.lab_engine import LabEngine
     from dispatchlab.explore.explore import explore
+    from dispatchlab.explore.program_walk import explore_program
     from dispatchlab.scenario.load import load_scenario
 
     scenario = replace(load_scenario(path, allow_import=allow_import), file=name)
     engine = LabEngine(scenario.semantics or "strict")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
-        found = explore(engine, scenario.registrations, scenario.operators, order=scenario.order)
+        about = scenario.registrations, scenario.operators
+        program = scenario.program
+        if program is None:
+            found = explore(engine, *about, order=scenario.order)
+        else:
+            found = explore_program(engine, *about, program=program)
         return scenario, report_of(scenario, engine, found), _all_in_force(engine, scenario)
 
 

@@ -102,3 +102,24 @@ registrations:
     dispatch: CompositeExplicitAutograd
     debug: fn_explicit
 """
+
+
+MODULES = """\
+claim: Two modules of a package override each other.
+namespace: shop
+modules:
+  shop: [shop.one, shop.two]
+  shop.one: [0-1]
+  shop.two: [2, 3]
+registrations:
+  - def: foo(Tensor x) -> Tensor
+  - impl: foo
+    dispatch: CPU
+    debug: fn_one
+  - impl: foo
+    dispatch: CPU
+    debug: fn_two
+  - impl: foo
+    dispatch: CUDA
+    debug: fn_cuda
+"""

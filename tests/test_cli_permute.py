@@ -19,7 +19,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.scenario import Scenario, UnwritableError, parse_scenario
-from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS, many
+from tests.scenario_texts import COMPOSITES, FIVE, MODULES, TWICE, TWO_DEFS, many
 
 
 @pytest.fixture
@@ -396,3 +396,44 @@ def test_a_counterexample_that_cannot_be_written_is_reported_after_the_report(mo
     result = permute("twice.yaml", "--save", "x.py")
     assert (result.exit_code, "as expected: yes" in result.stdout) == (2, True)
     assert result.stderr.startswith("x.py was not written: the scenario ")
+
+
+def test_modules_are_permuted_and_their_lines_are_not_unless_free(folder: Path) -> None:
+    (folder / "shop.yaml").write_text(MODULES)
+    kept, free = (json.loads(permute("shop.yaml", *more, "--format", "json").stdout) for more in ([], ["--free"]))
+    assert (kept["walk"], kept["modules"], kept["orders"], kept["verdict"]) == ("program", 2, "2", "order-dependent")
+    assert (kept["counterexample"]["expected_sequence"], kept["counterexample"]["actual_sequence"]) == (
+        "+0 +1 +2 +3",
+        "+2 +3 +0 +1",
+    )
+    assert (free["walk"], free["modules"], free["orders"]) == ("graph", None, "576")
+    assert (free["counterexample"]["expected_sequence"], free["counterexample"]["actual_sequence"]) == (
+        "+1 +2",
+        "+2 +1",
+    )
+    (folder / "one.yaml").write_text(
+        MODULES.replace("shop.two]", "shop.two, shop.one]").replace(": [2, 3]", ": [shop.one, 2, 3]")
+    )
+    one = permute("one.yaml")
+    assert one.exit_code == 0
+    assert "note: this is about the one order in which shop.one, shop.two can be imported" in one.stdout
+
+
+@pytest.mark.parametrize(("option", "code"), [(("--passes", "2"), 2), (("--graph", "g.dot"), 2)])
+def test_what_is_about_single_registrations_asks_for_free(folder: Path, option: tuple[str, str], code: int) -> None:
+    (folder / "shop.yaml").write_text(MODULES)
+    result = permute("shop.yaml", *option)
+    assert f"{option[0]} is about single registrations, and this scenario has modules: add --free" in result.stderr
+    assert permute("shop.yaml", *option, "--free", "--no-progress").exit_code == 1
+
+
+def test_a_counterexample_of_modules_is_saved_with_its_modules(folder: Path) -> None:
+    (folder / "shop.yaml").write_text(MODULES)
+    permute("shop.yaml", "--save", "cut.scenario.yaml")
+    again = json.loads(permute("cut.scenario.yaml", "--format", "json").stdout)
+    assert (again["walk"], again["as_expected"], again["orders"]) == ("program", True, "2")
+    permute("shop.yaml", "--free", "--save", "free.scenario.yaml")
+    again = json.loads(permute("free.scenario.yaml", "--format", "json").stdout)
+    assert (again["walk"], again["as_expected"], again["registrations"]) == ("program", True, 2)
+    assert permute("shop.yaml", "--save", "found.replay").exit_code == 1
+    assert permute("shop.yaml", "--replay", "found.replay").exit_code == 1

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.analysis.certificate import Certified
+from dispatchlab.explore.program import Module
 from dispatchlab.explore.result import Expectation, Verdict
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -32,6 +33,7 @@ from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.scenario import Scenario, ScenarioError, load_scenario, parse_scenario, scenario_text
 from dispatchlab.scenario.write import digest_of
 from tests.effort import examples
+from tests.scenario_texts import MODULES
 
 BAD = Path(__file__).parent / "data" / "scenarios_bad"
 
@@ -305,3 +307,17 @@ def test_an_expectation_in_former_words_is_refused_with_todays(former: str, now:
 def test_verdicts_and_expectations_share_their_words() -> None:
     assert {str(each) for each in Expectation} - {str(each) for each in Verdict} == {"refused"}
     assert {str(each) for each in Certified} - {str(each) for each in Verdict} == {"not decided"}
+
+
+def test_modules_are_read_and_written_in_program_order() -> None:
+    scenario = parse_scenario(MODULES, file="shop.yaml")
+    assert scenario.modules == (
+        Module("shop", ("shop.one", "shop.two")),
+        Module("shop.one", (0, 1)),
+        Module("shop.two", (2, 3)),
+    )
+    assert scenario.program is not None
+    assert list(scenario.program.orders()) == [(0, 1, 2, 3), (2, 3, 0, 1)]
+    text = scenario_text(scenario)
+    assert "  shop: [shop.one, shop.two]\n  shop.one: [0-1]\n  shop.two: [2-3]\n" in text
+    assert parse_scenario(text) == scenario

@@ -14,6 +14,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS as MODELLED
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.compare_sequences import compare_sequences
+from dispatchlab.explore.program import modules_of
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
 from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import StateSession, on_sandboxes, run
@@ -234,6 +235,14 @@ def cut(
     number = {member: new for new, member in enumerate(members)}
     registrations = tuple(scenario.registrations[member] for member in members)
     named = operators_named_by(registrations)
+    program, modules = scenario.program, scenario.modules
+    if program is not None:
+        kept = program.restricted_to(members)
+        is_program = all(
+            kept.allows(tuple(number.get(step, step) for step in sequence))
+            for sequence in (counterexample.expected_sequence, counterexample.actual_sequence)
+        )
+        modules = modules_of(modules, members) if is_program else ()  # else it is of --free
     small = replace(
         scenario,
         claim=f"{scenario.claim.rstrip('.')}: the order of these matters.",
@@ -241,6 +250,7 @@ def cut(
         operators=tuple(name for name in scenario.operators if name in named) or scenario.operators,
         semantics=semantics if semantics in SEMANTICS else scenario.semantics,
         order=tuple(number[index] for index in scenario.order if index in number),
+        modules=modules,
         expect=Expectation.ORDER_DEPENDENT,
     )
 

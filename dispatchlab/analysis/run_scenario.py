@@ -213,18 +213,16 @@ def _explored(
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> Exploration:
-    about = scenario.registrations, scenario.operators
-    order: dict[str, Any] = {"order": scenario.order}
-    bounds = options.bounds
     program = None if options.free else scenario.program
-    if program is not None:
-        if options.passes is not None:
-            raise FreeOptionError("--passes")
-        order = {"program": program}
+    if program is not None and options.passes is not None:
+        raise FreeOptionError("--passes")
+    asked: dict[str, Any] = {**options.bounds, "progress": progress}
+    asked |= {"order": scenario.order} if program is None else {"program": program}
     if isinstance(engine, Explores):
-        return engine.explore(*about, progress=progress, **order, **bounds)
+        return engine.explore(scenario.registrations, scenario.operators, **asked)
     walk = explore if program is None else explore_program
-    return walk(engine, *about, progress=progress, cancelled=cancelled, **order, **bounds)
+    found: Exploration = walk(engine, scenario.registrations, scenario.operators, cancelled=cancelled, **asked)
+    return found
 
 
 def _conforming(

@@ -84,6 +84,12 @@ class PictureFormatError(DispatchLabError):
     type=click.IntRange(min=1),
     help="Take every edge N times on an engine whose state cannot be read. Default: 8.",
 )
+@click.option(
+    "--free",
+    is_flag=True,
+    help="Take every registration by itself, and releases too, where a scenario has modules. Default: the orders in "
+    "which the modules can be imported, each with its lines in program order.",
+)
 @click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Stop at N states.")
 @click.option(
     "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0), help="Stop after this many seconds."

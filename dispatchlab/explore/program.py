@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 from math import factorial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.model.sequence import StepSequence
@@ -53,6 +53,8 @@ class _Way:
     stack: tuple[_Rest, ...]
     begun: frozenset[str]
 
+
+_FEW: Final = 100  # orders that are counted one by one
 
 Position: TypeAlias = frozenset[_Way]
 """Where a program is: everything that its registrations so far leave open. Equal positions have equal futures."""
@@ -91,9 +93,12 @@ class Program:
         """The modules that register something."""
         return tuple(name for name, body in self.bodies.items() if any(isinstance(item, int) for item in body))
 
-    @property
-    def arrangements(self) -> int:
-        """In how many ways the imports can be ordered; several may come to the same order of registrations."""
+    def count_orders(self) -> int:
+        """How many orders there are; of more than a few, the arrangements of imports, of which several may be alike."""
+        few = sum(1 for _ in islice(self.orders(), _FEW + 1))
+        return few if few <= _FEW else self._arrangements()
+
+    def _arrangements(self) -> int:
         product = factorial(len(self.roots))
         for body in self.bodies.values():
             for item in body:
@@ -171,6 +176,16 @@ class Program:
         gone = tuple(item for item in self.bodies[name] if isinstance(item, frozenset))
         return replace(self, bodies={**self.bodies, name: gone})
 
+    def allows(self, sequence: StepSequence) -> bool:
+        """Whether some order of the program begins with these registrations."""
+        position = self.start
+        for step in sequence:
+            after = self.next_steps(position).get(step)
+            if after is None:
+                return False
+            position = after
+        return True
+
     def restricted_to(self, members: Sequence[int]) -> Program:
         """The program of some of the registrations, numbered anew in the order of `members`; the others are left out.
 
@@ -189,6 +204,25 @@ class Program:
 
         bodies = {name: tuple(kept(body)) for name, body in self.bodies.items() if name in reaching}
         return Program(len(members), tuple(kept(self.before)), bodies, self.roots & reaching)
+
+
+def modules_of(modules: Sequence[Module], members: Sequence[int]) -> tuple[Module, ...]:
+    """The modules with some of their registrations, numbered anew in the order of `members`, as a file can write them.
+
+    Imports that a left-out registration kept in order may come in any order in the result.
+    """
+    number = {member: at for at, member in enumerate(members)}
+    reaching = _reaching({module.name: _compiled(module.body) for module in modules}, number)
+
+    def kept(body: tuple[int | str, ...]) -> Iterator[int | str]:
+        for item in body:
+            if isinstance(item, str):
+                if item in reaching:
+                    yield item
+            elif item in number:
+                yield number[item]
+
+    return tuple(Module(module.name, tuple(kept(module.body))) for module in modules if module.name in reaching)
 
 
 def _compiled(body: Iterable[int | str]) -> _Rest:

@@ -95,11 +95,12 @@ def _described(found: Exploration, program: Program) -> Exploration:
     names = program.names
     shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     kept = "the lines of a module in program order, nothing released; --free explores single registrations and releases"
-    if program.arrangements == 1:
+    orders = program.count_orders()
+    if orders == 1:
         scope = f"this is about the one order in which {shown} can be imported, with {kept}"
     else:
         scope = f"this is about the orders in which {shown} can be imported, with {kept}"
-    return replace(found, walk="program", orders=program.arrangements, modules=len(names), notes=(*found.notes, scope))
+    return replace(found, walk="program", orders=orders, modules=len(names), notes=(*found.notes, scope))
 
 
 class _ProgramWalk:
@@ -241,7 +242,7 @@ class _Drive:
             sets=self.observations.sets,
             states=self.states,
             edges=self.edges,
-            orders=self.program.arrangements,
+            orders=self.program.count_orders(),
             conflicts=conflicts,
             never_accepted=tuple(sorted(i for i in self.refusals if done and not accepted >> i & 1)),
             counterexample=None if found is None else self.explained(found),

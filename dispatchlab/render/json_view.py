@@ -12,7 +12,7 @@ A report (`permute --format json`, one object on one line for each scenario):
     expected          order-independent | order-dependent | refused
     as_expected       true | false
     exit_code         what this scenario alone would end with
-    walk              graph | orders | sample | covering | replay
+    walk              graph | orders | sample | covering | program | replay
     registrations     how many there are
     registration_texts  what each of them is, in the order of the file
     sets, states, edges  how many were reached; edges are the registrations and releases that were tried
@@ -24,6 +24,7 @@ A report (`permute --format json`, one object on one line for each scenario):
     counterexample    null, or {kind, expected_sequence, actual_sequence, diff, why}; sequences as "+0 +1 -0"
     notes             sentences
     seed, passes        null where they do not apply
+    modules           how many modules register, where the orders are those of their imports; else null
     elapsed_s         seconds
 
 An operator (`dump --format json`, in `operators`):

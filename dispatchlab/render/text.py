@@ -105,6 +105,8 @@ def counts(found: Exploration) -> Iterator[tuple[str, str]]:
     yield "states", f"{found.states:,}"
     yield "edges", f"{found.edges:,}"
     yield "orders", readable(found.orders)
+    if found.modules is not None:
+        yield "modules", f"{found.modules:,}"
     if found.components > 1:
         patterns = "pattern" if found.classes == 1 else "patterns"
         classes = f" of {found.classes:,} {patterns}" if found.classes != found.components else ""

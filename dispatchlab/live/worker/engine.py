@@ -170,7 +170,9 @@ class LiveEngine:
         """
         if program is not None:
             function = "dispatchlab.explore.program_walk:explore_program"
-            return self.walk(function, registrations, operators, order=None, progress=progress, program=program, **options)
+            return self.walk(
+                function, registrations, operators, order=None, progress=progress, program=program, **options
+            )
         return self.walk(
             "dispatchlab.explore.partition_by_operator:explore_apart",
             registrations,
@@ -212,9 +214,7 @@ class LiveEngine:
         given = registrations, operators, *arguments
         ordered = {"order": tuple(order)} if order is not None else {}
         try:
-            found: Exploration = self.run(
-                function, registrations, *given, progress=progress, **ordered, **options
-            )
+            found: Exploration = self.run(function, registrations, *given, progress=progress, **ordered, **options)
         except WorkerCrashed as crash:
             return self._crashed(crash, registrations, operators, order or ())
         return found

@@ -1,0 +1,279 @@
+"""Programs: the orders in which modules are imported, against Python's own imports; and what is found over them."""
+
+from __future__ import annotations
+
+import random
+import sys
+from itertools import permutations, product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.explore.explore import WalkName
+from dispatchlab.explore.program import Module, Program, modules_of
+from dispatchlab.explore.program_walk import explore_program
+from dispatchlab.explore.protocol import Engine, Handle, Sandbox
+from dispatchlab.explore.result import Exploration, Flaw, Verdict
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Def, Fallback, Impl, Registration
+from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.snapshot import Snapshot, Violation
+from tests.effort import examples
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is overridden")
+
+FOO, BAR = OperatorName("test", "foo"), OperatorName("test", "bar")
+DEF = Def(parse_schema("test::foo(Tensor x) -> Tensor"))
+CPU, CPU_TOO = Impl(FOO, DispatchKey.CPU, debug="fn_1"), Impl(FOO, DispatchKey.CPU, debug="fn_2")
+CUDA, OTHER = Impl(FOO, DispatchKey.CUDA, debug="fn_cuda"), Impl(BAR, DispatchKey.CPU, debug="fn_bar")
+
+
+def explored(
+    registrations: list[Registration], *modules: Module, engine: Engine | None = None, walk: WalkName = "graph"
+) -> Exploration:
+    return explore_program(
+        engine or LabEngine("strict"),
+        registrations,
+        [FOO, BAR],
+        program=Program.of(len(registrations), modules),
+        walk=walk,
+    )
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> list[Module]:
+    """Up to four modules, packages among them, that import only those after them; a number for each registration."""
+    shuffled: list[str] = draw(st.permutations(["a", "a.x", "b", "c"]))
+    names = shuffled[: draw(st.integers(1, 4))]
+    names.sort(key=lambda name: name != "a")  # the package before its module
+    found, number = [], 0
+    for at, name in enumerate(names):
+        body: list[int | str] = []
+        for _ in range(draw(st.integers(0, 3))):
+            later = [other for other in names[at + 1 :] if other not in body]
+            if draw(st.booleans()) and later:
+                body.append(draw(st.sampled_from(later)))
+            else:
+                body.append(number)
+                number += 1
+        found.append(Module(name, tuple(body)))
+    return found
+
+
+def orders_of_python(found: list[Module]) -> set[tuple[int, ...]]:
+    """The orders that come of running every arrangement of the import lines that stand side by side, as Python does."""
+    program = Program.of(99, found)
+    choices: dict[str, list[list[tuple[int | str, ...]]]] = {}
+    for name, body in {**program.bodies, "": (program.roots,)}.items():
+        ways: list[list[tuple[int | str, ...]]] = []
+        for item in body:
+            ways.append([(item,)] if isinstance(item, int) else [*permutations(sorted(item))])
+        choices[name] = ways
+    names = list(choices)
+    orders = set()
+    for arrangement in product(*(product(*choices[name]) for name in names)):
+        text = {name: [item for run in runs for item in run] for name, runs in zip(names, arrangement, strict=True)}
+        made: list[int] = []
+        begun: set[str] = set()
+
+        def load(name: str, text: dict[str, list[int | str]], made: list[int], begun: set[str]) -> None:
+            parts = name.split(".")
+            for each in (".".join(parts[: length + 1]) for length in range(len(parts))):
+                if each in text and each not in begun:
+                    begun.add(each)
+                    for item in text[each]:
+                        if isinstance(item, int):
+                            made.append(item)
+                        else:
+                            load(item, text, made, begun)
+
+        for root in text[""]:
+            load(str(root), text, made, begun)
+        orders.add(tuple(made))
+    return orders
+
+
+@examples(200)
+@given(modules())
+def test_the_orders_are_those_that_python_comes_to_with_every_arrangement_of_import_lines(found: list[Module]) -> None:
+    count = sum(isinstance(item, int) for module in found for item in module.body)
+    program = Program.of(count, found)
+    orders = list(program.orders())
+    assert len(set(orders)) == len(orders)
+    assert set(orders) == orders_of_python(found)
+    assert 1 <= len(orders) <= program.count_orders()
+    assert all(program.allows(order) for order in orders)
+
+
+@examples(100)
+@given(modules(), st.randoms(use_true_random=False))
+def test_a_restricted_program_has_the_orders_without_the_registrations_left_out(
+    found: list[Module], choose: random.Random
+) -> None:
+    count = sum(isinstance(item, int) for module in found for item in module.body)
+    members = [index for index in range(count) if choose.random() < 0.6]
+    program = Program.of(count, found)
+    left = {tuple(members.index(step) for step in order if step in members) for order in program.orders()}
+    assert set(program.restricted_to(members).orders()) == left
+    # A file cannot say what kept imports apart, so the modules of a file may have more orders, and never fewer.
+    assert left <= set(Program.of(len(members), modules_of(found, members)).orders())
+
+
+def test_python_imports_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        "lp_shop/__init__.py": "import sys\nsys.lp_log.append(0)\nfrom . import one, two\nsys.lp_log.append(5)\n",
+        "lp_shop/one.py": "import sys\nsys.lp_log.append(1)\nimport lp_shop.base\nsys.lp_log.append(3)\n",
+        "lp_shop/base.py": "import sys\nsys.lp_log.append(2)\n",
+        "lp_shop/two.py": "import sys\nfrom lp_shop.base import sys\nsys.lp_log.append(4)\n",
+    }
+    (tmp_path / "lp_shop").mkdir()
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    log: list[int] = []
+    monkeypatch.setattr(sys, "lp_log", log, raising=False)
+    try:
+        __import__("lp_shop.two")
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "lp_shop"]:
+            del sys.modules[name]
+    shop = [
+        Module("lp_shop", (0, "lp_shop.one", "lp_shop.two", 5)),
+        Module("lp_shop.one", (1, "lp_shop.base", 3)),
+        Module("lp_shop.base", (2,)),
+        Module("lp_shop.two", ("lp_shop.base", 4)),
+    ]
+    orders = list(Program.of(6, shop).orders())
+    assert tuple(log) in orders
+    assert orders == [(0, 1, 2, 3, 4, 5), (0, 2, 4, 1, 3, 5)]
+
+
+def test_modules_that_import_each_other_have_an_order() -> None:
+    both = Program.of(2, [Module("a", ("b", 0)), Module("b", ("a", 1))])
+    assert list(both.orders()) == [(1, 0)]
+
+
+@pytest.mark.parametrize("walk", ["graph", "orders", "sample"])
+def test_two_modules_that_override_each_other_are_found(walk: WalkName) -> None:
+    found = explored([DEF, CPU, CPU_TOO, CUDA], Module("one", (0, 1)), Module("two", (2, 3)), walk=walk)
+    assert (found.verdict, found.walk, found.modules, found.orders) == (Verdict.ORDER_DEPENDENT, "program", 2, 2)
+    assert found.counterexample is not None
+    assert found.counterexample.flaw is Flaw.NON_COMMUTING
+    assert sorted([found.counterexample.expected_sequence, found.counterexample.actual_sequence]) == [
+        (0, 1, 2, 3),
+        (2, 3, 0, 1),
+    ]
+
+
+@pytest.mark.parametrize("walk", ["graph", "orders"])
+def test_one_module_that_overrides_its_own_kernel_is_a_program(walk: WalkName) -> None:
+    found = explored([DEF, CPU, CPU_TOO], Module("one", (0, 1, 2)), walk=walk)
+    proved = Verdict.ORDER_INDEPENDENT if walk == "graph" else Verdict.NO_VIOLATION_FOUND
+    assert (found.verdict, found.orders, found.sets, found.conflicts) == (proved, 1, 4, ())
+    assert found.notes[-1].startswith("this is about the one order in which one can be imported, with the lines of")
+
+
+def test_an_import_keeps_the_order_that_it_makes() -> None:
+    free = explored([CPU, CPU_TOO], Module("one", (0,)), Module("two", (1,)))
+    kept = explored([CPU, CPU_TOO], Module("one", (0,)), Module("two", ("one", 1)))
+    assert (free.verdict, kept.verdict) == (Verdict.ORDER_DEPENDENT, Verdict.ORDER_INDEPENDENT)
+    assert (free.orders, kept.orders) == (2, 1)
+
+
+def test_modules_without_a_part_in_it_are_left_out_of_a_counterexample() -> None:
+    everywhere = Fallback(DispatchKey.AutogradCPU)
+    found = explored([everywhere, CPU, OTHER, CPU_TOO, CUDA], *(Module(name, (at,)) for at, name in enumerate("abcde")))
+    assert found.counterexample is not None
+    steps = {*found.counterexample.expected_sequence, *found.counterexample.actual_sequence}
+    assert steps == {1, 3}
+
+
+class _Fussy:
+    """A sandbox that refuses a kernel before the def, as `torch.library.register_fake` does."""
+
+    def __init__(self, inner: Sandbox) -> None:
+        self._inner, self._defined = inner, False
+
+    def register(self, registration: Registration, /) -> Handle:
+        if isinstance(registration, Impl) and not self._defined:
+            raise RegistrationError(ErrorKind.OTHER, "there is no def yet")
+        self._defined |= isinstance(registration, Def)
+        return self._inner.register(registration)
+
+    def snapshot(self, operator: OperatorName, /) -> Snapshot:
+        return self._inner.snapshot(operator)
+
+    def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
+        return self._inner.violations(operator)
+
+
+class FussyEngine:
+    """The lab's engine with fussy sandboxes, and no states that could be kept."""
+
+    name, semantics = "fussy", "strict"
+
+    def sandbox(self) -> _Opened:
+        return _Opened()
+
+
+class _Opened:
+    kind: type[_Fussy] = _Fussy
+
+    def __init__(self) -> None:
+        self._manager = LabEngine("strict").sandbox()
+
+    def __enter__(self) -> Sandbox:
+        return self.kind(self._manager.__enter__())
+
+    def __exit__(self, *error: object) -> None:
+        self._manager.__exit__(None, None, None)
+
+
+def test_the_lines_of_a_module_are_not_run_before_one_another() -> None:
+    found = explored([DEF, CPU], Module("ops", (0, 1)), engine=FussyEngine())
+    assert (found.verdict, found.conflicts, found.never_accepted) == (Verdict.NO_VIOLATION_FOUND, (), ())
+
+
+def test_an_import_that_fails_in_one_order_alone_is_order_dependent() -> None:
+    found = explored([DEF, CPU], Module("defs", (0,)), Module("kernels", (1,)), engine=FussyEngine())
+    assert found.verdict is Verdict.ORDER_DEPENDENT
+    assert found.counterexample is not None
+    shown = found.counterexample
+    assert (shown.flaw, shown.expected_sequence, shown.actual_sequence) == (Flaw.OUTCOME, (0, 1), (1,))
+    assert "-+1 accepted\n++1 refused: other\n+there is no def yet\n" in shown.diff
+
+
+def test_what_fails_in_every_order_is_refused_and_not_order_dependent() -> None:
+    found = explored([DEF, DEF, CPU], Module("one", (0,)), Module("two", (1, 2)))
+    assert found.verdict is Verdict.ORDER_INDEPENDENT
+    assert [conflict.members for conflict in found.conflicts] == [(0, 1)]
+    alone = explored([CPU, OTHER], Module("one", (0, 1)), engine=FussyEngine())
+    assert [conflict.members for conflict in alone.conflicts] == [(0,)]
+    assert alone.never_accepted == (0,)
+    assert alone.notes[0] == "1 registrations that come after a refused one in their module were never reached"
+
+
+class _Moody(_Fussy):
+    """A sandbox that shows the number of times that it was looked at in all."""
+
+    looks = 0
+
+    def snapshot(self, operator: OperatorName, /) -> Snapshot:
+        _Moody.looks += 1
+        return Snapshot(operator, f"look {_Moody.looks}\n", "")
+
+
+def test_an_engine_that_does_not_do_the_same_twice_is_found_out() -> None:
+    class MoodyEngine(FussyEngine):
+        def sandbox(self) -> _Opened:
+            opened = _Opened()
+            opened.kind = _Moody
+            return opened
+
+    found = explored([DEF, CPU], Module("ops", (0, 1)), engine=MoodyEngine())
+    assert found.verdict is Verdict.NONDETERMINISTIC
