@@ -1,24 +1,28 @@
 """Registrations that something leaves behind: two moments compared, on lab dispatchers and on the running PyTorch.
 
 The pytest plugin has a fixture of it, `dispatcher_leaks`. Nothing is imported that is not there already: neither torch
-nor the lab engine is looked at unless somebody has imported it.
+nor the lab engine is looked at unless somebody has imported it. What PyTorch registers for itself when a part of it is
+first used is no leak; `dispatchlab.registry.ownership` says what that is.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from dispatchlab.errors import DispatchLabError, ParseError
 
 if TYPE_CHECKING:
     from dispatchlab.engine.dispatcher import Dispatcher
+    from dispatchlab.live.introspection.registry_watch import RegistryChanges, RegistryWatch
+    from dispatchlab.registry.model import RecordedOperator
 
 # Note [What counts as a leak]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -26,11 +30,16 @@ if TYPE_CHECKING:
 # count that were there before. When something differs, garbage is collected and it is looked again: a library in a
 # reference cycle takes its registrations back then, at a moment that is as good as any other. What is left after that
 # is held by somebody.
+#
+# PyTorch registers operators of its own when a part of it is first used, and keeps them. They are nobody's leak, so the
+# call sites of all registrations are logged meanwhile. Whatever goes is reported. When torch is imported after the
+# first moment, the moment after its import serves as well, and a hook waits for that; should the hook be passed by,
+# everything counts that is not PyTorch's own.
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is registered on one dispatcher.
+    """What is registered on one lab dispatcher.
 
     Args:
         dumps: the dump of every operator.
@@ -49,23 +58,39 @@ class Leak:
         dispatcher: `torch`, or the number of a lab dispatcher.
         operator: the operator; empty for a fallback and a claim.
         lines: what differs, a line each.
+        imported: the modules whose import registered it.
     """
 
     dispatcher: str
     operator: str
     lines: tuple[str, ...]
+    imported: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(f"  {self.dispatcher}: {line}" for line in self.lines)
 
 
 class Watch:
-    """Remembers what is registered now. Ask `leaks` later what differs."""
+    """Remembers what is registered now, until it is closed. Ask `leaks` later what differs."""
 
     def __init__(self) -> None:
         self._allowed: list[str] = []
-        self._torch = _torch_moment()
+        self._torch: RegistryWatch | None = None
         self._dispatchers = [(ref(one), _lab_moment(one)) for one in _dispatchers()]
+        self._hook = None if self._watch_torch() else AfterImport("torch", self._watch_torch)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop watching; a second time is harmless."""
+        if self._hook is not None:
+            self._hook.close()
+        if self._torch is not None:
+            self._torch.close()
 
     def allow(self, *operators: str) -> None:
         """Let these operators stay: names, or globs such as `my_package::*`."""
@@ -79,17 +104,40 @@ class Watch:
             found = self._differences()
         return tuple(found)
 
+    def _watch_torch(self, *, fresh: bool = False) -> bool:
+        """Begin with torch, if somebody has imported it."""
+        if self._torch is None and "torch" in sys.modules:
+            from dispatchlab.live.bridge.torch import is_torch_imported
+            from dispatchlab.live.introspection.registry_watch import RegistryWatch
+
+            if is_torch_imported():
+                self._torch = RegistryWatch(fresh=fresh)
+        return self._torch is not None
+
     def _differences(self) -> list[Leak]:
         found: list[Leak] = []
-        if self._torch is not None and (now := _torch_moment()) is not None:
-            found += self._compared("torch", self._torch, now)
+        if self._watch_torch(fresh=True) and self._torch is not None:
+            found += self._on_torch(self._torch.changes())
         for number, (reference, before) in enumerate(self._dispatchers, 1):
             dispatcher = reference()
             if dispatcher is not None:
-                found += self._compared(f"dispatcher {number}", before, _lab_moment(dispatcher))
+                found += self._on_lab(f"dispatcher {number}", before, _lab_moment(dispatcher))
         return found
 
-    def _compared(self, name: str, before: Moment, now: Moment) -> Iterable[Leak]:
+    def _on_torch(self, changes: RegistryChanges) -> Iterable[Leak]:
+        for verb, fallbacks in (("went", changes.went), ("came", changes.came)):
+            for one in fallbacks:
+                skips = "fallthrough " if one.fallthrough else ""
+                yield Leak("torch", "", (f"fallback {one.key} {verb}: {skips}{one.debug}",))
+        for each in changes.operators:
+            if not self._is_allowed(each.name):
+                if each.dumps is None:
+                    lines = _difference(each.name, each.before, each.after)
+                else:
+                    lines = _text_difference(*each.dumps)
+                yield Leak("torch", each.name, tuple(lines), each.imported)
+
+    def _on_lab(self, name: str, before: Moment, now: Moment) -> Iterable[Leak]:
         for row in [row for row in before.rest if row not in now.rest]:
             yield Leak(name, "", (f"{row} went",))
         for row in [row for row in now.rest if row not in before.rest]:
@@ -97,29 +145,66 @@ class Watch:
         names = {*before.dumps, *now.dumps} if before.dumps != now.dumps else ()
         for operator in sorted(names):
             old, new = before.dumps.get(operator, ""), now.dumps.get(operator, "")
-            if old != new and not any(fnmatchcase(operator, glob) for glob in self._allowed):
-                yield Leak(name, operator, tuple(_difference(operator, old, new)))
+            if old != new and not self._is_allowed(operator):
+                yield Leak(name, operator, tuple(_dump_difference(operator, old, new)))
+
+    def _is_allowed(self, operator: str) -> bool:
+        return any(fnmatchcase(operator, glob) for glob in self._allowed)
 
 
 def leaks_text(leaks: Sequence[Leak]) -> str:
     """What was left behind, and what to do."""
     count = f"{len(leaks)} registration{' was' if len(leaks) == 1 else 's were'}"
     lines = "\n".join(map(str, leaks))
+    modules = sorted({module for leak in leaks for module in leak.imported})
+    by_import = (
+        f"\nimporting {', '.join(modules)} registers, and a module stays imported: import it before the test, at the "
+        "head of its file say"
+        if modules
+        else ""
+    )
     return (
         f"{count} not released, or removed:\n{lines}\n"
         "release what you register: use the handle or the library in a with block, or in a fixture that releases it"
+        f"{by_import}"
     )
 
 
-def _torch_moment() -> Moment | None:
-    if "torch" not in sys.modules:
-        return None
-    from dispatchlab.live.bridge.torch import is_torch_imported
-    from dispatchlab.live.introspection.registry_reader import all_dumps, fallback_rows
+class AfterImport:
+    """Calls a function right after a module is imported for the first time.
 
-    if not is_torch_imported():
-        return None
-    return Moment(all_dumps(), tuple(f"fallback {row}" for row in fallback_rows().splitlines()))
+    Args:
+        name: the module, not imported yet.
+        then: the function.
+    """
+
+    def __init__(self, name: str, then: Callable[[], object]) -> None:
+        self._name, self._then = name, then
+        sys.meta_path.insert(0, self)
+
+    def close(self) -> None:
+        """Wait no longer; a second time is harmless."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        """The spec that the other finders have for the module, with a loader that calls the function."""
+        if name != self._name:
+            return None
+        finders = [finder for finder in sys.meta_path if not isinstance(finder, AfterImport)]
+        spec = next((spec for each in finders if (spec := each.find_spec(name, path, target)) is not None), None)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            load = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                del loader.exec_module
+                load(module)
+                self.close()
+                self._then()
+
+            loader.exec_module = exec_module
+        return spec
 
 
 def _dispatchers() -> list[Dispatcher]:
@@ -142,17 +227,31 @@ def _lab_moment(dispatcher: Dispatcher) -> Moment:
     return Moment({str(name): dispatcher.dump(name) for name in dispatcher.operators()}, (*rows, *claims))
 
 
-def _difference(operator: str, old: str, new: str) -> list[str]:
+def _dump_difference(operator: str, old: str, new: str) -> list[str]:
     """What differs between two dumps, in the words of a comparison of registries where they can be read."""
-    from dispatchlab.registry.compare import compare, diff_text
-    from dispatchlab.registry.model import read_dump, registry_of
+    from dispatchlab.registry.model import read_dump
 
     try:
-        sides = [registry_of(name, [read_dump(text)] if text else []) for name, text in (("before", old), ("now", new))]
-        lines = diff_text(compare(*sides), "before", "now").splitlines()[1:]
+        sides = [read_dump(text) if text else None for text in (old, new)]
     except (DispatchLabError, ParseError, ValueError):
-        lines = []
-    lines = lines or list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[2:]
-    if lines[0] == operator:
+        return _text_difference(old, new)
+    return _difference(operator, *sides) or _text_difference(old, new)
+
+
+def _difference(operator: str, old: RecordedOperator | None, new: RecordedOperator | None) -> list[str]:
+    """What differs between two records of an operator, in the words of a comparison of registries."""
+    from dispatchlab.registry.compare import compare, diff_text
+    from dispatchlab.registry.model import registry_of
+
+    sides = [registry_of(name, [] if one is None else [one]) for name, one in (("before", old), ("now", new))]
+    lines = diff_text(compare(*sides), "before", "now").splitlines()[1:]
+    if lines and lines[0] == operator:
         return [f"{operator}: {line.strip()}" for line in lines[1:]]
+    if lines and old is None and new is not None:
+        origins = dict.fromkeys(text for text in (new.debug, *(kernel.debug for kernel in new.kernels)) if text)
+        lines += [f"  {text}" for text in origins]
     return lines
+
+
+def _text_difference(old: str, new: str) -> list[str]:
+    return list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[2:]

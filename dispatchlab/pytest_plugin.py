@@ -69,13 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def dispatcher_leaks() -> Iterator[Watch]:
     """Fails a test that leaves registrations behind. Ask for it before the fixtures that register.
 
-    What is registered when the test begins may stay, and so may what `dispatcher_leaks.allow("my_package::*")` names.
+    What is registered when the test begins may stay, and so may what `dispatcher_leaks.allow("my_package::*")` names,
+    and what PyTorch registers for itself when a part of it is first used, such as `torch.compile`.
     """
     from dispatchlab.leaks import Watch, leaks_text
 
-    watch = Watch()
-    yield watch
-    found = watch.leaks()
+    with Watch() as watch:
+        yield watch
+        found = watch.leaks()
     if found:
         pytest.fail(leaks_text(found), pytrace=False)
 

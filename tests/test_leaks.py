@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
 from dispatchlab import Dispatcher, Library
 from dispatchlab.leaks import Watch, leaks_text
 from dispatchlab.model.keys import DispatchKey
@@ -12,18 +17,25 @@ FOO = parse_name("test::foo")
 SCHEMA = parse_schema("test::foo(Tensor x) -> Tensor")
 
 
-def test_what_is_released_is_no_leak() -> None:
+@pytest.fixture
+def watching() -> Iterator[Callable[[], Watch]]:
+    """Begins to watch; what it began is closed after the test."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(Watch())
+
+
+def test_what_is_released_is_no_leak(watching: Callable[[], Watch]) -> None:
     dispatcher = Dispatcher(builtin_fallbacks=False)
-    watch = Watch()
+    watch = watching()
     with dispatcher.register(Def(SCHEMA)), dispatcher.register(Impl(FOO, DispatchKey.CPU, Kernel(), "mine")):
         assert [leak.operator for leak in watch.leaks()] == ["test::foo"]
     assert watch.leaks() == ()
 
 
-def test_each_sort_of_registration_is_listed() -> None:
+def test_each_sort_of_registration_is_listed(watching: Callable[[], Watch]) -> None:
     dispatcher = Dispatcher(builtin_fallbacks=False)
     handles = [dispatcher.register(Def(SCHEMA, debug="the def"))]
-    watch = Watch()
+    watch = watching()
     handles.append(dispatcher.register(Impl(FOO, DispatchKey.CPU, Kernel(), "mine")))
     handles.append(dispatcher.register(Fallback(DispatchKey.Tracer, debug="a fallback")))
     handles.append(dispatcher.register(Claim("test")))
@@ -42,25 +54,25 @@ def test_each_sort_of_registration_is_listed() -> None:
     ]
 
 
-def test_dispatchers_that_came_later_are_nobodys_business() -> None:
-    watch = Watch()
+def test_dispatchers_that_came_later_are_nobodys_business(watching: Callable[[], Watch]) -> None:
+    watch = watching()
     dispatcher = Dispatcher(builtin_fallbacks=False)
     with dispatcher.register(Def(SCHEMA)):
         assert watch.leaks() == ()
         assert dispatcher.operators() == (FOO,)
 
 
-def test_what_is_allowed_may_stay() -> None:
+def test_what_is_allowed_may_stay(watching: Callable[[], Watch]) -> None:
     dispatcher = Dispatcher(builtin_fallbacks=False)
-    watch = Watch()
+    watch = watching()
     watch.allow("other::*", "test::f*")
     with dispatcher.register(Def(SCHEMA)):
         assert watch.leaks() == ()
 
 
-def test_a_library_in_a_reference_cycle_is_collected_before_it_is_blamed() -> None:
+def test_a_library_in_a_reference_cycle_is_collected_before_it_is_blamed(watching: Callable[[], Watch]) -> None:
     dispatcher = Dispatcher(builtin_fallbacks=False)
-    watch = Watch()
+    watch = watching()
 
     def leave() -> None:
         library = Library("test", "FRAGMENT", dispatcher=dispatcher)
@@ -73,10 +85,10 @@ def test_a_library_in_a_reference_cycle_is_collected_before_it_is_blamed() -> No
     assert dispatcher.operators() == ()
 
 
-def test_dumps_of_2020_are_compared_line_by_line() -> None:
+def test_dumps_of_2020_are_compared_line_by_line(watching: Callable[[], Watch]) -> None:
     dispatcher = Dispatcher.for_scenario("pr35061")
     handle = dispatcher.register(Def(SCHEMA))
-    watch = Watch()
+    watch = watching()
     with dispatcher.register(Impl(FOO, None, Kernel(), "mine")):
         (leak,) = watch.leaks()
         assert "+catchall: mine :: (none) [ boxed ]" in leak.lines

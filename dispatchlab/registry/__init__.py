@@ -6,6 +6,7 @@
   `open_bundled()` gives the registry of PyTorch 2.13, `open_named(text)` a bundled one or a file;
 - file_format: the layout of a file, its bounds, and what can be wrong with it;
 - replay: a registry as the registrations that make it;
+- ownership: which registrations are PyTorch's own, by the line that made them;
 - find: names, globs, listings, counts;
 - coverage: how the operators at one key find their kernels, and what one more registration would change;
 - compare: what came, went and changed between two registries.

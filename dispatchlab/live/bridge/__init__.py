@@ -1,6 +1,7 @@
 """How registrations reach the running PyTorch: its bindings, `torch.library`, and the errors that come back.
 
 - `torch`: import PyTorch, and packages that register on it.
+- `call_sites`: the source line that asked for a registration.
 - `expressible`: what the bindings can express, and the error for what they cannot.
 - `torch_library_calls`: make the `torch.library` call of a block.
 - `registration_calls`: turn a registration into calls on the bindings.

@@ -3,6 +3,8 @@
 - `package_paths`: paths in debug texts, made independent of the machine.
 - `queries`: single operators: schema, dump, table, and PyTorch's own check.
 - `registry_reader`: the whole registry, recorded.
+- `site_log`: who registers while it is on, and what is PyTorch's own in this process.
+- `registry_watch`: what others than PyTorch register and remove from a moment on.
 - `slot_memory`: the kernel object in each slot, read where calls read it.
 - `builtin_fallbacks`: the kernels that every operator has.
 - `kernel_identity`: which registered kernel sits in which slot, and its name as the user wrote it.

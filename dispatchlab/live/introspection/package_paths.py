@@ -8,6 +8,7 @@ import sys
 from dispatchlab.live.bridge.torch import torch
 
 _AT = "registered at "
+_VIA = " via "
 
 
 def package_roots() -> tuple[str, ...]:
@@ -27,8 +28,10 @@ def package_path(path: str, roots: tuple[str, ...]) -> str:
 
 
 def without_root(debug: str, roots: tuple[str, ...]) -> str:
-    """A debug text `registered at PATH` whose path starts at the package; paths of a build machine stay."""
-    return _AT + package_path(debug.removeprefix(_AT), roots) if debug.startswith(_AT) else debug
+    """A debug text `registered at PATH via PATH` whose paths start at the package; paths of a build machine stay."""
+    if not debug.startswith(_AT):
+        return debug
+    return _AT + _VIA.join(package_path(path, roots) for path in debug.removeprefix(_AT).split(_VIA))
 
 
 def without_roots(text: str, roots: tuple[str, ...]) -> str:

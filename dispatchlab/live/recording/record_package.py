@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.call_sites import CallSite
 from dispatchlab.live.bridge.torch import import_packages, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps
-from dispatchlab.live.recording.watch import CallSite, Registered, RegistrationWatch, WatchedCall
+from dispatchlab.live.introspection.site_log import running_ownership
+from dispatchlab.live.recording.watch import Registered, RegistrationWatch, WatchedCall
 from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -168,8 +170,11 @@ def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, Dispatch
 def _added(
     before: Mapping[str, str], after: Mapping[str, str], watched: Counter[tuple[str, DispatchKey | None]]
 ) -> list[RecordedOperator]:
-    """Defs and kernels that are there now, were not before, and were not watched: those of C++, PyTorch's left out."""
-    home = _home_of_torch(before)
+    """Defs and kernels that are there now, were not before, and were not watched: those of C++, PyTorch's left out.
+
+    Python libraries that are older than the watch are left out, too.
+    """
+    ownership = running_ownership()
     found = []
     for name, text in after.items():
         if before.get(name) == text:
@@ -183,10 +188,10 @@ def _added(
                 had[kernel.key, kernel.debug] -= 1
             elif watched[name, kernel.key]:
                 watched[name, kernel.key] -= 1
-            elif not _is_elsewhere(kernel.debug, home):
+            elif _PYTHON.search(kernel.debug) is None and not ownership.is_own(name, kernel.key, kernel.debug):
                 new.append(kernel)
         is_new = now.schema is not None and old.schema is None and not watched[name, None]
-        is_new = is_new and not _is_elsewhere(now.debug, home)
+        is_new = is_new and _PYTHON.search(now.debug) is None and not ownership.is_own(name, None, now.debug)
         if is_new or new:
             found.append(_only_new(now, new, is_new=is_new))
     return found
@@ -199,17 +204,6 @@ def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: b
         by_key.setdefault(kernel.key, []).append(kernel)
     kernels = tuple(replace(kernel, active=at == 0) for key in sorted(by_key) for at, kernel in enumerate(by_key[key]))
     return replace(now, kernels=kernels) if is_new else RecordedOperator(now.name, kernels=kernels)
-
-
-def _is_elsewhere(debug: str, home: str) -> bool:
-    """Whether it is from PyTorch's own C++, or from a Python library that is older than the watch."""
-    return debug.startswith(home) or _PYTHON.search(debug) is not None
-
-
-def _home_of_torch(before: Mapping[str, str]) -> str:
-    """How the debug texts of PyTorch's own C++ start: the folder in which it was built."""
-    debug = read_dump(before["aten::relu"]).debug
-    return debug.partition("/aten/")[0].partition("/build/")[0] + "/"
 
 
 def _native(operator: RecordedOperator, roots: tuple[str, ...]) -> Iterator[Registration]:
@@ -288,10 +282,7 @@ def _in_block(one: Registered) -> Registered:
 
 
 def _debug(site: CallSite, roots: tuple[str, ...]) -> str:
-    at = f"registered at {package_path(str(site), roots)}"
-    if not site.via:
-        return at
-    return f"{at} via {package_path(site.via, roots)}"
+    return "registered at " + " via ".join(package_path(line, roots) for line in (str(site), *site.via))
 
 
 def _shown(before: Mapping[str, str], after: Mapping[str, str], touched: set[OperatorName]) -> set[str]:

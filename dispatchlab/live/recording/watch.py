@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
-from types import FrameType
 from typing import Any, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.call_sites import CallSite, CallSites
 from dispatchlab.live.bridge.expressible import T_T
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.keys import DispatchKey, parse_key
@@ -25,28 +23,6 @@ from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kerne
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
 
 Registered: TypeAlias = Def | Impl | Fallback
-
-
-@dataclass(frozen=True, slots=True)
-class CallSite:
-    """The source line that made a registration. See Note [Call sites].
-
-    Args:
-        file: the file.
-        line: the line, from 1.
-        module: the name of the module.
-        via: the line in a function that was called there, as `file:line`; empty for none.
-        by_torch: whether PyTorch registered for itself.
-    """
-
-    file: str
-    line: int
-    module: str
-    via: str = ""
-    by_torch: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(slots=True)
@@ -90,7 +66,7 @@ class RegistrationWatch:
         self._libraries: dict[int, _WatchedLibrary] = {}
         self._active: WatchedCall | None = None
         self._undo: list[Callable[[], None]] = []
-        self._sites = _CallSites()
+        self._sites = CallSites(__file__)
 
     def __enter__(self) -> RegistrationWatch:
         try:
@@ -288,76 +264,6 @@ def _on(function: TorchLibraryFunction, arguments: tuple[Any, ...], named: dict[
             return (f"{given.__module__}:{given.__qualname__}",) if isinstance(given, type) else (str(given),)
         case _:
             return ()
-
-
-# Note [Call sites]
-# ~~~~~~~~~~~~~~~~~
-# PyTorch prints the line that made the library, which is one line of torch/library.py for everything that is registered
-# without a library of one's own. Here a registration is where the code outside of `torch.library` made it. If that is
-# in a function, a decorator of the package say, the site is the line of the module that called it, and the function's
-# line follows: `registered at my/ops.py:12 via my/utils.py:250`. Whether PyTorch registers for itself is decided by the
-# first frame outside of `torch.library`: a package that imports a part of PyTorch makes it load, and did not write it.
-
-_IN_IMPL = {
-    "register_autograd": TorchLibraryFunction.REGISTER_AUTOGRAD,
-    "register_vmap": TorchLibraryFunction.REGISTER_VMAP,
-    "register_autocast": TorchLibraryFunction.REGISTER_AUTOCAST,
-}
-
-
-class _CallSites:
-    """Finds the call site of a registration among the callers of this module."""
-
-    def __init__(self) -> None:
-        self._torch = os.path.join(os.path.dirname(torch().__file__), "")
-        self._torch_library = (os.path.join(self._torch, "library.py"), os.path.join(self._torch, "_library", ""))
-        self._passed = (__file__, functools.__file__, contextlib.__file__, "<frozen importlib")
-
-    def here(self) -> CallSite:
-        """The call site of the registration that is made now. See Note [Call sites]."""
-        outside = (frame for frame in self._frames() if not frame.f_code.co_filename.startswith(self._torch_library))
-        first = next(outside, None)
-        if first is None:
-            return CallSite("<unknown>", 0, "")
-        at = CallSite(first.f_code.co_filename, first.f_lineno, str(first.f_globals.get("__name__", "")))
-        if at.file.startswith(self._torch):
-            return replace(at, by_torch=True)
-        if first.f_code.co_name == "<module>":
-            return at
-        for frame in outside:
-            if frame.f_code.co_name == "<module>" and not frame.f_code.co_filename.startswith(self._torch):
-                name = str(frame.f_globals.get("__name__", ""))
-                if name == "__main__" or name.startswith("dispatchlab."):
-                    break
-                return CallSite(frame.f_code.co_filename, frame.f_lineno, name, via=str(at))
-        return at
-
-    def function(self) -> tuple[TorchLibraryFunction, tuple[str, ...]] | None:
-        """The function of `torch.library` that led to this impl, and on what; None for `impl` itself."""
-        for frame in self._frames():
-            if not frame.f_code.co_filename.startswith(self._torch_library):
-                return None
-            found = _IN_IMPL.get(frame.f_code.co_qualname.partition(".")[0])
-            if found is not None:
-                device = frame.f_locals.get("device_type") if found is TorchLibraryFunction.REGISTER_AUTOCAST else None
-                return found, () if device is None else (str(device),)
-        return None
-
-    def is_inside(self, function: str) -> bool:
-        """Whether a function of `torch.library` with this qualified name led here."""
-        for frame in self._frames():
-            if not frame.f_code.co_filename.startswith(self._torch_library):
-                return False
-            if frame.f_code.co_qualname == function:
-                return True
-        return False
-
-    def _frames(self) -> Iterator[FrameType]:
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if not frame.f_code.co_filename.startswith(self._passed):
-                yield frame
-            frame = frame.f_back
 
 
 # What each method of the bindings registers: its reader takes the dispatch key of the library and then what the method

@@ -1,0 +1,271 @@
+"""Log who registers: the call site of each registration that Python makes while the log is on.
+
+PyTorch's dumps name the line that made a library. `SiteLog` remembers the lines that registered on it, and puts them
+into what was read from dumps, so that `ownership` and people learn who asked for a registration.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+from dispatchlab.live.bridge.call_sites import CallSite, CallSites, torch_folder
+from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.package_paths import package_path
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.model import RecordedKernel, RecordedOperator, read_dump
+from dispatchlab.registry.ownership import Ownership, build_folder
+
+# Note [Matching sites with dumps]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# The kernels of an operator at one key are listed newest first, each with the line that made its library. The log has
+# the registrations on each library that are in force, and knows that line too, unless the library is older than the
+# log. So the entries for one operator and key are matched with the kernels from the newest on, those of one line with
+# those of that line; kernels of C++ lie between them with texts of their own. Where the log has more entries than the
+# dump has kernels, something went that the log has not seen go; then nothing is known, and the text stays as it is.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoggedRegistration:
+    """A registration that the log has seen.
+
+    Args:
+        operator: the full name of the operator; empty for a backend fallback.
+        key: the name of the key of a kernel or fallback; empty for a def.
+        site: who made it.
+        shown: the debug text that PyTorch shows for it; None when its library is older than the log.
+    """
+
+    operator: str
+    key: str
+    site: CallSite
+    shown: str | None
+
+
+@dataclass(slots=True)
+class _LoggedLibrary:
+    """A library of the bindings."""
+
+    namespace: str
+    key: str
+    shown: str | None
+    made: list[LoggedRegistration]
+
+
+class SiteLog:
+    """Logs registrations while it is on; what it wraps is as it was before when it goes off.
+
+    >>> with SiteLog() as log:
+    ...     import_module("my_package")
+    >>> log.placed(operator)
+    """
+
+    def __init__(self) -> None:
+        self._sites = CallSites(__file__)
+        self._libraries: dict[int, _LoggedLibrary] = {}
+        self._made: dict[tuple[str, str], list[LoggedRegistration]] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    def __enter__(self) -> SiteLog:
+        try:
+            c = bindings()
+            self._wrap(c, "_dispatch_library", self._library)
+            for name, reader in _READERS.items():
+                if hasattr(c._DispatchModule, name):
+                    self._wrap(c._DispatchModule, name, functools.partial(self._registration, reader))
+            self._wrap(c._DispatchModule, "reset", self._reset)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop; a second time is harmless."""
+        while self._undo:
+            self._undo.pop()()
+
+    def sites(self, operator: str, key: DispatchKey | None, shown: Sequence[str]) -> tuple[CallSite | None, ...]:
+        """The site of each kernel of an operator at one key; None where it is not known.
+
+        Args:
+            operator: its full name; empty for backend fallbacks.
+            key: the key; None for the def.
+            shown: the debug texts of the kernels, newest first. See Note [Matching sites with dumps].
+        """
+        made = self._made.get((operator, "" if key is None else str(key)), [])
+        if len(made) > len(shown):
+            return (None,) * len(shown)
+        left = list(made)
+        return tuple(_matching(left, text) for text in shown)
+
+    def sites_of(self, operator: str) -> tuple[CallSite, ...]:
+        """The sites of all registrations for an operator that are in force."""
+        return tuple(each.site for (name, _), made in self._made.items() if name == operator for each in made)
+
+    def placed(self, operator: RecordedOperator, roots: tuple[str, ...] = ()) -> RecordedOperator:
+        """An operator whose debug texts name the call sites that are known.
+
+        Args:
+            operator: as its dump has it, with paths as PyTorch shows them.
+            roots: the folders that paths of sites start below; see `package_roots`.
+        """
+        name = str(operator.name)
+        debug = operator.debug
+        if operator.schema is not None:
+            debug = _text(self.sites(name, None, [operator.debug])[0], debug, roots)
+        kernels: list[RecordedKernel] = []
+        for key in dict.fromkeys(kernel.key for kernel in operator.kernels):
+            found = operator.kernels_at(key)
+            sites = self.sites(name, key, [kernel.debug for kernel in found])
+            kernels += [
+                replace(kernel, debug=_text(site, kernel.debug, roots))
+                for kernel, site in zip(found, sites, strict=True)
+            ]
+        return replace(operator, debug=debug, kernels=tuple(kernels))
+
+    def _wrap(self, owner: Any, name: str, around: Callable[..., object]) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def wrapper(*arguments: Any, **named: Any) -> object:
+            return around(original, *arguments, **named) if self._undo else original(*arguments, **named)
+
+        def undo() -> None:
+            if getattr(owner, name) is wrapper:  # else somebody wrapped this wrapper, which now only passes calls on
+                setattr(owner, name, original)
+
+        setattr(owner, name, wrapper)
+        self._undo.append(undo)
+
+    def _library(
+        self,
+        original: Callable[..., Any],
+        kind: str,
+        name: str,
+        dispatch: str = "",
+        file: str = "",
+        linenum: int = 0,
+        *more: Any,
+        **named: Any,
+    ) -> object:
+        library = original(kind, name, dispatch, file, linenum, *more, **named)
+        self._libraries[id(library)] = _LoggedLibrary(name, dispatch, f"registered at {file}:{linenum}", [])
+        return library
+
+    def _registration(
+        self,
+        reader: Callable[..., tuple[str, Any]],
+        original: Callable[..., Any],
+        module: Any,
+        *args: Any,
+        **named: Any,
+    ) -> object:
+        result = original(module, *args, **named)
+        known = self._libraries.get(id(module)) or self._older(module)
+        if known is None:
+            return result
+        operator, key = reader(*args, **named)
+        if operator:
+            operator = f"{known.namespace}::{operator.rpartition('::')[2]}"
+        name = "" if key is None else _key_name(key) or known.key or "CompositeImplicitAutograd"
+        made = LoggedRegistration(operator, name, self._sites.here(), known.shown)
+        known.made.append(made)
+        self._made.setdefault((made.operator, made.key), []).append(made)
+        return result
+
+    def _reset(self, original: Callable[..., Any], module: Any) -> object:
+        result = original(module)
+        known = self._libraries.get(id(module))
+        if known is not None:
+            for each in known.made:
+                self._made[each.operator, each.key].remove(each)
+            known.made.clear()
+        return result
+
+    def _older(self, module: Any) -> _LoggedLibrary | None:
+        """The library of a module that is older than the log: a caller is a method of its `torch.library.Library`."""
+        kind = torch().library.Library
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not self._sites.is_user(frame):
+            library = frame.f_locals.get("self")
+            if isinstance(library, kind) and library.m is module:
+                known = _LoggedLibrary(library.ns, library.dispatch_key, None, [])
+                self._libraries[id(module)] = known
+                return known
+            frame = frame.f_back
+        return None
+
+
+def _matching(left: list[LoggedRegistration], text: str) -> CallSite | None:
+    """The site of the newest of the entries that are left, if it can be the one with this debug text; it is taken."""
+    for at in range(len(left) - 1, -1, -1):
+        if left[at].shown == text:
+            return left.pop(at).site
+    if left and left[-1].shown is None:
+        return left.pop().site
+    return None
+
+
+def _text(site: CallSite | None, debug: str, roots: tuple[str, ...]) -> str:
+    return debug if site is None else site_text(site, roots)
+
+
+def site_text(site: CallSite, roots: tuple[str, ...]) -> str:
+    """A call site as a debug text: `registered at my/ops.py:12 via my/utils.py:250`."""
+    return "registered at " + " via ".join(package_path(line, roots) for line in (str(site), *site.via))
+
+
+def running_ownership() -> Ownership:
+    """What is PyTorch's own in this process."""
+    folder = os.path.dirname(os.path.dirname(torch_folder()))
+    known = bindings()._dispatch_dump("aten::relu")
+    installed = dict.fromkeys(os.path.join(path, "") for path in (folder, os.path.realpath(folder)))
+    return Ownership(build_folder(read_dump(known).debug), tuple(installed))
+
+
+# What each method of the bindings registers: the operator as it was named, and the key as it was given; None for a def.
+
+
+def _schema(schema: str, *more: Any, **named: Any) -> tuple[str, Any]:
+    return schema.partition("(")[0], None
+
+
+def _kernel(name: str, dispatch: object = "", *more: Any, **named: Any) -> tuple[str, Any]:
+    return name, dispatch
+
+
+def _fallback(dispatch: object = "", *more: Any, **named: Any) -> tuple[str, Any]:
+    return "", dispatch
+
+
+def _view(name: str) -> tuple[str, Any]:
+    return name, DispatchKey.ADInplaceOrView
+
+
+def _aoti(ns: str, op_name_with_overload: str, dispatch: object) -> tuple[str, Any]:
+    return op_name_with_overload, dispatch
+
+
+_READERS: dict[str, Callable[..., tuple[str, Any]]] = {
+    "define": _schema,
+    "def_": _schema,
+    "def_legacy": _schema,
+    "impl": _kernel,
+    "impl_t_t": _kernel,
+    "fallback": _fallback,
+    "fallback_fallthrough": _fallback,
+    "register_ad_inplace_or_view_fallback": _view,
+    "impl_with_aoti_compile": _aoti,
+}
+
+
+def _key_name(given: object) -> str:
+    return given if isinstance(given, str) else str(getattr(given, "name", given))
