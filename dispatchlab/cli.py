@@ -43,7 +43,9 @@ class _Group(click.Group):
         assert isinstance(command, click.Command)
         # A command that is run by itself, too, has the options for help that it has in this group.
         command.context_settings.setdefault("help_option_names", ctx.help_option_names)
-        return command
+        from dispatchlab.commands.every_command import as_every_command
+
+        return as_every_command(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -89,7 +91,12 @@ class _Group(click.Group):
     "124 a package took too long to be imported.",
 )
 @click.version_option(__version__, prog_name="dispatchlab")
-@click.option("--no-color", is_flag=True, help="Print without colours, as the environment variable NO_COLOR does.")
+@click.option(
+    "--no-color",
+    is_flag=True,
+    help="Print without colours, as the environment variable NO_COLOR does; FORCE_COLOR asks for them. "
+    "May stand before and after the command.",
+)
 @click.pass_context
 def main(ctx: click.Context, *, no_color: bool) -> None:
     """Prove that the order of registrations does not matter, or show the shortest counterexample.

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from dispatchlab.errors import ErrorKind
 from dispatchlab.explore.driver import conclude, crashed
+from dispatchlab.explore.explore import WalkName, explore
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.explore.run_sequence import Look, Session, Sessions
 from dispatchlab.model.snapshot import Refusal
+from tests.toy_engines import FOO, ForkableToyEngine, ToyEngine, toy
 
 
 class Moody:
@@ -63,3 +67,15 @@ def test_a_crash_whose_sequence_cannot_be_run_again_is_reported_as_it_is() -> No
     assert (verdict, found.actual_sequence) == (Verdict.CRASHED, sequence)
     assert found.why[0] == "it ended"
     assert found.why[1].startswith("it could not be made shorter: step -0 cannot be run")
+
+
+@pytest.mark.parametrize("walk", ["graph", "orders", "sample"])
+@pytest.mark.parametrize("kind", [ToyEngine, ForkableToyEngine])
+@pytest.mark.parametrize("bound", [1, 2, 3, 7, 16])
+def test_no_walk_reports_more_states_than_its_bound(walk: WalkName, kind: type[ToyEngine], bound: int) -> None:
+    engine = kind(toy(4))
+    found = explore(engine, engine.registrations, [FOO], walk=walk, max_states=bound, samples=50)
+    assert found.sets <= found.states <= bound
+    assert (found.verdict is Verdict.INCOMPLETE) == (f"stopped at the bound of {bound} states" in found.notes)
+    if walk != "sample":
+        assert (found.states, found.verdict is Verdict.INCOMPLETE) == (bound, bound < 16)

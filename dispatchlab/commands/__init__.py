@@ -16,5 +16,6 @@
 - `schema`: the JSON Schema of scenario files.
 - `trace`: the calls of a program.
 - `options`: options that several commands share, and the values that a shell completes.
+- `every_command`: what all options of all commands have in common.
 - `output`: where results, notes and files go; formats, colour and progress.
 """

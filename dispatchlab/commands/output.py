@@ -63,23 +63,28 @@ def show(
 
 
 def chosen_format(asked: Format | None) -> Format:
-    """The requested format; else `rich` on a terminal and `text` anywhere else."""
-    return asked or ("rich" if sys.stdout.isatty() else "text")
+    """The requested format; else `rich` on a terminal, or where colours are forced, and `text` anywhere else."""
+    return asked or ("rich" if sys.stdout.isatty() or _colors_are_forced() else "text")
 
 
 def rich_text(draw: Callable[[Console], None]) -> str:
     """What `draw` prints on the console of standard output, with its colours."""
     from dispatchlab.render.rich_view import console
 
-    terminal = console(sys.stdout, color=use_color())
+    terminal = console(sys.stdout, color=use_color(), forced=_colors_are_forced())
     with terminal.capture() as captured:
         draw(terminal)
     return captured.get()
 
 
 def use_color() -> bool:
-    """Whether colours may be used: `--no-color` was not given."""
-    return click.get_current_context().obj is not False
+    """Whether colours may be used: neither `--no-color` nor NO_COLOR asks for none."""
+    return click.get_current_context().obj is not False and not os.environ.get("NO_COLOR")
+
+
+def _colors_are_forced() -> bool:
+    """Whether FORCE_COLOR asks for colours where there is no terminal, and nothing asks for none."""
+    return os.environ.get("FORCE_COLOR", "0") not in ("", "0") and use_color()
 
 
 def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value of an option

@@ -131,6 +131,10 @@ class Observations:
         """How many active sets were observed."""
         return len(self._looks)
 
+    def has(self, mask: int) -> bool:
+        """Whether an active set was observed."""
+        return mask in self._looks
+
     def forget(self) -> None:
         """Compare with nothing from before; the refusals are kept."""
         self._looks.clear()

@@ -156,9 +156,11 @@ class _SandboxDrive:
         pair: Pair | None = None
         for run in walk.runs():
             if not run.continues:
-                if not walk.looks_at_every_step:
+                if walk.looks_at_every_step:
+                    self._stopped = self._stop()
+                else:  # a run adds the set in which it ends
                     self._observations.forget()
-                self._stopped = self._stop()
+                    self._stopped = self._stop() or self._watch.full(walk.sets(self._observations) + 1)
             if self._stopped is None:
                 with self._sessions() as session:
                     pair = self._run(session, run)
@@ -203,6 +205,10 @@ class _SandboxDrive:
             if accepted:
                 mask ^= 1 << (~step if step < 0 else step)
             if every:
+                if not self._observations.has(mask):
+                    self._stopped = self._watch.full(self._walk.sets(self._observations) + 1)
+                    if self._stopped is not None:
+                        return None
                 pair = observation(mask, look(), steps, len(steps))
         return pair
 

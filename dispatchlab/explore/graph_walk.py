@@ -46,6 +46,10 @@ from dispatchlab.model.snapshot import Refusal, Snapshot
 _OBSERVATIONS_KEPT: Final = 4096
 
 
+class _Full(Exception):
+    """One more state would be more than the bound; the argument is the sentence."""
+
+
 def explore_graph(
     space: StateSpace[Any],
     count: int,
@@ -114,6 +118,9 @@ class _GraphDrive:
     def take(self) -> Ending:
         try:
             stopped, found = self._walk()
+        except _Full as full:
+            stopped = None if self.pending is not None else str(full)
+            found = None if self.pending is None else self._differ(self.pending, self.pending)
         except MemoryError:
             self.states.clear()
             self.others.clear()
@@ -180,9 +187,9 @@ class _GraphDrive:
                     old = states[known]
                     if old is new or old == new:
                         continue
+                self.edges = edges
                 found = self._arrive(target, new, head, self.step, refused=refusal is not None)
                 if found is not None:
-                    self.edges = edges
                     return None, found
             head += 1
         self.edges = edges
@@ -197,6 +204,9 @@ class _GraphDrive:
         if others is not None and state in others:
             return None
         node = len(self.states)
+        full = self.watch.full(node + 1)
+        if full is not None:
+            raise _Full(full)
         self.states.append(state)
         self.masks.append(mask)
         self.parents.append(parent)

@@ -46,7 +46,7 @@ class Watch:
     """Watches the bounds of one exploration, of which the parts may be explored one after another.
 
     Args:
-        max_states: stop when there are this many states; None is no bound.
+        max_states: stop before there are more states; None is no bound.
         timeout_s: stop after this many seconds; None is no bound.
         cancelled: asked about ten times a second whether to stop.
         progress: called with the progress about ten times a second.
@@ -77,10 +77,17 @@ class Watch:
         """Seconds since the exploration began."""
         return perf_counter() - self._started
 
-    def stop(self, sets: int, states: int, edges: int) -> str | None:
-        """Why the exploration has to stop here, a sentence; None when it may go on."""
+    def full(self, states: int) -> str | None:
+        """Why there must not be so many states, a sentence; None when there may be."""
         if self._max_states is not None and self._states + states > self._max_states:
             return f"stopped at the bound of {self._max_states:,} states"
+        return None
+
+    def stop(self, sets: int, states: int, edges: int) -> str | None:
+        """Why the exploration has to stop here, a sentence; None when it may go on."""
+        full = self.full(states)
+        if full is not None:
+            return full
         now = perf_counter()
         if now >= self._deadline:
             return f"stopped at the bound of {self._timeout_s:g} seconds"

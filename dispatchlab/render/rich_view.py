@@ -69,13 +69,28 @@ _STYLES = {
     Verdict.CRASHED: "magenta",
 }
 _DIFF_STYLES = {"---": "bold", "+++": "bold", "@@ ": "cyan"}
-_FIRST_STYLES = {"-": "red", "+": "green"}
+_FIRST_STYLES = {"-": "green", "+": "red"}
+"""A diff leads from what is expected to what is there: what is there is the defect, and red."""
 _HELD_BACK = "yellow"
 
 
-def console(stream: TextIO, *, color: bool = True) -> Console:
-    """A console on a stream. Where the stream is not a terminal it neither colours nor draws with box characters."""
-    return Console(file=stream, no_color=None if color else True, highlight=False, emoji=False, markup=False)
+def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Console:
+    """A console on a stream. Where the stream is not a terminal it neither colours nor draws with box characters.
+
+    Args:
+        stream: where it prints.
+        color: whether it may colour.
+        forced: take the stream for a terminal, whatever it is.
+    """
+    return Console(
+        file=stream,
+        force_terminal=forced or stream.isatty(),
+        color_system="standard" if forced and not stream.isatty() else "auto",
+        no_color=not color,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
 
 
 def print_report(console: Console, report: Report) -> None:

@@ -1,0 +1,57 @@
+"""What is the same for the options of every command: global options, and values that no option takes.
+
+`--no-color` and `--version` are accepted before the command and after it. No option takes an empty text, which a shell
+makes of a variable that is not set, and no number is infinite or no number at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Any, TypeAlias
+
+import click
+
+from dispatchlab import __version__
+
+_Callback: TypeAlias = Callable[[click.Context, click.Parameter, Any], Any]
+
+
+def as_every_command(command: click.Command) -> click.Command:
+    """The command with what every command has; harmless for one that has it."""
+    if any(param.name == "no_color" for param in command.params):
+        return command
+    for param in command.params:
+        if param.type is not click.UNPROCESSED:
+            param.callback = _checked(param.callback)
+    command.params.append(
+        click.Option(["--no-color"], is_flag=True, expose_value=False, hidden=True, callback=_without_color)
+    )
+    version = click.version_option(__version__, prog_name="dispatchlab")
+    command.params += [_hidden(param) for param in version(click.Command("")).params]
+    return command
+
+
+def _hidden(param: click.Parameter) -> click.Parameter:
+    assert isinstance(param, click.Option)
+    param.hidden = True
+    return param
+
+
+def _without_color(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
+    if asked:
+        context.obj = False
+
+
+def _checked(callback: _Callback | None) -> _Callback:
+    """The callback of a parameter, after its value was checked."""
+
+    def check(context: click.Context, param: click.Parameter, value: Any) -> Any:
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, str) and not one.strip():
+                raise click.BadParameter("expected a value but found an empty text: leave it out", context, param)
+            if isinstance(one, float) and not isfinite(one):
+                raise click.BadParameter(f"expected a number but found {one}", context, param)
+        return value if callback is None else callback(context, param, value)
+
+    return check
