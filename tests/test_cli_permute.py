@@ -142,7 +142,7 @@ def test_conflicts_are_listed_by_number() -> None:
         (["composites.yaml"], 0),
         (["composites.yaml", "--semantics", "strict"], 1),
         (["many.yaml", "--max-states", "50"], 3),
-        (["many.yaml", "--timeout", "0"], 3),
+        (["many.yaml", "--timeout", "0.000001"], 3),
         (["many.yaml", "--walk", "sample", "--samples", "5"], 0),
         (["many.yaml", "--walk", "sample", "--samples", "5", "--require-proof"], 3),
         (["five.yaml", "nothing.yaml"], 2),

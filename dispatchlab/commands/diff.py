@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import SOURCE, format_option, import_option, semantics_option
+from dispatchlab.commands.options import SOURCE, format_option, import_option, refuse, semantics_option
 from dispatchlab.commands.output import Format, exit_with, note, show
 
 
@@ -19,7 +19,10 @@ from dispatchlab.commands.output import Format, exit_with, note, show
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @format_option
+@click.pass_context
 def diff(
+    context: click.Context,
+    /,
     *,
     before: str,
     after: str,
@@ -39,10 +42,12 @@ def diff(
       dispatchlab diff torch-2.13 live --import my_package
       dispatchlab diff before.dlreg after.dlreg --no-locations --exit-code
     """
-    from dispatchlab.analysis.sources import compare_sources
+    from dispatchlab.analysis.sources import compare_sources, is_scenario_source
     from dispatchlab.registry.compare import diff_text
     from dispatchlab.render.registry import diff_json
 
+    if not tables and not any(map(is_scenario_source, (before, after))):
+        refuse(context, ("semantics",), "is for scenarios and for tables, and neither is compared: leave it out")
     found = compare_sources(
         before, after, imports=imports, semantics=semantics, tables=tables, locations=locations, report=note
     )

@@ -15,6 +15,7 @@ from dispatchlab.commands.options import (
     engine_option,
     format_option,
     import_option,
+    refuse,
     semantics_option,
 )
 from dispatchlab.commands.output import Format, note, show
@@ -70,7 +71,10 @@ class DumpOptionsError(DispatchLabError):
 @import_option()
 @format_option
 @allow_import_option
+@click.pass_context
 def dump(
+    context: click.Context,
+    /,
     *,
     operator: str | None,
     source: str | None,
@@ -111,7 +115,14 @@ def dump(
 
     listings = {"--list": listing, "--dangling": dangling, "--overridden": overridden, "--counts": counts}
     asked = next((option for option, on in listings.items() if on), None)
+    if listing and counts:
+        raise DumpOptionsError("--list shows operators and --counts shows keys: leave one of the two out")
     if asked is not None:
+        refuse(context, ("after", "semantics", "allow_import"), f"is for the table of an operator: leave {asked} out")
+        if engine == "torch" and source not in (None, LIVE):
+            raise DumpOptionsError(
+                f"{source} is a recording, which --engine torch cannot run: leave one of the two out"
+            )
         if source is not None and not is_registry_source(source):
             raise DumpOptionsError(f"{asked} is for registries, and {source} is a scenario: name an operator")
         registry = source or (LIVE if engine == "torch" else DEFAULT)
@@ -121,6 +132,8 @@ def dump(
         raise DumpOptionsError(
             "no operator was named: name one, or a glob such as 'aten::add*', or list them all with --list"
         )
+    if source is None or is_registry_source(source):
+        refuse(context, ("allow_import",), "is for the functions that a scenario names: name one with --from SCENARIO")
     from dispatchlab.analysis.inspect_operators import inspect_operators
 
     rows = table_rows(keys)

@@ -7,12 +7,14 @@ makes of a variable that is not set, and no number is infinite or no number at a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from math import isfinite
 from typing import Any, TypeAlias
 
 import click
 
 from dispatchlab import __version__
+from dispatchlab.commands.options import refuse
 
 _Callback: TypeAlias = Callable[[click.Context, click.Parameter, Any], Any]
 
@@ -24,8 +26,17 @@ def as_every_command(command: click.Command) -> click.Command:
     for param in command.params:
         if param.type is not click.UNPROCESSED:
             param.callback = _checked(param.callback)
+    if {"imports", "import_timeout"} <= {param.name for param in command.params}:
+        command.callback = _checked_imports(command.callback)
     command.params.append(
-        click.Option(["--no-color"], is_flag=True, expose_value=False, hidden=True, callback=_without_color)
+        click.Option(
+            ["--no-color"],
+            is_flag=True,
+            expose_value=False,
+            hidden=True,
+            callback=_without_color,
+            help="Print without colours.",
+        )
     )
     version = click.version_option(__version__, prog_name="dispatchlab")
     command.params += [_hidden(param) for param in version(click.Command("")).params]
@@ -55,3 +66,17 @@ def _checked(callback: _Callback | None) -> _Callback:
         return value if callback is None else callback(context, param, value)
 
     return check
+
+
+def _checked_imports(callback: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The callback of a command, after a time limit for imports was refused where there are none."""
+    assert callback is not None
+
+    @wraps(callback)
+    def run(*arguments: Any, **options: Any) -> Any:
+        if not options["imports"]:
+            reason = "limits the time of imports: name a package with --import, or leave it out"
+            refuse(click.get_current_context(), ("import_timeout",), reason)
+        return callback(*arguments, **options)
+
+    return run

@@ -13,6 +13,7 @@ from dispatchlab.commands.options import (
     force_option,
     import_option,
     operators_option,
+    refuse,
 )
 from dispatchlab.commands.output import exit_with, note, out, save, show
 
@@ -42,7 +43,10 @@ from dispatchlab.commands.output import exit_with, note, out, save, show
 @force_option
 @click.option("--explain", metavar="RULE", help="Print the page of a rule: what it reports, why, and how to fix it.")
 @click.option("--format", type=click.Choice(["rich", "text", "json", "sarif"]), help=FORMAT_HELP)
+@click.pass_context
 def lint(
+    context: click.Context,
+    /,
     *,
     sources: tuple[str, ...],
     select: tuple[str, ...],
@@ -76,9 +80,16 @@ def lint(
     from dispatchlab.render.lint import lint_json, lint_text, print_lint, sarif
 
     if explain is not None:
+        refuse(
+            context, sorted(set(context.params) - {"explain", "sources"}), "has no effect with --explain: leave it out"
+        )
+        if sources:
+            raise click.UsageError(f"--explain prints the page of a rule, and checks nothing: leave {sources[0]} out")
         out(rule_named(explain).page())
         return
-    if write_baseline is not None and not force:
+    if write_baseline is None:
+        refuse(context, ("force",), "is for the file of --write-baseline, and nothing is written: leave it out")
+    elif not force:
         check_overwrite(write_baseline, FileKind.BASELINE)
     accepted = frozenset[tuple[str, str, str]]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)

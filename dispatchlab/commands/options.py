@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -50,6 +53,50 @@ FORMATS = click.Choice(["rich", "text", "json"])
 FORMAT_HELP = "Output format. Default: rich on a terminal, text anywhere else."
 IMPORT_HELP = "Import MODULE into the live PyTorch first, for what it registers; may be repeated."
 LIVE_IMPORT_HELP = "Import MODULE first, for what it registers; needs `live`. May be repeated."
+
+
+class NoEffectError(DispatchLabError):
+    """An option was given that has no effect together with the others.
+
+    Args:
+        option: as it is written on the command line.
+        reason: what it is for, and what to do.
+    """
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(option, reason)
+        self.option, self.reason = option, reason
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.reason}"
+
+
+def given(context: click.Context) -> dict[str, str]:
+    """The options that stand on the command line, by the names of their parameters."""
+    return {
+        param.name: param.opts[-1]
+        for param in context.command.params
+        if isinstance(param, click.Option)
+        and param.name
+        and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    }
+
+
+def refuse(context: click.Context, names: Iterable[str], reason: str) -> None:
+    """Refuse options that have no effect here.
+
+    Args:
+        context: the command line.
+        names: the names of their parameters.
+        reason: what they are for, and what to do; begins with a verb.
+
+    Raises:
+        NoEffectError: one of them was given.
+    """
+    found = given(context)
+    for name in names:
+        if name in found:
+            raise NoEffectError(found[name], reason)
 
 
 def format_option(command: _Command) -> _Command:

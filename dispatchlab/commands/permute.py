@@ -10,12 +10,14 @@ import click
 
 from dispatchlab.commands.options import (
     SCENARIO,
+    NoEffectError,
     allow_import_option,
     engine_option,
     force_option,
     format_option,
     import_option,
     progress_option,
+    refuse,
     semantics_option,
 )
 from dispatchlab.commands.output import (
@@ -76,13 +78,13 @@ class PictureFormatError(DispatchLabError):
     help="graph: visit every state once, a proof. orders: run all n! times n! orders of registration and release. "
     "sample: take random walks, where the state graph is too large.",
 )
-@click.option("--samples", metavar="N", type=click.IntRange(min=1), help="Number of random walks of --walk sample.")
+@click.option("--samples", metavar="N", type=click.IntRange(min=1), help="With --walk sample: take N random walks.")
 @click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--passes",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Take every edge N times on an engine whose state cannot be read. Default: 8.",
+    help="With --engine torch: take every edge N times, since the state cannot be read. Default: 8.",
 )
 @click.option(
     "--free",
@@ -90,9 +92,13 @@ class PictureFormatError(DispatchLabError):
     help="Take every registration by itself, and releases too, where a scenario has modules. Default: the orders in "
     "which the modules can be imported, each with its lines in program order.",
 )
-@click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Stop at N states.")
+@click.option("--max-states", metavar="N", type=click.IntRange(min=1), help="Explore at most N states.")
 @click.option(
-    "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0), help="Stop after this many seconds."
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop after this many seconds.",
 )
 @click.option(
     "--jobs",
@@ -129,7 +135,10 @@ class PictureFormatError(DispatchLabError):
 @format_option
 @progress_option
 @allow_import_option
+@click.pass_context
 def permute(
+    context: click.Context,
+    /,
     *,
     scenarios: tuple[str, ...],
     jobs: int,
@@ -156,6 +165,7 @@ def permute(
     from dispatchlab.analysis.sources import scenario_files
 
     asked = RunOptions(**options)
+    _refuse_without_effect(context, asked)
     files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
     _check(asked, files, force=force)
     printer = _Printer(files, asked, chosen_format(format), force=force)
@@ -188,12 +198,31 @@ def _scenario_of(replay: str | None) -> tuple[str, ...]:
     return (scenario_of(replay, load_replay(replay)),)
 
 
+def _refuse_without_effect(context: click.Context, asked: RunOptions) -> None:
+    """Refuse what has no effect on this engine, with this walk, or on a replay."""
+    if asked.engine == "lab" or (asked.engine is None and asked.replay is None):
+        of_live = "is for an engine whose state cannot be read: use it with --engine torch, or leave it out"
+        refuse(context, ("passes", "every_table"), of_live)
+    if asked.replay is not None:
+        explored = {"walk", "samples", "max_states", "jobs"}
+        explored |= set() if asked.conform else {"seed", "passes", "timeout_s"}
+        refuse(context, sorted(explored), "is for exploring, and --replay runs two sequences: leave one of the two out")
+        return
+    if asked.walk != "sample":
+        refuse(context, ("samples",), "is the number of random walks: use it with --walk sample")
+    if asked.walk != "graph" and not asked.conform:
+        refuse(context, ("passes",), f"is for --walk graph, and --walk {asked.walk} has no passes: leave one out")
+
+
 def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
     """Refuse options that have no effect together, and files that must not be written over, before anything runs."""
     single = {"--save": asked.save, "--replay": asked.replay, "--graph": asked.graph}
     for option, value in single.items():
         if value is not None and len(files) > 1:
             raise OneScenarioError(option, len(files))
+    if asked.graph is not None and asked.engine == "torch":
+        reason = "draws the states of the lab engine, and those of PyTorch cannot be read: leave it out"
+        raise NoEffectError("--graph", reason)
     if asked.graph is not None and not asked.graph.endswith((".dot", ".svg")):
         raise PictureFormatError(asked.graph)
     if not force:

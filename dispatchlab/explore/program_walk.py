@@ -356,6 +356,9 @@ class _StateDrive(_Drive):
                     continue
                 if (after, new) in self._seen:
                     continue
+                reason = self.watch.full(len(self._seen) + 1)
+                if reason is not None:
+                    return Ending(Verdict.INCOMPLETE, reasons=(reason,))
                 self._seen.add((after, new))
                 reached = mask | 1 << index
                 look = space.observe(new), space.violations(new)
@@ -443,6 +446,9 @@ class _SandboxDrive(_Drive):
                     self.note_refusal(order[:length], refusal)
                     break
                 mask |= 1 << index
+                reason = None if observations.has(mask) else self.watch.full(observations.sets + 1)
+                if reason is not None:
+                    return Ending(Verdict.INCOMPLETE, reasons=(reason,))
                 pair = pair or observations.observation(mask, session.look(), order, length)
                 if pair is not None:
                     break
