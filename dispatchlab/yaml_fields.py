@@ -34,6 +34,7 @@ class Context:
         functions: functions by reference, which need no import.
         problems: what was found to be wrong so far.
         parsed: what texts were parsed to, by parser and text.
+        classes: custom classes that schemas may name besides those of PyTorch.
     """
 
     file: str
@@ -41,6 +42,7 @@ class Context:
     functions: MappingType[str, Callable[..., object]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     parsed: dict[tuple[object, str], object] = field(default_factory=dict)
+    classes: frozenset[str] = frozenset()
 
     def location(self, node: Node) -> SourceLocation:
         """The source location of a node."""

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.analysis.engines import EngineName, SemanticsOfTorchError, engine_for
-from dispatchlab.analysis.replay_on_lab import bench
+from dispatchlab.analysis.replay_on_lab import bench, for_registry
 from dispatchlab.analysis.sources import (
     LIVE,
     check_source,
     find_operators,
+    foundations_in,
     is_registry_source,
     is_scenario_source,
     operators_in,
     recorded_from,
+    registry_of_scenario,
 )
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
 from dispatchlab.registry.file import DEFAULT, UnknownRegistryError
-from dispatchlab.registry.find import is_glob
+from dispatchlab.registry.find import find_names, is_glob
 from dispatchlab.registry.model import Recorded, name_of
+from dispatchlab.registry.replay import fallback_registration, operator_registrations
+from dispatchlab.registry.replay import run as run_registrations
 
 if TYPE_CHECKING:
     from dispatchlab.explore.protocol import Engine, Sandbox
     from dispatchlab.model.operator_view import OperatorView, TableRow
+    from dispatchlab.model.registration import Registration
     from dispatchlab.scenario.scenario import Scenario
 
 _QUERIES = "dispatchlab.live.introspection.queries"
@@ -57,6 +62,21 @@ class RecordOnTorchError(DispatchLabError):
 
     def __str__(self) -> str:
         return f"{self.source} is a recording, which --engine torch cannot run: leave one of the two out"
+
+
+class ForeignOperatorOnTorchError(DispatchLabError):
+    """The installed PyTorch was to show an operator of its own as a record has it."""
+
+    def __init__(self, operator: str, source: str, packages: tuple[str, ...]) -> None:
+        super().__init__(operator, source, packages)
+        self.operator, self.source, self.packages = operator, source, packages
+
+    def __str__(self) -> str:
+        imports = " ".join(f"--import {package}" for package in self.packages or ("MODULE",))
+        return (
+            f"{self.operator} is not of {self.source} alone, and a sandbox on the installed PyTorch has none of its "
+            f"other kernels: use --engine torch {imports} without --from, or --from {self.source} without --engine"
+        )
 
 
 class SequenceWithoutScenarioError(DispatchLabError):
@@ -252,14 +272,54 @@ def inspect_scenario(
     scenario = load_scenario(path, allow_import=allow_import)
     sequence = _sequence(after, scenario)
     asked = operator if "::" in operator or not scenario.namespace else f"{scenario.namespace}::{operator}"
-    known = {str(name): name for name in operators_in(scenario)}
-    names = tuple(known[name] for name in find_operators(asked, tuple(known), source=path))
+    own = tuple(map(str, operators_in(scenario)))
+    beneath = registry_of_scenario(scenario)
+    if beneath is not None:
+        every = tuple(sorted({*own, *beneath.names}))
+        asked = asked if find_names(every, asked) else operator  # `mul.Tensor` may well be one of aten
+        found_names = find_operators(asked, every, source=path)
+        names = tuple(map(name_of, found_names))
+        if engine == "lab":
+            return _over_registry(scenario, beneath, names, sequence, path, semantics or scenario.semantics or "strict")
+        foreign = next((name for name in found_names if name in beneath.names), None)
+        if foreign is not None:
+            raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
+    else:
+        names = tuple(map(name_of, find_operators(asked, own, source=path)))
     with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
         found = _after(scenario, made, names, sequence, path)
     if engine == "torch" and reasons:
         with engine_for("lab", asked=_MODEL_OF_TORCH, in_file=None) as model:
             found = _with_reasons(found, _after(scenario, model, names, sequence, path).view)
     return found
+
+
+def _over_registry(
+    scenario: Scenario,
+    beneath: Recorded,
+    names: tuple[OperatorName, ...],
+    sequence: StepSequence,
+    source: str,
+    semantics: str,
+) -> Inspection:
+    """Run a sequence over the registry that a scenario stands on. See Note [A record stands on a registry].
+
+    A def that the scenario repeats is made by the scenario, when its step is run.
+    """
+    from dispatchlab.engine.lab_engine import LabEngine
+    from dispatchlab.model.registration import Def
+
+    fallbacks = tuple(map(fallback_registration, beneath.fallbacks))
+    engine = LabEngine(replace(for_registry(semantics), fallbacks=fallbacks))
+    repeated = {scenario.registrations[at] for at in foundations_in(scenario, beneath)}
+    defined = {one.operator for one in repeated if isinstance(one, Def)}
+    ground: list[Registration] = []
+    for name in dict.fromkeys((*names, *operators_in(scenario))):
+        known = beneath.operator(name)
+        if known is not None:
+            ground += (one for one in operator_registrations(known) if not isinstance(one, Def) or name not in defined)
+    found = _after(scenario, engine, names, sequence, source, ground=ground)
+    return found._replace(semantics=semantics, build=beneath.torch, bare=False)
 
 
 def inspect_installed(
@@ -309,14 +369,21 @@ def _sequence(after: str | None, scenario: Scenario) -> StepSequence:
 
 
 def _after(
-    scenario: Scenario, engine: Engine, names: tuple[OperatorName, ...], sequence: StepSequence, source: str
+    scenario: Scenario,
+    engine: Engine,
+    names: tuple[OperatorName, ...],
+    sequence: StepSequence,
+    source: str,
+    *,
+    ground: Sequence[Registration] = (),
 ) -> Inspection:
-    """Run a sequence on an engine and look at operators then."""
+    """Run a sequence on an engine, in a sandbox where `ground` is in force, and look at operators then."""
     from dispatchlab.explore.run_sequence import SandboxSession, run
     from dispatchlab.model.registration import describe
 
     refused: list[tuple[Step, str, Refusal]] = []
     with engine.sandbox() as sandbox, warnings.catch_warnings(record=True) as caught:
+        held = run_registrations(ground, sandbox.register)
         warnings.simplefilter("always")
         session = SandboxSession(sandbox, scenario.registrations, scenario.operators)  # holds what is in force
         for step, refusal in run(session, sequence):
@@ -324,6 +391,7 @@ def _after(
                 refused.append((step, describe(scenario.registrations[max(step, ~step)]), refusal))
         snapshots = tuple(map(sandbox.snapshot, names))
         views = {snapshot.operator: _view(sandbox, snapshot) for snapshot in snapshots}
+        del held
     return Inspection(
         snapshots,
         views.__getitem__,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
@@ -67,12 +67,13 @@ def bench(
     return Bench(dispatcher, run(registrations, dispatcher.register))
 
 
-def registry_on(dispatcher: Dispatcher, origin: str) -> Registry:
+def registry_on(dispatcher: Dispatcher, origin: str, *, imports: Sequence[str] = ()) -> Registry:
     """What a dispatcher has in force, as a record.
 
     Args:
         dispatcher: any whose dumps are those of PyTorch 2.13, so not one of `pr35061`.
         origin: what the registry says in place of a version of PyTorch.
+        imports: the packages whose registrations these are.
 
     Raises:
         DumpError: the dumps are of another kind.
@@ -80,4 +81,5 @@ def registry_on(dispatcher: Dispatcher, origin: str) -> Registry:
     entries = [entry for name in dispatcher.operators() if (entry := dispatcher.operator_entry(name)) is not None]
     with dispatcher.register(NameOnly(_UNTOUCHED)):
         fallbacks = read_fallbacks(dispatcher.dump_table(_UNTOUCHED))
-    return registry_of(origin, [read_dump(dispatcher.dump(entry.name), entry.tags) for entry in entries], fallbacks)
+    operators = [read_dump(dispatcher.dump(entry.name), entry.tags) for entry in entries]
+    return registry_of(origin, operators, fallbacks, imports)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
 from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
-from dispatchlab.registry.file import bundled_names, is_registry_file, open_named
+from dispatchlab.registry.file import DEFAULT, bundled_names, is_registry_file, open_named
 from dispatchlab.registry.find import find, find_names, is_glob
 from dispatchlab.registry.model import Recorded, RecordedOperator
 
@@ -95,17 +95,61 @@ def recorded_from(
     return _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)
 
 
+# Note [A record stands on a registry]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What packages register is a part of what a dispatcher has: a kernel for `aten::mul.Tensor` joins those of PyTorch. A
+# record of packages names the registry that they were imported into (`registry: torch-2.13`), and whoever asks for the
+# operators of the record gets that registry with the registrations on top. Only what the record names is replayed; the
+# other operators are read as they are. A record has the defs of foreign operators in it, so that it can be explored by
+# itself; the registry has them already, and they are left out here.
+
+
+def foundations_in(scenario: Scenario, beneath: Recorded) -> frozenset[int]:
+    """The registrations of a scenario that the registry beneath has already: defs of its operators, as it has them."""
+    from dispatchlab.model.registration import Def
+
+    def is_there(registration: object) -> bool:
+        if not isinstance(registration, Def) or registration.kernel is not None:
+            return False
+        known = beneath.operator(registration.operator)
+        return known is not None and known.schema == str(registration.schema)
+
+    return frozenset(at for at, registration in enumerate(scenario.registrations) if is_there(registration))
+
+
+def registry_of_scenario(scenario: Scenario) -> Recorded | None:
+    """The registry that a scenario names; None when it stands alone. A file is looked for beside the scenario.
+
+    Raises:
+        UnknownRegistryError: there is no such name and no such file.
+        RegistryFileError: the file cannot be read, or is damaged.
+    """
+    if scenario.registry is None:
+        return None
+    beside = os.path.join(os.path.dirname(scenario.file), scenario.registry)
+    return open_named(scenario.registry if scenario.registry in bundled_names() else beside)
+
+
 def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] | None) -> Recorded:
-    from dispatchlab.analysis.replay_on_lab import registry_on
+    """See Note [A record stands on a registry]."""
+    from dispatchlab.analysis.replay_on_lab import bench, registry_on
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.engine.handle import RegistrationHandle
     from dispatchlab.model.registration import Registration, describe
+    from dispatchlab.registry.overlay import Overlay
     from dispatchlab.registry.replay import run
     from dispatchlab.scenario.load import load_scenario
 
     scenario = load_scenario(source)
     semantics = asked or scenario.semantics or "strict"
-    dispatcher = Dispatcher.for_scenario(semantics)
+    beneath = registry_of_scenario(scenario)
+    if beneath is None:
+        dispatcher, held, known = Dispatcher.for_scenario(semantics), None, frozenset[int]()
+        if report is not None:
+            _report_missing_registry(scenario, source, report)
+    else:
+        held = bench(beneath, semantics=semantics, operators=map(str, operators_in(scenario)))
+        dispatcher, known = held.dispatcher, foundations_in(scenario, beneath)
 
     def register(registration: Registration) -> RegistrationHandle | None:
         try:
@@ -115,10 +159,19 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
                 report(f"{source}: {describe(registration)} was refused: {refusal}")
             return None
 
-    in_force = run(scenario.registrations, register)
-    registry = registry_on(dispatcher, f"{semantics} ({source})")
-    del in_force
-    return registry
+    in_force = run((one for at, one in enumerate(scenario.registrations) if at not in known), register)
+    registry = registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages)
+    del in_force, held
+    return registry if beneath is None else Overlay(beneath, registry, name=scenario.registry or "")
+
+
+def _report_missing_registry(scenario: Scenario, source: str, report: Callable[[str], None]) -> None:
+    foreign = next((name for name in operators_in(scenario) if name.namespace in ("aten", "prim")), None)
+    if foreign is not None:
+        report(
+            f"{source} names no registry, so {foreign} has none of PyTorch's kernels here: add `registry: {DEFAULT}` "
+            "to the file, or the name of a registry that was recorded with `dispatchlab record --all`"
+        )
 
 
 class SourceComparison(NamedTuple):

@@ -29,8 +29,8 @@ from dispatchlab.model.dump_format import Provenance, parse_entry
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
 from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.operator_view import NO_KERNEL, Beaten, OperatorView, TableRow
+from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
 from dispatchlab.model.slot_set import keys_of, slots_of, slots_of_key
 
@@ -469,10 +469,11 @@ def schema_of(view: OperatorView) -> FunctionSchema:
 
     Raises:
         NotCallableError: it has none.
+        ParseError: it is one that cannot be read.
     """
     if view.schema is None:
         raise NotCallableError(view.name)
-    return parse_schema(view.schema)
+    return parse_printed(view.schema)
 
 
 def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> CallExplanation:

@@ -68,18 +68,51 @@ def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> No
 
 
 def _summary(found: PackageRecord) -> list[str]:
-    native = f", {found.native} of these in C++" if found.native else ""
-    lines = [
-        f"{found.registrations} registrations at {len(found.sites)} sites, {found.operators} operators and "
-        f"{found.kernels} kernels{native}; the dumps of PyTorch name {found.shown} source locations for them"
-    ]
+    if not found.registrations:
+        lines = [
+            "nothing is registered when this is imported; to record a module that registers, name it: my_package.ops"
+        ]
+    else:
+        lines = [
+            f"{_count(found.registrations, 'registration')}{_made_by(found)}: {_count(found.operators, 'operator')} "
+            f"and {_count(found.kernels, 'kernel')}; the dumps of PyTorch name {_count(found.shown, 'source location')} "
+            "for them"
+        ]
+    if found.foundations:
+        lines.append(f"kernels are for operators of others, whose defs come first: {_few(found.foundations)}")
+    if found.registry is None:
+        version = found.torch.partition("+")[0]
+        lines.append(
+            f"no registry of PyTorch {version} comes with dispatchlab, so the record stands alone: record one with "
+            f"`dispatchlab record --all -o torch-{version}.dlreg` and add `registry: torch-{version}.dlreg`"
+        )
     if found.dangling:
-        more = f" and {len(found.dangling) - _FEW} more" if len(found.dangling) > _FEW else ""
-        lines.append(f"kernels without a def dangle: {', '.join(found.dangling[:_FEW])}{more}")
+        lines.append(f"kernels without a def dangle: {_few(found.dangling)}")
     if found.others:
         others = ", ".join(f"{count} by {package}" for package, count in found.others.items())
         lines.append(f"some were made by other packages: {others}")
     if found.by_torch:
-        lines.append(f"{found.by_torch} registrations that PyTorch made for itself on the way were left out")
-    lines += [f"could not be read: {each}" for each in found.unreadable]
+        verb = "was" if found.by_torch == 1 else "were"
+        lines.append(
+            f"{_count(found.by_torch, 'registration')} that PyTorch made for itself on the way {verb} left out"
+        )
+    lines += [f"left out: {each}" for each in found.unreadable]
     return lines
+
+
+def _made_by(found: PackageRecord) -> str:
+    """Who made the registrations: C++, lines of Python, or both."""
+    lines = _count(len(found.sites), "line")
+    if not found.native:
+        return f", made by {lines} of Python"
+    python = found.registrations - found.native
+    return f", {found.native} of them in C++ and {python} made by {lines} of Python" if python else ", all in C++"
+
+
+def _few(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return f"{', '.join(names[:_FEW])}{more}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

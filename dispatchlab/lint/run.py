@@ -12,6 +12,7 @@ from dispatchlab.analysis.sources import LIVE, chosen, recorded_from
 from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
 from dispatchlab.lint.rule import Finding, LintReport, Rule, Subject
 from dispatchlab.registry.model import Recorded, RecordedOperator
+from dispatchlab.registry.overlay import Overlay
 
 
 def lint(
@@ -125,12 +126,17 @@ def lint_source(
         DispatchLabError: the source or an operator cannot be used.
     """
     base, recorded, earlier = _moments(source, imports, against, report)
+    looked_at: tuple[RecordedOperator, ...] | None = tuple(chosen(recorded, operators)) if operators else None
+    if isinstance(recorded, Overlay):
+        if base is None:  # what the registry beneath has is not of the packages
+            base = earlier = recorded.beneath
+        looked_at = looked_at or tuple(recorded.over)
     return lint(
         _subject(recorded, earlier),
         rules,
         source=source,
         base=None if base is None else _subject(base, None),
-        operators=tuple(chosen(recorded, operators)) if operators else None,
+        operators=looked_at,
         accepted=accepted,
     )
 

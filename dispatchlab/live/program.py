@@ -13,6 +13,7 @@ from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_source import source_text
 from dispatchlab.model.sequence import StepSequence, format_sequence
 
 _PROGRAM = '''\
@@ -120,7 +121,7 @@ def _operator(registrations: Sequence[Registration]) -> tuple[OperatorName, Func
 def _call(registration: Registration, adds: int) -> str:
     match registration:
         case Def(schema=FunctionSchema() as schema):
-            text = str(schema).removeprefix(f"{schema.name.namespace}::")
+            text = source_text(schema).removeprefix(f"{schema.name.namespace}::")
             alias = f", {str(registration.alias)!r}" if registration.alias is not None else ""
             return f"library.define({text!r}{alias})"
         case Impl(kernel=kernel, key=key):

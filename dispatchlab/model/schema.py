@@ -90,11 +90,15 @@ _ESCAPED = [_ESCAPES.get(chr(byte)) or (chr(byte) if 32 <= byte < 127 else _octa
 # Note [Texts that do not read back]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A schema prints what upstream prints, to the character, because people diff dumps. For a few values upstream prints
-# text that neither parser accepts, or that reads back as another value: a default that is a device (`=cpu`, without
+# text that its own parser refuses, or that reads back as another value: a default that is a device (`=cpu`, without
 # quotes), a complex number (`=0.+1.j`) or a string for a type that is not `str`; a list of equal ints without a size
 # (`int[] x=1`); a carriage return or a byte above 127 in a string; `Tensor!` (`Tensor($0! -> )`); an alias set inside
-# of an optional inside of a list, or of a list of lists; `Scalar??` and unions with all numbers. No schema that torch
-# registers is among them. Everything else reads back as an equal value.
+# of an optional inside of a list, or of a list of lists; `Scalar??` and unions with all numbers. Packages do register
+# some of these, and then nothing but the print is left of the schema. So there are two more functions:
+# `parse_printed` (printed_schema.py) reads whatever is printed, and `source_text` (schema_source.py) writes the text
+# that means the value to either parser, `Tensor!` say. Scenario files hold the latter, dumps and records the former.
+# A few prints lose what they print: `[1, 1]` and `[1, 1, 1]` are both `=1`, the alias set in `int(a)[][]` is gone, and
+# a string for a type that is not `str` has no quotes. What is read of such a print is a value that prints the same.
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,8 @@ class AliasInfo:
     contained: tuple[AliasInfo, ...] = ()
 
     def __str__(self) -> str:
-        arrow = "" if self.before == self.after else f" -> {_sets_text(self.after)}"
-        return f"({_sets_text(self.before)}{'!' if self.is_write else ''}{arrow})"
+        arrow = "" if self.before == self.after else f" -> {sets_text(self.after)}"
+        return f"({sets_text(self.before)}{'!' if self.is_write else ''}{arrow})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +154,9 @@ class Argument:
 class FunctionSchema:
     """The declaration of an operator, `ns::name.overload(Tensor self, *, int n=1) -> Tensor`, as a value.
 
-    Text and value are two forms of one thing: `parse_schema(str(schema)) == schema`, but for the cases of
-    Note [Texts that do not read back]. An inferred schema has an empty name.
+    Text and value are two forms of one thing: `parse_schema(source_text(schema)) == schema`. What `str` gives is what
+    PyTorch prints, and nearly always the same text: see Note [Texts that do not read back]. An inferred schema has an
+    empty name.
 
     >>> from dispatchlab import parse_schema
     >>> schema = parse_schema("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
@@ -165,8 +170,15 @@ class FunctionSchema:
     is_vararg: bool = False
     is_varret: bool = False
 
+    @property
+    def is_opaque(self) -> bool:
+        """Whether nothing is known of it but the text that it prints."""
+        return False
+
     def __repr__(self) -> str:
-        return f"{'parse_schema' if self.name.name else 'parse_inferred'}({str(self)!r})"
+        from dispatchlab.model.schema_source import source_text  # which imports this module
+
+        return f"{'parse_schema' if self.name.name else 'parse_inferred'}({source_text(self)!r})"
 
     def __str__(self) -> str:
         """The text that PyTorch 2.13 prints."""
@@ -203,7 +215,8 @@ def clone_with_name(schema: FunctionSchema, name: OperatorName) -> FunctionSchem
     return replace(schema, name=name)
 
 
-def _sets_text(sets: frozenset[str]) -> str:
+def sets_text(sets: frozenset[str]) -> str:
+    """Alias sets as they stand in an annotation."""
     # NB: upstream leaves the order open, but its parser refuses a name after a `*`
     return "|".join(sorted(sets, key=lambda name: (name == "*", name)))
 

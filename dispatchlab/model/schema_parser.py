@@ -105,7 +105,7 @@ def parse_schema_or_name(
     Raises:
         ParseError: of kind `illegal_overload` or `other`, with the offset.
     """
-    reader = _SchemaReader(text, typevars=typevars, custom_classes=custom_classes)
+    reader = SchemaReader(text, typevars=typevars, custom_classes=custom_classes)
     name = reader.operator_name()
     found = reader.schema(name) if reader.tokens[reader.at] == "(" else name
     reader.end()
@@ -118,7 +118,7 @@ def parse_inferred(text: str) -> FunctionSchema:
     Raises:
         ParseError: with the offset.
     """
-    reader = _SchemaReader(text, typevars=True, custom_classes=KNOWN_CLASSES)
+    reader = SchemaReader(text, typevars=True, custom_classes=KNOWN_CLASSES)
     schema = reader.schema(OperatorName("", ""))
     reader.end()
     return schema
@@ -288,13 +288,17 @@ class TypeReader(TokenReader):
                 self.at += 2
                 type_, alias = ListType(type_), self.container_alias(alias)
             elif token == "?":
-                try:
-                    type_ = optional_of(type_)
-                except ValueError as error:
-                    raise self.error("another type", at=self.at - 1, found=f"'{type_}?': {error}") from None
-                self.at += 1
+                type_, alias = self.optional(type_, alias)
             else:
                 return type_, alias
+
+    def optional(self, type_: Type, alias: AliasInfo | None) -> tuple[Type, AliasInfo | None]:
+        try:
+            found = optional_of(type_)
+        except ValueError as error:
+            raise self.error("another type", at=self.at - 1, found=f"'{type_}?': {error}") from None
+        self.at += 1
+        return found, alias
 
     def other_type(self) -> tuple[Type, AliasInfo | None]:
         token = self.tokens[self.at]
@@ -621,7 +625,9 @@ def _float(text: str) -> float | None:
 LARGEST_SIZE = 2**31 - 1
 
 
-class _SchemaReader(TypeReader, DefaultReader):
+class SchemaReader(TypeReader, DefaultReader):
+    """Reads a schema."""
+
     def end(self) -> None:
         if self.tokens[self.at] != END:
             raise self.error("the end of the text")

@@ -167,6 +167,23 @@ def fake_of(type_: Type) -> Type:
             return type_
 
 
+def classes_in(type_: Type) -> frozenset[str]:
+    """The custom classes that a type names."""
+    match type_:
+        case SimpleType() | TypeVariable():
+            return frozenset()
+        case ClassType(name):
+            return frozenset((name,))
+        case ListType(element) | OptionalType(element) | WrapperType(_, element):
+            return classes_in(element)
+        case TupleType(elements) | UnionType(elements):
+            return frozenset[str]().union(*map(classes_in, elements))
+        case DictType(key, value):
+            return classes_in(key) | classes_in(value)
+        case _:
+            assert_never(type_)
+
+
 def without_size(type_: Type) -> Type:
     """The type, `int[]` where it says `int[3]`."""
     match type_:
@@ -194,7 +211,7 @@ def optional_of(type_: Type) -> Type:
     """
     match type_:
         case OptionalType(SimpleType("Scalar")):
-            return OptionalType(_sorted_union(_NUMBERS))  # NB: upstream prints `Scalar??` as `Union(Scalar)?`
+            return OptionalType(ALL_NUMBERS)  # NB: upstream prints `Scalar??` as `Union(Scalar)?`
         case OptionalType():
             return type_
         case UnionType():
@@ -231,6 +248,10 @@ def _optional_union(members: set[Type]) -> Type:
 
 def _sorted_union(members: Iterable[Type]) -> UnionType:
     return UnionType(tuple(sorted(members, key=lambda member: (_ORDER[kind_of(member)], str(member)))))
+
+
+ALL_NUMBERS = _sorted_union(_NUMBERS)
+"""`Union(float, complex, int)`, which prints as `Union(Scalar)`."""
 
 
 def _flattened(type_: Type) -> tuple[Type, ...]:

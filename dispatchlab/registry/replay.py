@@ -5,7 +5,6 @@ The engine is handed in. A registry has all fallbacks in it, so replay it where 
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ from itertools import chain, groupby
 from typing import TypeVar
 
 from dispatchlab._gc_pause import collector_paused
+from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
-from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
 
 # Note [What a record does not hold]
@@ -36,8 +36,6 @@ from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedKerne
 
 Handle = TypeVar("Handle")
 
-_CLASS = re.compile(r"__torch__\.torch\.classes\.([A-Za-z0-9_.]+)")
-_OPAQUE = re.compile(r"\bPyObject\b")
 _UNNAMED = OperatorName("", "")
 
 
@@ -50,7 +48,6 @@ def registrations_of(recorded: Recorded, *, fallbacks_first: bool = True) -> Ite
             faster because a fallback touches every operator that is there.
 
     Raises:
-        ParseError: a schema cannot be read.
         RegistryFileError: the registry is in a file that is damaged.
     """
     fallbacks = map(fallback_registration, recorded.fallbacks)
@@ -67,7 +64,7 @@ def operator_registrations(operator: RecordedOperator) -> tuple[Def | Impl, ...]
     )
     if operator.schema is None:
         return impls
-    return (Def(schema_of(operator.schema), operator.alias, operator.tags, operator.debug), *impls)
+    return (Def(_schema_or_text(operator.name, operator.schema), operator.alias, operator.tags, operator.debug), *impls)
 
 
 def _key(kernel: RecordedKernel) -> DispatchKey:
@@ -95,7 +92,6 @@ def replay(
 
     Raises:
         RegistrationError: a registration is refused.
-        ParseError: a schema cannot be read.
     """
     return run(registrations_of(recorded, fallbacks_first=fallbacks_first), register)
 
@@ -112,7 +108,8 @@ def run(registrations: Iterable[Registration], register: Callable[[Registration]
 # A few texts that PyTorch prints are not the canonical text of their schema: alias sets come in the order of a hash
 # table (`Tensor(b|a)`), and `PyObject`, the type of opaque Python values, is printed and cannot be parsed. A replayed
 # dump is to be that of PyTorch to the character, so such a schema keeps the text beside the values; what is compared
-# is the values.
+# is the values. A text that nothing reads is a schema that is opaque: it prints as it was recorded, has no arguments,
+# and fits every kernel. So one operator that cannot be read costs none of the others, and of itself its arguments only.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,9 +117,15 @@ class RecordedSchema(FunctionSchema):
     """A schema with its text. See Note [Schemas that print as they were recorded]."""
 
     text: str = ""
+    opaque: bool = False
 
     def __str__(self) -> str:
         return self.text if self.text.startswith(f"{self.name}(") else FunctionSchema.__str__(self)
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether nothing but its text is known."""
+        return self.opaque
 
 
 def schema_of(text: str) -> FunctionSchema:
@@ -131,17 +134,16 @@ def schema_of(text: str) -> FunctionSchema:
     Raises:
         ParseError: it cannot be read.
     """
-    return _printing(_parsed(text), text)
+    return _printing(parse_printed(text), text)
 
 
-@lru_cache(maxsize=1 << 13)
 def inferred_of(text: str) -> FunctionSchema:
     """The inferred schema of a recorded kernel, which has no name and prints as it was recorded.
 
     Raises:
         ParseError: it cannot be read.
     """
-    return _printing(clone_with_name(_parsed(f"_{text}"), _UNNAMED), text)
+    return _printing(parse_printed_inferred(text), text)
 
 
 def _printing(schema: FunctionSchema, text: str) -> FunctionSchema:
@@ -150,12 +152,19 @@ def _printing(schema: FunctionSchema, text: str) -> FunctionSchema:
     return RecordedSchema(schema.name, schema.arguments, schema.returns, schema.is_vararg, schema.is_varret, text)
 
 
-def _parsed(text: str) -> FunctionSchema:
-    """A schema may name classes of any package here, and opaque values count as one more class."""
-    if "__torch__" not in text and "PyObject" not in text:
-        return parse_schema(text)
-    known = _OPAQUE.sub("__torch__.torch.classes.python.Object", text)
-    return parse_schema(known, custom_classes=_CLASS.findall(known))
+def _schema_or_text(name: OperatorName, text: str) -> FunctionSchema:
+    try:
+        return schema_of(text)
+    except ParseError:
+        return RecordedSchema(name, (), (), text=text, opaque=True)
+
+
+@lru_cache(maxsize=1 << 13)
+def _inferred_or_text(text: str) -> FunctionSchema:
+    try:
+        return inferred_of(text)
+    except ParseError:
+        return RecordedSchema(_UNNAMED, (), (), text=text, opaque=True)
 
 
 def kernel_of(kernel: RecordedKernel) -> Kernel:
@@ -178,4 +187,4 @@ _UNTYPED = Kernel(KernelForm.UNBOXED)
 
 @lru_cache(maxsize=1 << 13)
 def _typed(inferred: str, *, symint: bool) -> Kernel:
-    return Kernel(KernelForm.UNBOXED, inferred_of(inferred), symint=symint)
+    return Kernel(KernelForm.UNBOXED, _inferred_or_text(inferred), symint=symint)

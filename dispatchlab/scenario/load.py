@@ -21,15 +21,15 @@ from dispatchlab.scenario.registrations import (
     NAMESPACE,
     NESTED_TABLES,
     OPERATOR,
+    REGISTRATION_LIST,
     ROW,
     SENTENCE,
-    SOME_REGISTRATIONS,
     TOP_TABLES,
     Surroundings,
     read_all,
 )
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
-from dispatchlab.yaml_fields import Context, Entry, Field, Table, Wrong, list_of, one_of
+from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Table, Wrong, list_of, one_of
 from dispatchlab.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
 
 T = TypeVar("T")
@@ -65,6 +65,22 @@ OPERATORS = Field(
     "The operators that are observed; by default all that the registrations name.",
 )
 KEYS = Field("keys", list_of(ROW, "a list of dispatch keys"), "The rows of the table that are shown; default: all.")
+REGISTRY = Field(
+    "registry",
+    TEXT,
+    "The registry that the registrations were added to: the name of a bundled one, such as torch-2.13, or a file "
+    "beside this one. lint, explain, dump, diff, certify and coverage lay the registrations over it.",
+)
+PACKAGES = Field(
+    "packages",
+    list_of(TEXT, "a list of modules"),
+    "The packages whose import makes these registrations, in order; `dispatchlab record --check` imports them again.",
+)
+CLASSES = Field(
+    "classes",
+    list_of(TEXT, "a list of classes"),
+    "Custom classes that schemas name besides those of PyTorch, as namespace.Name.",
+)
 ORDER = Field(
     "order",
     list_of(INDEX, "a list of numbers of registrations", empty=True),
@@ -89,11 +105,14 @@ EXPECT = Field(
     ),
     "What will be found: order-independent when left out.",
 )
-REGISTRATIONS = Field("registrations", SOME_REGISTRATIONS, "What is registered, in any order.", required=True)
+REGISTRATIONS = Field("registrations", REGISTRATION_LIST, "What is registered, in any order.", required=True)
 
 SCENARIO_TABLE = Table(
     "a scenario",
-    (CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, OPERATORS, KEYS, ORDER, MODULES, EXPECT, REGISTRATIONS),
+    (
+        *(CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, REGISTRY, PACKAGES, CLASSES, OPERATORS, KEYS, ORDER),
+        *(MODULES, EXPECT, REGISTRATIONS),
+    ),
 )
 
 
@@ -208,8 +227,13 @@ def _read(root: Node, context: Context) -> Scenario | None:
     entry = Entry.read(root, SCENARIO_TABLE, context)
     namespace = entry.get(NAMESPACE_FIELD, "test")
     around = Surroundings(TOP_TABLES, namespace, None, PurePath(context.file).name)
+    classes: tuple[str, ...] = entry.get(CLASSES, ())
+    context.classes = frozenset(classes)
     nodes = entry.get(REGISTRATIONS, ())
     registrations = [each for each in read_all(nodes, around, context) if each is not None]
+    if REGISTRATIONS in entry and not nodes and PACKAGES not in entry:
+        message = "expected at least one registration but found an empty list"
+        raise Wrong(entry.node_of(REGISTRATIONS), message, "add at least one entry")
     if REGISTRATIONS in entry:
         _check_order(entry.node_of(ORDER), entry.get(ORDER, ()), len(nodes), context)
         if MODULES in entry:
@@ -227,6 +251,8 @@ def _read(root: Node, context: Context) -> Scenario | None:
         namespace=namespace,
         semantics=entry.get(SEMANTICS_FIELD),
         keys=entry.get(KEYS, ()),
+        registry=entry.get(REGISTRY),
+        packages=entry.get(PACKAGES, ()),
         order=entry.get(ORDER, ()),
         modules=entry.get(MODULES, ()),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 
 from dispatchlab.errors import RegistrationError
@@ -32,7 +32,7 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
+from dispatchlab.model.schema_parser import KNOWN_CLASSES, parse_name, parse_schema, parse_schema_or_name
 from dispatchlab.yaml_fields import (
     TEXT,
     Context,
@@ -96,10 +96,12 @@ def _operator(node: Node, context: Context) -> OperatorName:
 
 def _definition(node: Node, context: Context) -> FunctionSchema | OperatorName:
     # As in a library block: `tensor` is a slip and no type variable, which aten:: and prim:: alone may have.
-    return parsed(scalar(node, "a schema"), _parse_definition, context)
+    return parsed(scalar(node, "a schema"), _definition_parser(context.classes), context)
 
 
-_parse_definition = partial(parse_schema_or_name, typevars=False)
+@cache
+def _definition_parser(classes: frozenset[str]) -> Callable[[str], FunctionSchema | OperatorName]:
+    return partial(parse_schema_or_name, typevars=False, custom_classes=KNOWN_CLASSES | classes)
 
 
 def _index(node: Node, context: Context) -> int:
@@ -111,15 +113,19 @@ def _index(node: Node, context: Context) -> int:
 
 def anonymous_schema(node: Scalar, context: Context) -> FunctionSchema:
     """The schema of a function without a name, `(Tensor _0) -> Tensor _0`; its operator name is empty."""
-    return parsed(node, _parse_anonymous, context, prefix=_PREFIX)
+    return parsed(node, _anonymous_parser(context.classes), context, prefix=_PREFIX)
 
 
 _PREFIX = "_"
 """Stands for the missing name while the parser is at work."""
 
 
-def _parse_anonymous(text: str) -> FunctionSchema:
-    return clone_with_name(parse_schema(text), OperatorName("", ""))
+@cache
+def _anonymous_parser(classes: frozenset[str]) -> Callable[[str], FunctionSchema]:
+    def parse(text: str) -> FunctionSchema:
+        return clone_with_name(parse_schema(text, custom_classes=KNOWN_CLASSES | classes), OperatorName("", ""))
+
+    return parse
 
 
 SENTENCE = Shape("a sentence", _sentence, {"type": "string", "minLength": 1})
@@ -295,13 +301,6 @@ def _nodes(node: Node, context: Context) -> tuple[Node, ...]:
     return node.items
 
 
-def _some_nodes(node: Node, context: Context) -> tuple[Node, ...]:
-    items = _nodes(node, context)
-    if not items:
-        raise Wrong(node, "expected at least one registration but found an empty list", "add at least one entry")
-    return items
-
-
 def _signature(node: Node, context: Context) -> str:
     text = scalar(node, "a C++ signature").text
     if not text.strip():
@@ -309,10 +308,10 @@ def _signature(node: Node, context: Context) -> str:
     return text
 
 
-SOME_REGISTRATIONS = Shape(
+REGISTRATION_LIST = Shape(
     "a list of registrations",
-    _some_nodes,
-    {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/registration"}},
+    _nodes,
+    {"type": "array", "items": {"$ref": "#/$defs/registration"}},
 )
 _NESTED = Shape("a list of registrations", _nodes, {"type": "array", "items": {"$ref": "#/$defs/nested"}})
 _ALIAS_KINDS: dict[str, AliasKind | None] = {**{str(kind): kind for kind in AliasKind}, "default": None}

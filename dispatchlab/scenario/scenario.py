@@ -43,6 +43,9 @@ class Scenario:
         namespace: what names without one were put into.
         semantics: the semantics that the claim is about, when the file says it.
         keys: the table rows that are shown; empty means all.
+        registry: the registry that it stands on: the name of a bundled one, or a file beside the scenario; None when it
+            stands alone.
+        packages: the packages whose import made the registrations, in order; empty for what nobody recorded.
         order: registrations that keep this order among themselves; releases are free.
         modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
         expect: what will be found.
@@ -55,6 +58,8 @@ class Scenario:
     namespace: str = "test"
     semantics: str | None = None
     keys: tuple[DispatchKey, ...] = ()
+    registry: str | None = None
+    packages: tuple[str, ...] = ()
     order: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
     expect: Expectation = Expectation.ORDER_INDEPENDENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -23,8 +24,12 @@ from dispatchlab.model.registration import (
     NameOnly,
     Registration,
     TorchLibraryCall,
+    describe,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.schema_parser import KNOWN_CLASSES
+from dispatchlab.model.schema_source import source_text
+from dispatchlab.model.schema_types import classes_in
 from dispatchlab.scenario.load import ScenarioError, read_scenario
 from dispatchlab.scenario.modules import module_texts
 from dispatchlab.scenario.registrations import UNKNOWN
@@ -89,6 +94,12 @@ def _head(scenario: Scenario) -> Lines:
         yield f"namespace: {scalar_text(scenario.namespace)}"
     if scenario.semantics is not None:
         yield f"semantics: {scalar_text(scenario.semantics)}"
+    if scenario.registry is not None:
+        yield f"registry: {scalar_text(scenario.registry)}"
+    if scenario.packages:
+        yield f"packages: {_flow(scenario.packages)}"
+    if classes := _classes_named_by(scenario.registrations):
+        yield f"classes: {_flow(classes)}"
     if scenario.operators != operators_named_by(scenario.registrations):
         yield f"operators: {_flow(_name(name, scenario.namespace) for name in scenario.operators)}"
     if scenario.keys:
@@ -100,7 +111,7 @@ def _head(scenario: Scenario) -> Lines:
         yield from (f"  {scalar_text(name)}: [{', '.join(body)}]" for name, body in module_texts(scenario.modules))
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
-    yield "registrations:"
+    yield "registrations:" if scenario.registrations else "registrations: []"
 
 
 def _registrations(
@@ -169,7 +180,7 @@ def _def(registration: Def, namespace: str) -> Lines:
         yield f"def: {scalar_text(_name(schema, namespace))}"
         usual = AliasKind.CONSERVATIVE
     else:
-        yield f"def: {scalar_text(str(clone_with_name(schema, _short(schema.name, namespace))))}"
+        yield f"def: {scalar_text(source_text(clone_with_name(schema, _short(schema.name, namespace))))}"
         usual = AliasKind.FROM_SCHEMA
     if registration.alias is not usual:
         yield f"alias: {registration.alias or 'default'}"
@@ -192,7 +203,7 @@ def _kernel_word(kernel: Kernel) -> str:
     if kernel.function is not None:
         return _reference(kernel)
     if kernel.form is KernelForm.UNBOXED and isinstance(kernel.inferred, FunctionSchema):
-        return str(kernel.inferred)
+        return source_text(kernel.inferred)
     return str(kernel.form)
 
 
@@ -212,6 +223,27 @@ def _functions(registrations: Iterable[Registration]) -> dict[str, Callable[...,
             case Def() | Impl() | Fallback() if registration.kernel and registration.kernel.function:
                 functions[_reference(registration.kernel)] = registration.kernel.function
     return functions
+
+
+def _classes_named_by(registrations: Iterable[Registration]) -> tuple[str, ...]:
+    """The custom classes in schemas that are not PyTorch's own, sorted."""
+    found: set[str] = set()
+    for schema in _schemas(registrations):
+        for argument in (*schema.arguments, *schema.returns):
+            found |= classes_in(argument.type)
+    return tuple(sorted(found - KNOWN_CLASSES))
+
+
+def _schemas(registrations: Iterable[Registration]) -> Iterator[FunctionSchema]:
+    for registration in registrations:
+        match registration:
+            case Block():
+                yield from _schemas(registration.registrations)
+            case Def() | Impl():
+                if isinstance(registration, Def) and isinstance(registration.schema, FunctionSchema):
+                    yield registration.schema
+                if registration.kernel and isinstance(registration.kernel.inferred, FunctionSchema):
+                    yield registration.kernel.inferred
 
 
 def _name(name: OperatorName, namespace: str) -> str:
@@ -251,7 +283,9 @@ def _escape(character: str) -> str:
 def _first_difference(scenario: Scenario, again: Scenario) -> str:
     for at, (mine, other) in enumerate(zip(scenario.registrations, again.registrations, strict=True)):
         if mine != other:
-            return f"registration {at} would load as {other!r}"
-    fields = ("claim", "operators", "namespace", "semantics", "keys", "order", "modules", "expect")
-    name = next(name for name in fields if getattr(scenario, name) != getattr(again, name))
+            names = (field.name for field in fields(mine) if type(mine) is type(other))
+            what = next((name for name in names if getattr(mine, name) != getattr(other, name, None)), "kind")
+            return f"registration {at}, {describe(mine)}, would load with another {what}"
+    heads = ("claim", "operators", "namespace", "semantics", "keys", "registry", "packages", "order", "modules", "expect")
+    name = next(name for name in heads if getattr(scenario, name) != getattr(again, name))
     return f"`{name}` would load as {getattr(again, name)!r}"

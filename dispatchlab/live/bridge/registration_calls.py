@@ -38,6 +38,7 @@ from dispatchlab.model.registration import (
     TorchLibraryCall,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.schema_source import source_text
 
 # Note [One number for each call]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -342,7 +343,7 @@ class Libraries:
 
     def schema_text(self, schema: FunctionSchema) -> str:
         """A schema, under the name that stands for the user's."""
-        return str(clone_with_name(schema, self.name_of(schema.name)) if schema.name.namespace else schema)
+        return source_text(clone_with_name(schema, self.name_of(schema.name)) if schema.name.namespace else schema)
 
     def key_text(self, key: DispatchKey | None) -> str:
         """A key where text is wanted; empty for none."""

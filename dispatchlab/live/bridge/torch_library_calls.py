@@ -14,6 +14,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Impl, TorchLibraryCall, TorchLibraryFunction
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.schema_source import source_text
 
 # Note [Calls of torch.library, live]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -102,7 +103,7 @@ def _check(block: Block, call: TorchLibraryCall) -> None:
 
 def _define(block: Block, call: TorchLibraryCall, qualified: str) -> Make:
     definition, schema = _definition(block)
-    text, alias = str(clone_with_name(schema, schema.name.without_namespace)), str(definition.alias or "")
+    text, alias = source_text(clone_with_name(schema, schema.name.without_namespace)), str(definition.alias or "")
     tags = tags_of(definition.tags, block)
     return lambda library: library.define(text, alias, tags=tags)
 
@@ -122,7 +123,7 @@ def _custom_op(block: Block, call: TorchLibraryCall, qualified: str) -> Make:
     arguments: dict[str, Any] = {
         "mutates_args": [each.name for each in schema.arguments if each.alias is not None and each.alias.is_write],
         "device_types": call.on or None,
-        "schema": str(clone_with_name(schema, OperatorName("", "x"))).removeprefix("x"),
+        "schema": source_text(clone_with_name(schema, OperatorName("", "x"))).removeprefix("x"),
     }
     tags = [tag for tag in tags_of(definition.tags, block) if tag.name != _COMPLIANT]
     if tags:

@@ -103,10 +103,11 @@ def _names() -> list[str]:
 def _operator(name: str, roots: tuple[str, ...]) -> RecordedOperator:
     read = read_dump(bindings()._dispatch_dump(name))
     kernels = tuple(replace(kernel, debug=without_root(kernel.debug, roots)) for kernel in read.kernels)
-    return replace(read, debug=without_root(read.debug, roots), tags=_tags(read), kernels=kernels)
+    return replace(read, debug=without_root(read.debug, roots), tags=tags_of(read), kernels=kernels)
 
 
-def _tags(operator: RecordedOperator) -> frozenset[str]:
+def tags_of(operator: RecordedOperator) -> frozenset[str]:
+    """The names of the tags of an operator, which no dump shows."""
     if operator.is_dangling:
         return frozenset()
     found = bindings()._get_operation_overload(operator.name.qualified, operator.name.overload)

@@ -11,16 +11,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.live.bridge.call_sites import CallSite
-from dispatchlab.live.bridge.torch import import_packages, torch
+from dispatchlab.live.bridge.torch import import_packages, semantics, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
-from dispatchlab.live.introspection.registry_reader import all_dumps
+from dispatchlab.live.introspection.registry_reader import all_dumps, tags_of
 from dispatchlab.live.introspection.site_log import running_ownership
 from dispatchlab.live.recording.watch import Registered, RegistrationWatch, WatchedCall
-from dispatchlab.model.cpp_signature import cpp_signature
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
 from dispatchlab.model.registration import (
     Block,
     BlockKind,
@@ -36,26 +37,12 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import clone_with_name
-from dispatchlab.model.schema_parser import parse_inferred, parse_schema
+from dispatchlab.registry.file import bundled_names
 from dispatchlab.registry.model import RecordedKernel, RecordedOperator, read_dump
-from dispatchlab.scenario.scenario import Scenario, operators_named_by
-from dispatchlab.scenario.write import scenario_text
+from dispatchlab.scenario.scenario import Scenario, operators_named_by, registration_names
+from dispatchlab.scenario.write import UnwritableError, scenario_text
 
 _PYTHON = re.compile(r"\.py:\d+$")
-
-
-class NothingRegisteredError(DispatchLabError):
-    """Importing packages registers nothing."""
-
-    def __init__(self, packages: tuple[str, ...]) -> None:
-        super().__init__(packages)
-        self.packages = packages
-
-    def __str__(self) -> str:
-        return (
-            f"{' and '.join(self.packages)} registers nothing when it is imported: name the module that registers, "
-            "such as my_package.ops"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +51,10 @@ class PackageRecord:
 
     Args:
         text: the scenario, as the text of a file.
-        registrations: how many registrations it has.
+        torch: the version of the PyTorch that they were imported into.
+        registry: the bundled registry of that version; None when there is none.
+        registrations: how many registrations the packages made.
+        foundations: the operators of others that kernels of the packages are for, by name; their defs come first.
         sites: the lines of Python that made them, as `file:line`, sorted; parts and C++ not counted.
         operators: how many operators got a def.
         dangling: operators with kernels and no def, by name.
@@ -73,11 +63,14 @@ class PackageRecord:
         native: how many defs and kernels C++ registered.
         others: how many registrations come from packages that were not asked for, by package.
         by_torch: how many calls PyTorch made for itself, which are left out.
-        unreadable: what could not be read, a sentence each.
+        unreadable: what could not be read or written and is left out, a sentence each.
     """
 
     text: str
+    torch: str
+    registry: str | None
     registrations: int
+    foundations: tuple[str, ...]
     sites: tuple[str, ...]
     operators: int
     dangling: tuple[str, ...]
@@ -97,11 +90,8 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
 
     Raises:
         ImportFailedError: one cannot be imported.
-        NothingRegisteredError: they register nothing.
-        UnwritableError: what was registered cannot be written as a scenario.
-        DumpError: this PyTorch prints something that this version cannot read.
     """
-    torch()
+    version = str(torch().__version__)
     roots = package_roots()
     before = all_dumps()
     with RegistrationWatch() as watch:
@@ -110,38 +100,130 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     calls = [call for call in kept if not call.site.by_torch]
     by_torch = [call for call in kept if call.site.by_torch]
     after = all_dumps()
-    added = _added(before, after, Counter(_registered_at(kept)))
-    native = [registration for operator in added for registration in _native(operator, roots)]
-    python = [_registration(call, roots) for call in calls]
-    needed = list(_foundations(python, native, before, roots))
-    registrations = (*needed, *native, *python)
-    if not registrations:
-        raise NothingRegisteredError(tuple(packages))
+    reader = _Reader(roots)
+    added = _added(before, after, Counter(_registered_at(kept)), reader)
+    native = [registration for operator in added for registration in reader.registrations(operator)]
+    python = [registration for call in calls for registration in reader.call(call)]
+    needed = list(_foundations((*native, *python), {**after, **before}, reader))
     touched = {_qualified(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
-    read = {name: read_dump(after[name]) for name in map(str, touched) if name in after}
+    read = {name: found for name in map(str, touched) if name in after and (found := reader.dump(name, after[name]))}
+    registry = semantics() if semantics() in bundled_names() else None
     scenario = Scenario(
         claim=f"What importing {' and then '.join(packages)} registers does not depend on its order.",
-        registrations=registrations,
-        operators=operators_named_by(registrations),
+        registrations=(),
+        operators=(),
         namespace=_namespace(touched),
         semantics=None,
+        registry=registry,
+        packages=tuple(packages),
     )
+    text, left_out = _written(scenario, (*needed, *native, *python))
     defined = sum(isinstance(one, Def) for call in calls for one in call.made)
     kernels = sum(isinstance(one, Impl) for call in calls for one in call.made)
     return PackageRecord(
-        text=scenario_text(scenario),
-        registrations=len(registrations),
+        text=text,
+        torch=version,
+        registry=registry,
+        registrations=len(native) + len(python),
+        foundations=tuple(str(one.operator) for one in needed),
         sites=tuple(sorted({package_path(str(call.site), roots) for call in _with_parts(calls)})),
         operators=defined + sum(isinstance(one, Def) for one in native),
         dangling=tuple(sorted(name for name, dump in read.items() if dump.is_dangling)),
         kernels=kernels + sum(isinstance(one, Impl) for one in native),
-        shown=len(_shown(before, after, touched)),
+        shown=len(_shown(before, after, touched, reader)),
         native=len(native),
         others=_others(calls, packages),
         by_torch=len(by_torch),
-        unreadable=tuple(watch.unreadable),
+        unreadable=(*watch.unreadable, *reader.unreadable, *left_out),
     )
+
+
+class _Reader:
+    """Reads what PyTorch prints. What cannot be read is one finding about one operator, and costs nothing else."""
+
+    def __init__(self, roots: tuple[str, ...]) -> None:
+        self._roots = roots
+        self._found: dict[str, None] = {}
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """What could not be read, a sentence each."""
+        return tuple(self._found)
+
+    def dump(self, name: str, text: str) -> RecordedOperator | None:
+        """An operator from its dump."""
+        try:
+            return read_dump(text)
+        except (DispatchLabError, ValueError) as error:
+            self._note(name, "its dump", error)
+            return None
+
+    def registrations(self, operator: RecordedOperator, *, def_only: bool = False) -> Iterator[Def | Impl]:
+        """The def and the kernels of an operator, of each key the oldest first."""
+        name = str(operator.name)
+        if operator.schema is not None:
+            try:
+                schema = parse_printed(operator.schema)
+            except ParseError as error:
+                self._note(name, f"its schema {_short(operator.schema)}", error)
+            else:
+                yield Def(schema, operator.alias, tags_of(operator), without_root(operator.debug, self._roots))
+        for kernel in () if def_only else reversed(operator.kernels):
+            yield Impl(operator.name, kernel.key, self._kernel(name, kernel), without_root(kernel.debug, self._roots))
+
+    def call(self, call: WatchedCall) -> Iterator[Registration]:
+        """The registration that a watched call made."""
+        try:
+            yield _registration(call, self._roots)
+        except (DispatchLabError, ValueError) as error:
+            self._note(f"{call.namespace}::{call.operator}", f"the call at {call.site}", error)
+
+    def _kernel(self, name: str, kernel: RecordedKernel) -> Kernel:
+        if kernel.flags is KernelFlags.FALLTHROUGH:
+            return Kernel(KernelForm.FALLTHROUGH)
+        if kernel.inferred is None:
+            return Kernel()
+        try:
+            inferred = parse_printed_inferred(kernel.inferred)
+        except ParseError as error:
+            self._note(name, f"the type {_short(kernel.inferred)} of its kernel for {kernel.key}", error)
+            return Kernel()
+        symint = is_symint_schema(inferred)
+        return Kernel(KernelForm.UNBOXED, inferred, cpp_signature(inferred), symint=symint)
+
+    def _note(self, name: str, what: str, error: Exception) -> None:
+        self._found[f"{name}: {what} cannot be read: {_short(str(error).splitlines()[0])}"] = None
+
+
+_LONG = 120
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+
+
+def _written(scenario: Scenario, registrations: tuple[Registration, ...]) -> tuple[str, list[str]]:
+    """The text of a scenario with all registrations that can be written, and a sentence for each that cannot."""
+
+    def text(some: tuple[Registration, ...]) -> str:
+        return scenario_text(replace(scenario, registrations=some, operators=operators_named_by(some)))
+
+    try:
+        return text(registrations), []
+    except UnwritableError:
+        pass
+    kept: list[Registration] = []
+    left_out: list[str] = []
+    for registration in registrations:
+        try:
+            text((registration,))
+        except UnwritableError as error:
+            (name,) = registration_names((registration,))
+            left_out.append(f"{name} cannot be written as a part of a scenario: {_short(error.reason)}")
+        else:
+            kept.append(registration)
+    return text(tuple(kept)), left_out
 
 
 def _with_parts(calls: Sequence[WatchedCall]) -> Iterator[WatchedCall]:
@@ -168,7 +250,10 @@ def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, Dispatch
 
 
 def _added(
-    before: Mapping[str, str], after: Mapping[str, str], watched: Counter[tuple[str, DispatchKey | None]]
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    watched: Counter[tuple[str, DispatchKey | None]],
+    reader: _Reader,
 ) -> list[RecordedOperator]:
     """Defs and kernels that are there now, were not before, and were not watched: those of C++, PyTorch's left out.
 
@@ -179,8 +264,10 @@ def _added(
     for name, text in after.items():
         if before.get(name) == text:
             continue
-        now = read_dump(text)
-        old = read_dump(before[name]) if name in before else RecordedOperator(now.name)
+        now = reader.dump(name, text)
+        if now is None:
+            continue
+        old = (reader.dump(name, before[name]) if name in before else None) or RecordedOperator(now.name)
         had = Counter((kernel.key, kernel.debug) for kernel in old.kernels)
         new: list[RecordedKernel] = []
         for kernel in now.kernels:
@@ -206,33 +293,25 @@ def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: b
     return replace(now, kernels=kernels) if is_new else RecordedOperator(now.name, kernels=kernels)
 
 
-def _native(operator: RecordedOperator, roots: tuple[str, ...]) -> Iterator[Registration]:
-    if operator.schema is not None:
-        yield Def(parse_schema(operator.schema), operator.alias, operator.tags, without_root(operator.debug, roots))
-    for kernel in reversed(operator.kernels):
-        yield Impl(operator.name, kernel.key, _kernel(kernel), without_root(kernel.debug, roots))
-
-
-def _kernel(kernel: RecordedKernel) -> Kernel:
-    if kernel.flags is KernelFlags.FALLTHROUGH:
-        return Kernel(KernelForm.FALLTHROUGH)
-    if kernel.inferred is None:
-        return Kernel()
-    inferred = parse_inferred(kernel.inferred)
-    return Kernel(KernelForm.UNBOXED, inferred, cpp_signature(inferred))
-
-
-def _foundations(
-    python: Sequence[Registration], native: Sequence[Registration], before: Mapping[str, str], roots: tuple[str, ...]
-) -> Iterator[Registration]:
-    """The defs of operators that were there before, which kernels of the packages are for."""
-    for name in operators_named_by((*native, *python)):
-        text = before.get(str(name))
-        if text is None:
+def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str], reader: _Reader) -> Iterator[Def]:
+    """The defs of operators of others, which kernels of the packages are for."""
+    defined = {str(one.operator.within(_home(each))) for each in registrations for one in _defs_in(each)}
+    for name in operators_named_by(registrations):
+        if str(name) in defined or str(name) not in dumps:
             continue
-        read = read_dump(text)
-        if read.schema is not None:
-            yield Def(parse_schema(read.schema), read.alias, frozenset(), without_root(read.debug, roots))
+        found = reader.dump(str(name), dumps[str(name)])
+        for one in () if found is None else reader.registrations(found, def_only=True):
+            assert isinstance(one, Def)
+            yield one
+
+
+def _home(registration: Registration) -> str:
+    return registration.namespace or "" if isinstance(registration, Block) else ""
+
+
+def _defs_in(registration: Registration) -> Iterator[Def]:
+    members = registration.registrations if isinstance(registration, Block) else (registration,)
+    return (one for one in members if isinstance(one, Def))
 
 
 def _namespace(touched: set[OperatorName]) -> str:
@@ -285,14 +364,18 @@ def _debug(site: CallSite, roots: tuple[str, ...]) -> str:
     return "registered at " + " via ".join(package_path(line, roots) for line in (str(site), *site.via))
 
 
-def _shown(before: Mapping[str, str], after: Mapping[str, str], touched: set[OperatorName]) -> set[str]:
+def _shown(
+    before: Mapping[str, str], after: Mapping[str, str], touched: set[OperatorName], reader: _Reader
+) -> set[str]:
     """The debug texts that PyTorch's dumps have for what is new."""
     texts: set[str] = set()
     for name in map(str, touched):
         if name not in after:
             continue
-        now = read_dump(after[name])
-        old = read_dump(before[name]) if name in before else RecordedOperator(now.name)
+        now = reader.dump(name, after[name])
+        if now is None:
+            continue
+        old = (reader.dump(name, before[name]) if name in before else None) or RecordedOperator(now.name)
         texts |= {now.debug} - {old.debug, ""}
         texts |= {kernel.debug for kernel in now.kernels} - {kernel.debug for kernel in old.kernels}
     return texts

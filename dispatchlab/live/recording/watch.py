@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.call_sites import CallSite, CallSites
 from dispatchlab.live.bridge.expressible import T_T
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, KernelForm, TorchLibraryFunction
-from dispatchlab.model.schema_parser import parse_inferred, parse_schema
+from dispatchlab.model.schema_parser import parse_inferred
 
 Registered: TypeAlias = Def | Impl | Fallback
 
@@ -128,8 +128,11 @@ class RegistrationWatch:
             return result
         try:
             registrations = reader(known.key, *arguments, **named)
-        except DispatchLabError as error:
-            self.unreadable.append(f"{self._sites.here()}: {str(error).splitlines()[0]}")
+        except Exception as error:  # the package goes on, whatever it registered
+            lines = str(error).splitlines()
+            self.unreadable.append(
+                f"{self._sites.here()}: a registration cannot be read: {lines[0] if lines else type(error).__name__}"
+            )
             return result
         call = self._active or known.custom_op
         if call is None:
@@ -281,7 +284,7 @@ def _name(text: str) -> OperatorName:
 
 
 def _define(key: str, schema: str, alias_analysis: str = "", tags: object = ()) -> list[Registered]:
-    parsed = parse_schema(schema)
+    parsed = parse_printed(schema)
     names = tags if isinstance(tags, tuple | list) else (tags,)
     kind = AliasKind(alias_analysis) if alias_analysis else AliasKind.FROM_SCHEMA
     return [Def(parsed, kind, frozenset(tag.name for tag in names))]
@@ -292,7 +295,7 @@ def _def(key: str, schema: str, alias: str = "") -> list[Registered]:
 
 
 def _legacy(key: str, schema: str) -> list[Registered]:
-    return [Def(parse_schema(schema), None)]
+    return [Def(parse_printed(schema), None)]
 
 
 def _impl(key: str, name: str, dispatch: object, func: Any, with_keyset: bool = False) -> list[Registered]:  # noqa: FBT001, FBT002  # as the bindings have it
