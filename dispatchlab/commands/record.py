@@ -73,10 +73,10 @@ def _summary(found: PackageRecord) -> list[str]:
             "nothing is registered when this is imported; to record a module that registers, name it: my_package.ops"
         ]
     else:
+        counts = f"{_count(found.operators, 'operator')} and {_count(found.kernels, 'kernel')}"
         lines = [
-            f"{_count(found.registrations, 'registration')}{_made_by(found)}: {_count(found.operators, 'operator')} "
-            f"and {_count(found.kernels, 'kernel')}; the dumps of PyTorch name {_count(found.shown, 'source location')} "
-            "for them"
+            f"{_count(found.registrations, 'registration')}{_made_by(found)}: {counts}; the dumps of PyTorch name "
+            f"{_count(found.shown, 'source location')} for them"
         ]
     if found.foundations:
         lines.append(f"kernels are for operators of others, whose defs come first: {_few(found.foundations)}")

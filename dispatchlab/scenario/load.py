@@ -231,9 +231,10 @@ def _read(root: Node, context: Context) -> Scenario | None:
     context.classes = frozenset(classes)
     nodes = entry.get(REGISTRATIONS, ())
     registrations = [each for each in read_all(nodes, around, context) if each is not None]
-    if REGISTRATIONS in entry and not nodes and PACKAGES not in entry:
+    node = entry.node_of(REGISTRATIONS)
+    if isinstance(node, Listing) and not nodes and PACKAGES not in entry:
         message = "expected at least one registration but found an empty list"
-        raise Wrong(entry.node_of(REGISTRATIONS), message, "add at least one entry")
+        context.report(Wrong(node, message, "add at least one entry"))
     if REGISTRATIONS in entry:
         _check_order(entry.node_of(ORDER), entry.get(ORDER, ()), len(nodes), context)
         if MODULES in entry:

@@ -74,7 +74,12 @@ def test_every_call_of_torch_library_is_a_registration_and_refused_or_released_o
     foundation = scenario.registrations[0]
     assert isinstance(foundation, Def)
     assert str(foundation.operator) == "aten::cumsum"
-    assert "17 registrations at " in printed
+    assert "16 registrations, made by 16 lines of Python: " in printed
+    assert "kernels are for operators of others, whose defs come first: aten::cumsum\n" in printed
+    assert (scenario.registry, scenario.packages) == (
+        "torch-2.13" if is_installed("torch", "2.13") else None,
+        ("shop",),
+    )
     assert "registrations that PyTorch made for itself on the way were left out" in printed
 
 
@@ -200,8 +205,8 @@ def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
 def test_the_kernel_of_quanto_for_mps_dangles_in_the_record_too(tmp_path: Path) -> None:
     scenario, printed = recorded(tmp_path, "optimum.quanto")
     assert (
-        "12 registrations at 12 sites, 4 operators and 8 kernels; the dumps of PyTorch name 2 source locations"
-        in printed
+        "12 registrations, made by 12 lines of Python: 4 operators and 8 kernels; the dumps of PyTorch name 2 source "
+        "locations" in printed
     )
     assert "kernels without a def dangle: quanto_py::qbytes_mm" in printed
     dangling = next(

@@ -1,0 +1,169 @@
+"""A record stands on a registry: commands answer for both together, and report what the record adds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.analysis.sources import recorded_from
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.file import RegistryFile, UnknownRegistryError, save_registry
+from dispatchlab.registry.overlay import Overlay
+from dispatchlab.scenario.load import ScenarioError, load_scenario, parse_scenario
+from dispatchlab.scenario.write import scenario_text
+from tests.command_line import run, run_raising
+from tests.registry_cases import SMALL
+
+RECORD = """\
+claim: What importing mine registers does not depend on its order.
+namespace: mine
+registry: torch-2.13
+packages: [mine]
+registrations:
+  - def: aten::mul.Tensor(Tensor self, Tensor other) -> Tensor
+    debug: registered at /__w/pytorch/pytorch/build/aten/src/ATen/RegisterSchema.cpp:6
+  - impl: aten::mul.Tensor
+    dispatch: PrivateUse1
+    debug: registered at mine/ops.py:3
+  - def: odd(Tensor! out, Tensor(a)?[] xs, int[] n=[1, 1]) -> ()
+    debug: registered at mine/ops.py:4
+  - impl: odd
+    dispatch: CPU
+    debug: registered at mine/ops.py:5
+"""
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> str:
+    (tmp_path / "mine.yaml").write_text(RECORD)
+    return str(tmp_path / "mine.yaml")
+
+
+@pytest.fixture
+def blocks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The blocks of registry files that are unpacked meanwhile."""
+    seen: list[int] = []
+    rows: Callable[[RegistryFile, int], list[object]] = RegistryFile._rows
+
+    def counted(self: RegistryFile, block: int) -> list[object]:
+        seen.append(block)
+        return rows(self, block)
+
+    monkeypatch.setattr(RegistryFile, "_rows", counted)
+    return seen
+
+
+def test_a_record_is_laid_over_its_registry(record: str) -> None:
+    found = recorded_from(record)
+    assert isinstance(found, Overlay)
+    alone = found.beneath
+    assert len(found.names) == len(alone.names) + 1
+    assert [str(one.name) for one in found.over] == ["aten::mul.Tensor", "mine::odd"]
+    old, new = alone.operator("aten::mul.Tensor"), found.operator("aten::mul.Tensor")
+    assert old is not None
+    assert new is not None
+    assert {*new.kernels} - {*old.kernels} == {new.active_at(DispatchKey.PrivateUse1)}
+    assert (new.schema, new.debug, new.tags) == (old.schema, old.debug, old.tags)
+    assert found.operator("aten::add.Tensor") == alone.operator("aten::add.Tensor")
+    assert [str(one.name) for one in found] == list(found.names)
+
+
+def test_lint_reports_what_the_package_adds_and_knows_the_kernels_of_pytorch(record: str) -> None:
+    for more in ((), ("--against", "torch-2.13")):
+        found = json.loads(run("lint", record, *more, "--format", "json").stdout)
+        text = json.dumps(found)
+        assert "mine::odd" not in text or "DL006" in text
+        assert "aten::mul.Tensor" not in text
+        assert "aten::__and__" not in text
+
+
+def test_a_record_without_a_registry_is_taken_alone_and_says_so(record: str) -> None:
+    alone = Path(record).with_name("alone.yaml")
+    alone.write_text(RECORD.replace("registry: torch-2.13\n", ""))
+    assert load_scenario(alone).registry is None
+    assert recorded_from(str(alone)).names == ("aten::mul.Tensor", "mine::odd")
+    said = run("lint", str(alone)).stderr
+    assert "names no registry, so aten::mul.Tensor has none of PyTorch's kernels here: add `registry: torch-2.13`" in (
+        said
+    )
+    assert "names no registry" not in run("lint", record).stderr
+
+
+def test_explain_of_one_operator_reads_one_block_for_it_and_each_operator_of_the_record(
+    record: str, blocks_read: list[int]
+) -> None:
+    result = run("explain", "mul.Tensor", "--from", record, "--arg", "PrivateUse1", "--arg", "PrivateUse1")
+    assert result.exit_code == 0, result.output
+    assert "registered at mine/ops.py:3" in result.stdout
+    assert len(blocks_read) <= 6
+    blocks_read.clear()
+    result = run("explain", "aten::add.Tensor", "--from", record)
+    assert "RegisterCPU" in result.stdout
+    assert len(blocks_read) <= 6
+
+
+def test_explain_and_dump_of_a_schema_that_no_parser_reads(record: str) -> None:
+    printed = "mine::odd(Tensor($0! -> ) out, Tensor?(a)[] xs, int[] n=1) -> ()"
+    assert run("explain", "odd", "--from", record).stdout.startswith(f"{printed}\n")
+    assert f"schema: {printed}\n" in run("dump", "odd", "--from", record, "--format", "text").stdout
+
+
+def test_steps_of_a_record_are_run_over_its_registry(record: str) -> None:
+    before = run("dump", "aten::mul.Tensor", "--from", record, "--after", "+0", "--format", "text").stdout
+    after = run("dump", "aten::mul.Tensor", "--from", record, "--after", "+0 +1", "--format", "text").stdout
+    assert "mine/ops.py" not in before
+    assert "PrivateUse1: registered at mine/ops.py:3 [kernel]\n" in after
+    alone = run("dump", "aten::mul.Tensor", "--format", "text").stdout
+    assert before == alone
+
+
+def test_diff_with_the_registry_has_what_the_record_adds(record: str, blocks_read: list[int]) -> None:
+    found = json.loads(run("diff", "torch-2.13", record, "--format", "json").stdout)
+    assert {change["operator"] for change in found["changes"]} == {"aten::mul.Tensor", "mine::odd"}
+    assert {change["subject"] for change in found["changes"]} == {"operator", "kernel", "row"}
+
+
+def test_a_registry_file_lies_beside_the_record(tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    folder.mkdir()
+    save_registry(SMALL, folder / "small.dlreg")
+    path = folder / "mine.yaml"
+    path.write_text("{claim: A., registry: small.dlreg, registrations: [{impl: foo, dispatch: CUDA, debug: mine}]}")
+    found = recorded_from(str(path))
+    operator = found.operator("test::foo")
+    assert operator is not None
+    assert [str(kernel.key) for kernel in operator.kernels] == ["CPU", "CUDA", "Meta", "Meta", "Autograd"]
+    path.write_text("{claim: A., registry: torch-9.9, registrations: [{impl: foo, dispatch: CUDA, debug: mine}]}")
+    with pytest.raises(UnknownRegistryError, match=r"torch-9\.9"):
+        recorded_from(str(path))
+
+
+def test_an_operator_of_pytorch_is_not_asked_of_a_sandbox(record: str) -> None:
+    with pytest.raises(Exception, match="use --engine torch --import mine without --from"):
+        run_raising("explain", "aten::mul.Tensor", "--from", record, "--engine", "torch")
+
+
+def test_registry_packages_and_classes_are_fields_that_are_written_and_read() -> None:
+    scenario = parse_scenario(RECORD)
+    assert (scenario.registry, scenario.packages) == ("torch-2.13", ("mine",))
+    assert scenario_text(scenario) == RECORD
+    classes = """\
+claim: A.
+classes: [mine.Thing]
+registrations:
+  - def: foo(__torch__.torch.classes.mine.Thing x) -> ()
+    debug: a
+"""
+    assert scenario_text(parse_scenario(classes)) == classes
+    with pytest.raises(ScenarioError, match="a custom class that is known"):
+        parse_scenario(classes.replace("classes: [mine.Thing]\n", ""))
+
+
+def test_only_the_record_of_packages_may_register_nothing() -> None:
+    nothing = "claim: A.\npackages: [mine]\nregistrations: []\n"
+    assert scenario_text(parse_scenario(nothing)) == nothing
+    with pytest.raises(ScenarioError, match="expected at least one registration"):
+        parse_scenario("claim: A.\nregistrations: []\n")
