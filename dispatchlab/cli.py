@@ -28,6 +28,9 @@ COMMANDS: Mapping[str, str] = {
 """Each command with its line in the help. Its module and its function are named like it."""
 
 
+_HELP = ["-h", "--help"]
+
+
 class _Group(click.Group):
     """Imports a command on first use; reports errors without a traceback, each kind with its exit code."""
 
@@ -42,7 +45,7 @@ class _Group(click.Group):
         command = getattr(import_module(f"dispatchlab.commands.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         # A command that is run by itself, too, has the options for help that it has in this group.
-        command.context_settings.setdefault("help_option_names", ctx.help_option_names)
+        command.context_settings["help_option_names"] = _HELP
         from dispatchlab.commands.every_command import as_every_command
 
         return as_every_command(command)
@@ -86,7 +89,7 @@ class _Group(click.Group):
 
 @click.group(
     cls=_Group,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": _HELP},
     epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, "
     "124 a package took too long to be imported.",
 )
