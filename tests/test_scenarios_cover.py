@@ -324,7 +324,7 @@ OURS = {
 }
 
 RULES: dict[str, tuple[str, ...]] = {
-    f"DL00{number}": (f"lint/dl00{number}_found", f"lint/dl00{number}_not_found") for number in range(1, 10)
+    f"DL{number:03}": (f"lint/dl{number:03}_found", f"lint/dl{number:03}_not_found") for number in range(1, 16)
 }
 """The rules of lint, each with what it finds and a near miss."""
 

@@ -42,6 +42,15 @@ from dispatchlab.commands.output import exit_with, note, out, save, show
 )
 @force_option
 @click.option("--explain", metavar="RULE", help="Print the page of a rule: what it reports, why, and how to fix it.")
+@click.option(
+    "--all", "show_all", is_flag=True, help="Show all findings, not the 20 most harmful causes, with every operator."
+)
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="The checkout that paths of SARIF are relative to. Default: the folder with .git that this one is in.",
+)
 @click.option("--format", type=click.Choice(["rich", "text", "json", "sarif"]), help=FORMAT_HELP)
 @click.pass_context
 def lint(
@@ -58,12 +67,15 @@ def lint(
     write_baseline: str | None,
     force: bool,
     explain: str | None,
+    show_all: bool,
+    root: str | None,
     format: Literal["rich", "text", "json", "sarif"] | None,
 ) -> None:
     """Report likely mistakes: kernels that dangle, override others, or disable a decomposition.
 
     SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch. Default: live.
-    Exit codes: 0 when nothing is found, 1 when something is.
+    Findings of one cause are shown as one, the most harmful first.
+    Exit codes: 0 when nothing is found but information, 1 when an error or a warning is.
 
     \b
     Examples:
@@ -75,9 +87,12 @@ def lint(
     from dispatchlab.analysis.sources import LIVE
     from dispatchlab.file_kinds import FileKind, check_overwrite
     from dispatchlab.lint.baseline import load_baseline, renewed_baseline
+    from dispatchlab.lint.checkout import Checkout, checkout_of
+    from dispatchlab.lint.rule import Identity
     from dispatchlab.lint.rules import rule_named, selected
     from dispatchlab.lint.run import lint_source
-    from dispatchlab.render.lint import lint_json, lint_text, print_lint, sarif
+    from dispatchlab.render.lint import lint_json, lint_text, print_lint
+    from dispatchlab.render.sarif import sarif
 
     if explain is not None:
         refuse(
@@ -91,7 +106,7 @@ def lint(
         refuse(context, ("force",), "is for the file of --write-baseline, and nothing is written: leave it out")
     elif not force:
         check_overwrite(write_baseline, FileKind.BASELINE)
-    accepted = frozenset[tuple[str, str, str]]() if baseline is None else load_baseline(baseline)
+    accepted = frozenset[Identity]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)
     reports = [
         lint_source(
@@ -100,13 +115,13 @@ def lint(
         for source in sources or (LIVE,)
     ]
     if format == "sarif":
-        out(sarif(reports))
+        out(sarif(reports, checkout_of(".") if root is None else Checkout(root), imports=imports))
     else:
         show(
             format,
-            text=lambda: "\n".join(map(lint_text, reports)),
+            text=lambda: "\n".join(lint_text(report, complete=show_all) for report in reports),
             json=lambda: lint_json(reports),
-            rich=lambda console: print_lint(console, reports),
+            rich=lambda console: print_lint(console, reports, complete=show_all),
         )
     if write_baseline is not None:
         text, count = renewed_baseline(reports, accepted)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
-from dispatchlab.lint.rule import Finding, LintReport
+from dispatchlab.lint.rule import Finding, Identity, LintReport
 
-VERSION = 1
+VERSION = 2
 
 
 class BaselineError(DispatchLabError):
@@ -29,7 +29,7 @@ class BaselineError(DispatchLabError):
         return f"{self.path}: {self.reason}"
 
 
-def load_baseline(path: str) -> frozenset[tuple[str, str, str]]:
+def load_baseline(path: str) -> frozenset[Identity]:
     """The identities of the findings that a file accepts.
 
     Raises:
@@ -51,16 +51,18 @@ def load_baseline(path: str) -> frozenset[tuple[str, str, str]]:
         raise BaselineError(
             path, f"expected version {VERSION} and a list of findings; write it again with --write-baseline"
         )
-    accepted = set()
-    for one in value["findings"]:
-        texts = [one.get(name) for name in ("code", "operator", "key")] if isinstance(one, dict) else []
-        if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
-            raise BaselineError(path, f"expected a code, an operator and a key but found {one!r}")
-        accepted.add((str(texts[0]), str(texts[1]), str(texts[2])))
-    return frozenset(accepted)
+    return frozenset(_identity(path, one) for one in value["findings"])
 
 
-def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[tuple[str, str, str]]) -> tuple[str, int]:
+def _identity(path: str, one: object) -> Identity:
+    if isinstance(one, dict):
+        texts, files = [one.get(name) for name in ("code", "operator", "key")], one.get("files")
+        if isinstance(files, list) and all(isinstance(text, str) for text in (*texts, *files)):
+            return Identity(str(texts[0]), str(texts[1]), str(texts[2]), tuple(files))
+    raise BaselineError(path, f"expected a code, an operator, a key and files but found {one!r}")
+
+
+def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[Identity]) -> tuple[str, int]:
     """The file that accepts what was found now and what is still found of an older baseline, and how many that is.
 
     Args:
@@ -69,16 +71,15 @@ def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[tuple[s
     """
     findings = [finding for report in reports for finding in report.findings]
     outdated = set.intersection(*({*report.outdated} for report in reports))
-    kept = [one for one in accepted if " ".join(one).strip() not in outdated]
+    kept = [one for one in accepted if one not in outdated]
     return baseline_text(findings, kept), len({*kept, *(one.identity for one in findings)})
 
 
-def baseline_text(findings: Iterable[Finding], kept: Collection[tuple[str, str, str]] = ()) -> str:
+def baseline_text(findings: Iterable[Finding], kept: Collection[Identity] = ()) -> str:
     """The file that accepts these findings: one to a line, sorted, the same for equal findings."""
-    identities = sorted({finding.identity for finding in findings} | set(kept))
     rows = [
-        json.dumps({"code": code, "operator": operator, "key": key}, ensure_ascii=False)
-        for code, operator, key in identities
+        json.dumps({"code": one.code, "operator": one.operator, "key": one.key, "files": one.files}, ensure_ascii=False)
+        for one in sorted({finding.identity for finding in findings} | set(kept))
     ]
     inside = "".join(f"\n  {row}{',' if at < len(rows) - 1 else ''}" for at, row in enumerate(rows))
     return f'{{"version": {VERSION}, "findings": [{inside}\n]}}\n'

@@ -4,12 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from dispatchlab.analysis.certificate import OrderReason
+from dispatchlab.lint.debug_text import file_in
+from dispatchlab.lint.provenance import NOTHING_KNOWN, OperatorCalls
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.registry.coverage import Filled, FillOf
 from dispatchlab.registry.model import Recorded, RecordedOperator
+
+
+class Level(StrEnum):
+    """How much harm a finding does, the worst first."""
+
+    ERROR = "error"  # something that was registered cannot be used
+    WARNING = "warning"  # calls fail, or do something else than what was written, under some circumstances
+    INFORMATION = "information"  # nothing fails; whether it is meant, only its author knows
+
+    __repr__ = member_repr
+
+
+LEVELS = tuple(Level)
+"""The levels, the worst first."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Identity:
+    """What stays the same of a finding when lines move.
+
+    Args:
+        code: the code of the rule.
+        operator: the operator.
+        key: the dispatch key; empty when it is about the operator as a whole.
+        files: the files of the registrations that take part, so that another package is another finding.
+    """
+
+    code: str
+    operator: str
+    key: str = ""
+    files: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.code, self.operator, self.key) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +58,11 @@ class Finding:
         code: the code of the rule, `DL001`.
         operator: the operator.
         key: the dispatch key that it is about; None when it is about the operator as a whole.
-        message: what was found, whose it is and what to do, in a sentence.
+        message: what was found, whose it is and why it matters, in a sentence.
         owners: the debug texts of the registrations that take part, the one to change first.
+        level: how much harm it does.
+        cause: what findings that one change mends have in common; empty when the rule and the namespace say it.
+        mend: the call that mends it, or what to do.
     """
 
     code: str
@@ -29,14 +70,58 @@ class Finding:
     key: DispatchKey | None
     message: str
     owners: tuple[str, ...] = ()
+    level: Level = Level.WARNING
+    cause: str = ""
+    mend: str = ""
 
     @property
-    def identity(self) -> tuple[str, str, str]:
-        """What stays the same when lines move: the code, the operator and the key."""
-        return self.code, self.operator, "" if self.key is None else str(self.key)
+    def identity(self) -> Identity:
+        """See `Identity`."""
+        files = tuple(dict.fromkeys(file_in(debug) for debug in self.owners))
+        return Identity(self.code, self.operator, "" if self.key is None else str(self.key), files)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the operator."""
+        return self.operator.partition("::")[0]
 
     def __str__(self) -> str:
         return f"{self.operator}: {self.code}{'' if self.key is None else f' {self.key}'}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """Findings of one rule with one cause, in one namespace: what a reader looks at as one.
+
+    Args:
+        findings: by operator; never empty.
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def first(self) -> Finding:
+        """The finding that speaks for all."""
+        return self.findings[0]
+
+    @property
+    def code(self) -> str:
+        """The code of the rule."""
+        return self.first.code
+
+    @property
+    def level(self) -> Level:
+        """How much harm each of them does."""
+        return self.first.level
+
+
+def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
+    """Findings by cause, the most harmful first: by level, and within a level those of most operators."""
+    groups: dict[tuple[str, Level, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.code, finding.level, finding.namespace, finding.cause), []).append(finding)
+    ranked = sorted(groups.items(), key=lambda item: (LEVELS.index(item[0][1]), -len(item[1]), item[0]))
+    return tuple(FindingGroup(tuple(found)) for _, found in ranked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +134,9 @@ class LintReport:
         checked: the codes of the rules that ran.
         findings: by operator, and of one operator by code.
         known: how many findings were left out because the registry that it is compared with has them, too.
+        own: how many operators were left out because PyTorch alone has registered them.
         accepted: how many were left out because a baseline accepts them.
-        outdated: accepted findings that are not found any more, as `DL002 aten::add.Tensor Meta`.
+        outdated: accepted findings that are not found any more.
         not_checked: code of a rule that could not run here -> why, a clause.
     """
 
@@ -59,14 +145,20 @@ class LintReport:
     checked: tuple[str, ...]
     findings: tuple[Finding, ...]
     known: int = 0
+    own: int = 0
     accepted: int = 0
-    outdated: tuple[str, ...] = ()
+    outdated: tuple[Identity, ...] = ()
     not_checked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
-        """1 when something was found, else 0."""
-        return 1 if self.findings else 0
+        """1 when something was found that is more than information, else 0."""
+        return 1 if any(finding.level is not Level.INFORMATION for finding in self.findings) else 0
+
+    @property
+    def groups(self) -> tuple[FindingGroup, ...]:
+        """The findings by cause, the most harmful first."""
+        return grouped(self.findings)
 
     def counts(self) -> dict[str, int]:
         """How many findings each rule that ran has."""
@@ -92,12 +184,18 @@ class Subject:
         fill: what a dispatcher puts into a slot of one of its operators.
         order_of: see `OrderOf`; None where no engine is at hand.
         earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
+        calls: operator -> the calls that registered it, as far as they are known; a dump does not say.
     """
 
     recorded: Recorded
     fill: FillOf
     order_of: OrderOf | None = None
     earlier: Recorded | None = None
+    calls: Mapping[str, OperatorCalls] = field(default_factory=dict)
+
+    def calls_of(self, operator: RecordedOperator) -> OperatorCalls:
+        """The calls that registered an operator; nothing is known when they were not watched."""
+        return self.calls.get(str(operator.name), NOTHING_KNOWN)
 
     def slot(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
         """What a slot of an operator holds."""
@@ -113,12 +211,15 @@ class Check(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding without its code."""
+    """A finding without its code; without a level it has that of its rule."""
 
     operator: str
     key: DispatchKey | None
     message: str
     owners: tuple[str, ...] = ()
+    level: Level | None = None
+    cause: str = ""
+    mend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +229,11 @@ class Rule:
     Args:
         code: `DL001`; never used again for another rule.
         name: a few words with dashes, for people who select rules.
+        level: how much harm its findings do, unless one says otherwise.
         what: what it finds.
         why: why that matters.
         mend: how to fix it.
+        unknown: what it cannot know, so that a finding may be meant, or a defect is not found.
         bad: registrations that it finds, as a scenario has them.
         good: registrations next to these that it does not.
         check: the function.
@@ -140,9 +243,11 @@ class Rule:
 
     code: str
     name: str
+    level: Level
     what: str
     why: str
     mend: str
+    unknown: str
     bad: str
     good: str
     check: Check
@@ -152,8 +257,9 @@ class Rule:
     def page(self) -> str:
         """Its page of documentation, as Markdown."""
         return (
-            f"# {self.code}: {self.name}\n\n{self.what}\n\n## Why it matters\n\n{self.why}\n\n## How to fix "
-            f"it\n\n{self.mend}\n\n"
+            f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
+            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.mend}\n\n"
+            f"## What it cannot know\n\n{self.unknown}\n\n"
             f"## Found\n\n```yaml\n{self.bad}\n```\n\n## Not found\n\n```yaml\n{self.good}\n```\n"
         )
 
@@ -162,7 +268,7 @@ def example(*kernels: tuple[str, str], operator: str = "scale", defined: bool = 
     """Registrations for a page, as a scenario has them.
 
     Args:
-        kernels: the key and the debug text of each.
+        kernels: the key and the debug text of each; without a key it is empty.
         operator: what the kernels are registered for.
         defined: whether there is the def of `scale`.
         head: lines before them.
@@ -170,16 +276,5 @@ def example(*kernels: tuple[str, str], operator: str = "scale", defined: bool = 
     lines = [*head.splitlines(), "registrations:"]
     lines += ["  - def: scale(Tensor x, float s) -> Tensor"] if defined else []
     for key, debug in kernels:
-        lines += [f"  - impl: {operator}", f"    dispatch: {key}", f"    debug: {debug}"]
+        lines += [f"  - impl: {operator}", *([f"    dispatch: {key}"] if key else []), f"    debug: {debug}"]
     return "\n".join(lines)
-
-
-def owner(debug: str) -> str:
-    """A debug text in a sentence."""
-    return debug.removeprefix("registered at ") or "a registration without a debug text"
-
-
-def kernel_at(operator: RecordedOperator, key: DispatchKey) -> str:
-    """Whose kernel is active at a key, for a sentence."""
-    found = operator.active_at(key)
-    return owner("" if found is None else found.debug)

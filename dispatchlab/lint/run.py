@@ -8,11 +8,14 @@ from dispatchlab.analysis.certificate import OrderReason, pattern_of
 from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.coverage import Fill
 from dispatchlab.analysis.replay_on_lab import for_registry
-from dispatchlab.analysis.sources import LIVE, chosen, recorded_from
+from dispatchlab.analysis.sources import LIVE, chosen, is_scenario_source, recorded_from
 from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
-from dispatchlab.lint.rule import Finding, LintReport, Rule, Subject
+from dispatchlab.lint.provenance import OperatorCalls, calls_in
+from dispatchlab.lint.rule import Finding, Identity, LintReport, Rule, Subject
 from dispatchlab.registry.model import Recorded, RecordedOperator
 from dispatchlab.registry.overlay import Overlay
+from dispatchlab.registry.ownership import ownership_of
+from dispatchlab.scenario.load import load_scenario
 
 
 def lint(
@@ -22,7 +25,8 @@ def lint(
     source: str,
     base: Subject | None = None,
     operators: Sequence[RecordedOperator] | None = None,
-    accepted: Collection[tuple[str, str, str]] = (),
+    accepted: Collection[Identity] = (),
+    without_own: bool = False,
 ) -> LintReport:
     """What is wrong with a registry.
 
@@ -33,6 +37,7 @@ def lint(
         base: what was there before; what is found in it, too, is left out, and so are operators that are equal in both.
         operators: which operators to look at; all when left out.
         accepted: the identities of findings that a baseline accepts.
+        without_own: leave out the operators that PyTorch alone has registered, all of which it brings by itself.
 
     Raises:
         RegistryFileError: the registry is in a file that is damaged.
@@ -41,6 +46,12 @@ def lint(
     looked_at = chosen
     if base is not None and _same_fallbacks(subject.recorded, base.recorded):
         looked_at = _changed(chosen, base.recorded)
+    own: list[RecordedOperator] = []
+    if without_own:
+        ownership = ownership_of(subject.recorded)
+        own = [operator for operator in looked_at if ownership.is_own_operator(operator)]
+        left_out = {operator.name for operator in own}
+        looked_at = [operator for operator in looked_at if operator.name not in left_out]
     names = None if operators is None else {str(operator.name) for operator in chosen}
     runnable = [rule for rule in rules if rule.can_run(subject)]
     found = _run(subject, runnable, looked_at, names)
@@ -59,8 +70,9 @@ def lint(
         tuple(rule.code for rule in runnable),
         tuple(kept),
         known=known,
+        own=len(own),
         accepted=len(found) - len(kept),
-        outdated=tuple(" ".join(one).strip() for one in sorted(set(accepted) - identities)),
+        outdated=tuple(sorted(set(accepted) - identities)),
         not_checked={rule.code: rule.needs for rule in rules if rule not in runnable},
     )
 
@@ -69,7 +81,7 @@ def _run(
     subject: Subject, rules: Sequence[Rule], operators: Sequence[RecordedOperator], names: Collection[str] | None
 ) -> list[Finding]:
     found = {
-        Finding(rule.code, one.operator, one.key, one.message, one.owners)
+        Finding(rule.code, one.operator, one.key, one.message, one.owners, one.level or rule.level, one.cause, one.mend)
         for rule in rules
         for one in rule.check(subject, operators)
         if names is None or one.operator in names
@@ -87,7 +99,7 @@ def _same_fallbacks(one: Recorded, other: Recorded) -> bool:
     return {fallback.key for fallback in one.fallbacks} == {fallback.key for fallback in other.fallbacks}
 
 
-_Owned = tuple[tuple[str, str, str], tuple[str, ...]]
+_Owned = tuple[Identity, tuple[str, ...]]
 
 
 def _owner_of(finding: Finding) -> _Owned:
@@ -108,7 +120,7 @@ def lint_source(
     operators: Sequence[str] = (),
     imports: Sequence[str] = (),
     against: str | None = None,
-    accepted: Collection[tuple[str, str, str]] = (),
+    accepted: Collection[Identity] = (),
     report: Callable[[str], None] | None = None,
 ) -> LintReport:
     """Run rules on one source.
@@ -132,12 +144,13 @@ def lint_source(
             base = earlier = recorded.beneath
         looked_at = looked_at or tuple(recorded.over)
     return lint(
-        _subject(recorded, earlier),
+        _subject(recorded, earlier, _calls(source)),
         rules,
         source=source,
         base=None if base is None else _subject(base, None),
         operators=looked_at,
         accepted=accepted,
+        without_own=(bool(imports) or isinstance(recorded, Overlay)) and not operators,
     )
 
 
@@ -157,9 +170,14 @@ def _moments(
     return found.before if base is None and imports else base, found.kept, found.after
 
 
-def _subject(recorded: Recorded, earlier: Recorded | None) -> Subject:
+def _subject(recorded: Recorded, earlier: Recorded | None, calls: Mapping[str, OperatorCalls] | None = None) -> Subject:
     fill = Fill(for_registry("strict"), recorded.fallbacks)
-    return Subject(recorded, fill, _Order(recorded), earlier)
+    return Subject(recorded, fill, _Order(recorded), earlier, calls or {})
+
+
+def _calls(source: str) -> Mapping[str, OperatorCalls]:
+    """The calls that a scenario is made of; a registry does not have them."""
+    return calls_in(load_scenario(source).registrations) if is_scenario_source(source) else {}
 
 
 class _Order:

@@ -1,51 +1,98 @@
-"""Findings of lint as text, as JSON, as SARIF 2.1.0 and for a terminal.
-
-Format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
-"""
+"""Findings of lint as text, as JSON and for a terminal: by cause, the most harmful first."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dispatchlab import __version__
-from dispatchlab.lint.rule import Finding, LintReport, Rule
-from dispatchlab.lint.rules import RULES, rule_named
-from dispatchlab.render.as_json import as_json, fields_of, json_text, plain_json_text
+from dispatchlab.lint.debug_text import sites_in
+from dispatchlab.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport
+from dispatchlab.lint.rules import rule_named
+from dispatchlab.render.as_json import as_json, fields_of, json_text
 from dispatchlab.render.formatting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+SHOWN = 20
+"""How many findings of a source are shown, findings of one cause counted once, unless all are requested."""
 
-def lint_text(report: LintReport) -> str:
-    """A line for each finding, and then how many there are of each rule and what was left out."""
-    lines = [printable(str(finding)) for finding in report.findings]
-    return "".join(f"{line}\n" for line in [*lines, *([""] if lines else []), *lint_summary(report)])
+_OTHERS = 3
+_STYLES = {Level.ERROR: "bold red", Level.WARNING: "bold yellow", Level.INFORMATION: "bold"}
 
 
-def lint_summary(report: LintReport) -> Iterator[str]:
+def lint_text(report: LintReport, *, complete: bool = False) -> str:
+    """What was found, by cause, and then how many there are of each rule and what was left out.
+
+    Args:
+        report: the findings.
+        complete: show every finding, and every operator of a cause.
+    """
+    lines = [line for group in _shown(report, complete=complete) for line in _group_lines(group, complete=complete)]
+    summary = lint_summary(report, complete=complete)
+    return "".join(f"{line}\n" for line in [*lines, *([""] if lines else []), *summary])
+
+
+def _shown(report: LintReport, *, complete: bool) -> tuple[FindingGroup, ...]:
+    return report.groups if complete else report.groups[:SHOWN]
+
+
+def _group_lines(group: FindingGroup, *, complete: bool) -> Iterator[str]:
+    yield printable(f"{group.level}: {group.first}")
+    yield from (f"  {line}" for line in _details(group, complete=complete))
+
+
+def _details(group: FindingGroup, *, complete: bool) -> Iterator[str]:
+    """The operators with the same cause, and what mends it."""
+    others = group.findings[1:]
+    if others:
+        shown = others if complete else others[:_OTHERS]
+        more = f", and {len(others) - len(shown):,} more" if len(others) > len(shown) else ""
+        names = ", ".join(f"{each.operator}{_line_of(each)}" for each in shown)
+        yield printable(f"the same: {names}{more}")
+    if group.first.mend:
+        yield printable(f"to mend it: {group.first.mend}")
+
+
+def _line_of(finding: Finding) -> str:
+    site = next((site for debug in finding.owners for site in sites_in(debug)), None)
+    return "" if site is None else f" ({site[0]}:{site[1]})"
+
+
+def lint_summary(report: LintReport, *, complete: bool = False) -> Iterator[str]:
     """How many findings there are and of which rules; what was left out and why."""
     number = len(report.findings)
     operators = f"{report.operators:,} operator{'' if report.operators == 1 else 's'}"
-    yield f"{report.source}: {number:,} finding{'' if number == 1 else 's'} in {operators}"
+    levels = [(level, sum(finding.level is level for finding in report.findings)) for level in LEVELS]
+    by_level = ", ".join(_counted(count, level) for level, count in levels if count)
+    yield f"{report.source}: {_counted(number, 'finding')} in {operators}{f' ({by_level})' if by_level else ''}"
     for code, count in report.counts().items():
         if count:
             yield f"  {code} {rule_named(code).name}: {count:,}"
+    hidden = report.groups[SHOWN:]
+    if hidden and not complete:
+        findings = _counted(sum(len(group.findings) for group in hidden), "finding")
+        yield f"  {len(hidden):,} more causes with {findings} are not shown; --all shows them"
     if report.known:
         yield f"  {report.known:,} more were there before"
+    if report.own:
+        yield f"  {_counted(report.own, 'operator')} that PyTorch registered for itself were left out"
     if report.accepted:
         yield f"  {report.accepted:,} more are accepted by the baseline"
     if report.outdated:
-        shown = ", ".join(report.outdated[:3]) + (", ..." if len(report.outdated) > 3 else "")
+        shown = ", ".join(map(str, report.outdated[:3])) + (", ..." if len(report.outdated) > 3 else "")
         yield f"  {len(report.outdated):,} of the baseline are not found any more: {printable(shown)}"
     for code, why in report.not_checked.items():
         yield f"  {code} {rule_named(code).name} was not checked: {why}"
 
 
+def _counted(number: int, what: str) -> str:
+    plural = "" if number == 1 or what == Level.INFORMATION else "s"
+    return f"{number:,} {what}{plural}"
+
+
 def lint_json(reports: Sequence[LintReport]) -> str:
-    """All findings of all sources; `version` says which fields there are."""
+    """All findings of all sources, and by cause; `version` says which fields there are."""
     return json_text({"sources": reports}, indent=1)
 
 
@@ -54,93 +101,51 @@ def _(value: Finding) -> dict[str, object]:
     return {"code": value.code, "rule": rule_named(value.code).name, **fields_of(value, without=("code",))}
 
 
-def print_lint(console: Console, reports: Sequence[LintReport]) -> None:
-    """Print the findings of each rule under its name, then the summary, for each source."""
+@as_json.register
+def _(value: Identity) -> str:
+    return str(value)
+
+
+@as_json.register
+def _(value: LintReport) -> dict[str, object]:
+    rules = {code: _rule_fields(code) for code in sorted({finding.code for finding in value.findings})}
+    return fields_of(value, groups=value.groups, rules=rules)
+
+
+@as_json.register
+def _(value: FindingGroup) -> dict[str, object]:
+    return {
+        "code": value.code,
+        "level": value.level,
+        "cause": value.first.cause,
+        "message": value.first.message,
+        "mend": value.first.mend,
+        "operators": [finding.operator for finding in value.findings],
+    }
+
+
+def _rule_fields(code: str) -> dict[str, str]:
+    rule = rule_named(code)
+    return {"name": rule.name, "what": rule.what, "why": rule.why, "mend": rule.mend, "unknown": rule.unknown}
+
+
+def print_lint(console: Console, reports: Sequence[LintReport], *, complete: bool = False) -> None:
+    """Print the findings by cause, then the summary, for each source."""
     for report in reports:
-        _print_report(console, report)
+        _print_report(console, report, complete=complete)
 
 
-def _print_report(console: Console, report: LintReport) -> None:
+def _print_report(console: Console, report: LintReport, *, complete: bool) -> None:
     from rich.panel import Panel
     from rich.text import Text
 
-    for code, count in report.counts().items():
-        if not count:
-            continue
-        rule = rule_named(code)
-        console.print(Text(f"{code} {rule.name}: {rule.what}", "bold"))
-        for finding in report.findings:
-            if finding.code == code:
-                key = "" if finding.key is None else f" {finding.key}"
-                console.print(
-                    Text.assemble("  ", (f"{finding.operator}{key}", "cyan"), f": {printable(finding.message)}")
-                )
+    for group in _shown(report, complete=complete):
+        first = group.first
+        key = "" if first.key is None else f" {first.key}"
+        head = (f"{group.level} {group.code} {rule_named(group.code).name}", _STYLES[group.level])
+        console.print(Text.assemble(head, "  ", (f"{first.operator}{key}", "cyan")))
+        for line in (printable(first.message), *_details(group, complete=complete)):
+            console.print(Text(f"  {line}"))
         console.print()
-    text = "\n".join(lint_summary(report))
-    console.print(Panel(Text(text), border_style="red" if report.findings else "green", expand=False))
-
-
-_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_PLACE = re.compile(r"(?:registered at )?(?P<path>[^\s:][^:\n]*\.\w+):(?P<line>[1-9]\d*)")
-_INDEX = {rule.code: at for at, rule in enumerate(RULES)}
-
-
-def sarif(reports: Sequence[LintReport]) -> str:
-    """One run for each source, with every rule and where each finding comes from, as far as its debug text says."""
-    value = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [_run(report) for report in reports]}
-    return plain_json_text(value, indent=1)
-
-
-def _run(report: LintReport) -> dict[str, object]:
-    driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in RULES]}
-    return {
-        "tool": {"driver": driver},
-        "automationDetails": {"id": f"dispatchlab/{report.source}"},
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(finding) for finding in report.findings],
-    }
-
-
-def _rule(rule: Rule) -> dict[str, object]:
-    return {
-        "id": rule.code,
-        "name": "".join(word.capitalize() for word in rule.name.split("-")),
-        "shortDescription": {"text": rule.what},
-        "fullDescription": {"text": rule.why},
-        "help": {"text": rule.mend, "markdown": rule.page()},
-        "defaultConfiguration": {"level": "warning"},
-    }
-
-
-def _result(finding: Finding) -> dict[str, object]:
-    key = "" if finding.key is None else f" {finding.key}"
-    location: dict[str, object] = {
-        "logicalLocations": [{"fullyQualifiedName": f"{finding.operator}{key}", "kind": "function"}]
-    }
-    places = [place for debug in finding.owners if (place := _place(debug)) is not None]
-    if places:
-        location["physicalLocation"] = places[0]
-    result: dict[str, object] = {
-        "ruleId": finding.code,
-        "ruleIndex": _INDEX[finding.code],
-        "level": "warning",
-        "message": {"text": f"{finding.operator}{key}: {finding.message}"},
-        "locations": [location],
-        "partialFingerprints": {"dispatchlab/v1": "/".join(finding.identity)},
-    }
-    if places[1:]:
-        result["relatedLocations"] = [
-            {"id": number, "physicalLocation": place} for number, place in enumerate(places[1:], 1)
-        ]
-    return result
-
-
-def _place(debug: str) -> dict[str, object] | None:
-    found = _PLACE.fullmatch(debug)
-    if found is None:
-        return None
-    uri = found["path"].replace("\\", "/").replace(" ", "%20")
-    return {
-        "artifactLocation": {"uri": f"file://{uri}" if uri.startswith("/") else uri},
-        "region": {"startLine": int(found["line"])},
-    }
+    text = "\n".join(lint_summary(report, complete=complete))
+    console.print(Panel(Text(text), border_style="red" if report.exit_code else "green", expand=False))

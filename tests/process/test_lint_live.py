@@ -68,6 +68,7 @@ def test_a_module_without_registrations_is_clean(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(find_spec("optimum") is None or find_spec("optimum.quanto") is None, reason="needs optimum-quanto")
 def test_the_dangling_kernel_of_quanto_is_found(tmp_path: Path) -> None:
-    (finding,) = lint(tmp_path, "optimum.quanto", "DL001")
+    (finding,) = lint(tmp_path, "optimum.quanto", "DL001", "DL012")
+    assert finding["code"] == "DL012"
     assert finding["operator"] == "quanto_py::qbytes_mm"
     assert str(finding["message"]).endswith("did you mean quanto::qbytes_mm?")
