@@ -172,6 +172,23 @@ def _parse_error(
     return cls(text, at, wanted=wanted, found=found, width=width, kind=kind)
 
 
+_USUALLY_MEANT = {
+    "gpu": "cuda",
+    "nvidia": "cuda",
+    "rocm": "cuda",
+    "amd": "cuda",
+    "apple": "mps",
+    "intel": "xpu",
+    "tpu": "xla",
+    "host": "cpu",
+    "grad": "requires_grad",
+    "dense": "strided",
+    "coo": "sparse",
+    "null": "none",
+}
+"""Words of everyday talk, with the name that PyTorch has for the same."""
+
+
 def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ...]:
     """The names that `word` was probably meant to be, best first; empty when nothing is near.
 
@@ -180,7 +197,8 @@ def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ..
     from difflib import get_close_matches
 
     names = list(known)
-    same = [name for name in names if name.casefold() == word.casefold()]
+    meant = _USUALLY_MEANT.get(word.casefold())
+    same = [name for name in names if name.casefold() in (word.casefold(), meant)]
     close = get_close_matches(word, names, n=count, cutoff=0.6)
     return tuple(dict.fromkeys([*same, *close]))[:count]
 
@@ -189,6 +207,86 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`"; did you mean X?"`, or nothing."""
     found = nearest(word, known)
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def nearest_operators(asked: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
+    """The operators that a text was probably meant to name, best first; empty when nothing is near.
+
+    A name is compared without its overload first: `aten::ad` is near `aten::add`, whatever overloads that has. What
+    Python calls an operator, `torch.add` or `torch.ops.aten.add.Tensor`, is read as its name.
+
+    Args:
+        asked: the name, or what was given for one.
+        known: the operators that there are.
+        count: how many at most.
+    """
+    from difflib import SequenceMatcher
+
+    overloads: dict[str, list[str]] = {}
+    for name in known:
+        overloads.setdefault(_without_overload(name), []).append(name)
+    readings = _readings(asked)
+    for base, overload in readings:
+        if base in overloads:
+            full = f"{base}.{overload}"
+            if full in overloads[base]:
+                return (full,)
+            near = nearest(full, overloads[base], count=count) if overload else ()
+            return near or (_shown(base, "", overloads[base]),)
+    overload = readings[0][1]
+    namespace, _, bare = readings[0][0].rpartition("::")
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(bare.casefold())
+    scored: list[tuple[float, int, str]] = []
+    for base in overloads:
+        other_namespace, _, other = base.rpartition("::")
+        matcher.set_seq1(other.casefold())
+        begins = len(bare) > 1 and other.startswith(bare)
+        if not begins and (matcher.real_quick_ratio() < _NEAR or matcher.quick_ratio() < _NEAR):
+            continue
+        ratio = matcher.ratio()
+        if ratio >= _NEAR or begins:
+            score = ratio + 0.3 * begins + 0.2 * (other_namespace == namespace)
+            scored.append((-score, len(other), base))
+    return tuple(_shown(base, overload, overloads[base]) for _, _, base in sorted(scored)[:count])
+
+
+def _shown(base: str, overload: str, names: list[str]) -> str:
+    """A near name, with the overload that was asked for, or the only one that there is."""
+    full = f"{base}.{overload}"
+    return full if full in names else names[0] if len(names) == 1 else base
+
+
+_NEAR = 0.6
+
+
+def _readings(asked: str) -> list[tuple[str, str]]:
+    """The names, each with its overload, that a text may stand for, likeliest first."""
+    if "::" in asked:
+        base = _without_overload(asked)
+        found = [(base, asked[len(base) + 1 :])]
+        if base.startswith(("at::", "torch::", "c10::")):
+            found.append(("aten::" + base.rpartition("::")[2], asked[len(base) + 1 :]))
+        return found
+    parts = [part for part in asked.split(".") if part]
+    if parts[:2] == ["torch", "ops"]:
+        parts = parts[2:]
+    found = [(parts[0], ".".join(parts[1:]))] if parts else []
+    if len(parts) == 1:
+        found.append((f"aten::{parts[0]}", ""))
+    if len(parts) > 1 and parts[0] != "torch":
+        found.append((f"{parts[0]}::{parts[1]}", ".".join(parts[2:])))
+    if len(parts) > 1:
+        found += [(f"aten::{parts[-1]}", ""), (f"aten::{parts[-2]}", parts[-1])]
+    return found or [(asked, "")]
+
+
+def _without_overload(name: str) -> str:
+    namespace, colons, rest = name.rpartition("::")
+    return f"{namespace}{colons}{rest.partition('.')[0]}"
+
+
+_SHOWN = 3
 
 
 def no_operator(asked: str, known: Iterable[str] = (), *, source: str = "") -> str:
@@ -200,8 +298,34 @@ def no_operator(asked: str, known: Iterable[str] = (), *, source: str = "") -> s
         source: what should have had it, such as a file.
     """
     where = f" in {source}" if source else ""
-    near = nearest(asked, known, count=3)
+    names = tuple(known)
+    if any(character in asked for character in "*?["):
+        return f"no operator{where} matches {asked}{_namespaces(asked, names)}"
+    near = nearest_operators(asked, names, count=_SHOWN)
     return f"there is no operator {asked}{where}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def _namespaces(glob: str, names: tuple[str, ...]) -> str:
+    """What to look among, for a glob that matches nothing: the namespace that it names, or those that there are."""
+    counts: dict[str, int] = {}
+    for name in names:
+        namespace = name.partition("::")[0]
+        counts[namespace] = counts.get(namespace, 0) + 1
+    asked, colons, _ = glob.partition("::")
+    if not counts:
+        return ""
+    if not colons:
+        asked = "aten"
+    if asked in counts:
+        return f"; the namespace {asked} has {counts[asked]:,} operators, which '{asked}::*' lists"
+    near = nearest(asked, counts)
+    if near:
+        return f"; did you mean '{near[0]}::{glob.partition('::')[2]}'?"
+    if len(names) <= _SHOWN:
+        return f"; it has {', '.join(names)}"
+    most = sorted(counts, key=lambda namespace: (-counts[namespace], namespace))
+    more = f" and {len(most) - _SHOWN} more" if len(most) > _SHOWN else ""
+    return f"; its namespace{' is' if len(most) == 1 else 's are'} {', '.join(most[:_SHOWN])}{more}"
 
 
 class UnknownOperatorError(DispatchLabError):
@@ -219,9 +343,9 @@ class UnknownOperatorError(DispatchLabError):
 
     def __str__(self) -> str:
         sentence = no_operator(self.asked, self.known, source=self.source)
-        if sentence.endswith("?"):
+        if sentence.endswith("?") or not sentence.startswith("there is no"):
             return sentence
         if not self.known:
             return f"{sentence}; it names no operator"
-        more = f" and {len(self.known) - 3:,} more" if len(self.known) > 3 else ""
-        return f"{sentence}; it has {', '.join(self.known[:3])}{more}"
+        more = f" and {len(self.known) - _SHOWN:,} more" if len(self.known) > _SHOWN else ""
+        return f"{sentence}; it has {', '.join(self.known[:_SHOWN])}{more}"

@@ -383,7 +383,8 @@ def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
         (["x=cpu"], "t::f has no argument 'x' that decides the dispatch; it has a, b, c, g, device"),
         (["devise=cpu"], "t::f has no argument 'devise' that decides the dispatch; did you mean device?"),
         (["a=cpu", "a=cuda"], "a was described twice: 'cpu' and 'cuda'"),
-        (["cpu"], f"t::f must be given c, too: repeat --arg, in the order of {SCHEMA}"),
+        (["cuda:x"], "'cuda:x' is not a device: expected a number after the colon, as in cuda:0"),
+        (["gpu"], "'gpu' does not describe a tensor; did you mean cuda?"),
         (
             ["cpu"] * 5,
             "'cpu' is one argument too many: t::f has 4 that decide the dispatch: a, b, c, g; say where a factory "
@@ -396,3 +397,9 @@ def test_an_argument_that_cannot_be_read_is_refused_with_the_nearest_spelling(sp
     with pytest.raises(ArgumentSpecError) as raised:
         describe_arguments(SCHEMA, specs)
     assert str(raised.value) == message
+
+
+def test_a_tensor_that_is_not_described_is_on_the_cpu_whatever_else_is_described() -> None:
+    some, every = describe_arguments(SCHEMA, ["cuda:0"]), describe_arguments(SCHEMA, ["cuda:0", "c=cpu"])
+    assert some.arguments == every.arguments
+    assert [one.given for one in some.arguments if one.name in ("a", "c")] == ["cuda:0", "cpu"]

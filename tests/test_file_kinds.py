@@ -105,12 +105,19 @@ def _native(folder: Path) -> str:
 
 
 def test_generated_code_is_recognised(folder: Path) -> None:
-    result = run("codegen", _native(folder))
-    assert result.exit_code == 0
-    first = result.stdout.partition("\n")[2]
-    found = recognised(first.encode())
-    assert found is not None
-    assert found.kind is FileKind.GENERATED
+    assert run("codegen", _native(folder), "-o", "out").exit_code == 0
+    for path in (folder / "out").iterdir():
+        found = content_of(path)
+        assert found is not None
+        assert (found.kind, found.is_written) == (
+            FileKind.SCENARIO if path.suffix == ".yaml" else FileKind.GENERATED,
+            True,
+        )
+    (scenario,) = (folder / "out").glob("*.yaml")
+    assert run("permute", str(scenario)).exit_code == 0
+    assert run("codegen", "native.yaml", "-o", "out").exit_code == 0
+    scenario.write_text(TWICE)
+    assert run("codegen", "native.yaml", "-o", "out").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -237,11 +237,11 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec]) ->
     Args:
         schema: the operator's.
         specs: each argument that decides the dispatch, in order: a description or the value; or `NAME=DESCRIPTION` for
-            any of them and for `device`, `layout` and `dtype`. Without any, each tensor that must be given is on the
-            CPU.
+            any of them and for `device`, `layout` and `dtype`. A tensor that must be given and is not described is on
+            the CPU.
 
     Raises:
-        ArgumentSpecError: a spec cannot be read, no argument is left for it, or a tensor that must be given is not.
+        ArgumentSpecError: a spec cannot be read, or no argument is left for it.
     """
     deciding = {one.name: one for one in _deciding(schema)}
     settings = {one.name: one for one in schema.arguments if one.name in ("device", "layout", "dtype")}
@@ -280,10 +280,6 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec]) ->
         else _argument_of(one, given[name], values[name])
         for name, one in deciding.items()
     )
-    if required and any(name in deciding for name in given):
-        raise ArgumentSpecError(
-            f"{schema.name} must be given {_listed(required)}, too: repeat --arg, in the order of {schema}"
-        )
     grad = any("requires_grad" in text.replace(",", " ").replace(":", " ").split() for text in given.values())
     return Described(arguments, _options(given), grad)
 
@@ -409,7 +405,9 @@ def _backend(device: DeviceType, layout: Layout, dtype: DType | None) -> Dispatc
 
 
 def _device(word: str) -> DeviceType:
-    name = word.partition(":")[0]
+    name, colon, index = word.partition(":")
+    if name in tuple(DeviceType) and colon and not index.isdecimal():
+        raise ArgumentSpecError(f"{word!r} is not a device: expected a number after the colon, as in {name}:0")
     if name not in tuple(DeviceType):
         known = [*map(str, DeviceType), *LAYOUTS, *_OTHERS]
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)

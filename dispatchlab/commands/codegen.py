@@ -72,7 +72,7 @@ def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: b
         note(f"{folder / each} is no longer generated: remove it")
     if not check:
         for each in () if force else differing(folder, files):
-            check_overwrite(folder / each, FileKind.GENERATED)
+            check_overwrite(folder / each, FileKind.SCENARIO if each.endswith(".yaml") else FileKind.GENERATED)
         written = write_files(folder, files)
         modules = len(files) // 2
         groups = f"{modules} structured group{'' if modules == 1 else 's'}"

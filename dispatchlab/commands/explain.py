@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     "args",
     metavar="SPEC",
     multiple=True,
-    help="Describe an argument, in the order of the schema or as NAME=SPEC; may be repeated. Default: each "
-    "tensor is on the CPU.",
+    help="Describe an argument, in the order of the schema or as NAME=SPEC; may be repeated. Default: a "
+    "tensor that is not described is on the CPU.",
 )
 @click.option(
     "--exclude", metavar="KEY", multiple=True, type=ROW, help="Exclude KEY, as a guard does; may be repeated."
