@@ -24,6 +24,7 @@ The packages, from the bottom; each has a map of its own:
 - `live`: the installed PyTorch; the only package that imports torch;
 - `analysis`: what needs both an engine and a walk; `lint`: rules for registries; `leaks`: unreleased registrations;
 - `render`: results as text, JSON and for a terminal; `commands`, `cli`: the command line;
+- `adopt`: the first steps of a new user: the example, what works here, the files for a package's checkout;
 - `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
 """
 
@@ -33,9 +34,8 @@ from typing import TYPE_CHECKING
 
 from dispatchlab._lazy import lazy_names
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
+    from dispatchlab._version import __version__ as __version__
     from dispatchlab.api import ExplainedCall, OrderCheck, bundled_registries, check_order, explain, open_registry
     from dispatchlab.call.operators import Operator, operator, ops
     from dispatchlab.call.tensor import Tensor, tensor
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from dispatchlab.scenario.write import scenario_text
 
 _HOME = {
+    "__version__": "._version",
     "ExplainedCall": ".api",
     "OrderCheck": ".api",
     "bundled_registries": ".api",
