@@ -89,7 +89,8 @@ class RegistrationWatch:
         self._wrap(library, "_register_torch_dispatch_rule", self._rule)
         self._wrap(ops, "get_library_allowing_overwrite", self._custom_op)
         for function in _PARTS:
-            self._wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
+            if hasattr(ops.CustomOpDef, str(function)):
+                self._wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
 
     def __exit__(self, *error: object) -> None:
         while self._undo:

@@ -1,4 +1,4 @@
-"""The worker process that has torch: `python -m dispatchlab.live.worker.main`, started by `WorkerProcess`.
+"""The worker process that has torch: `main` in a process of its own, started by `WorkerProcess`.
 
 It reads requests from its standard input and answers on what was its standard output; whatever kernels and libraries
 print goes to standard error. It ends when its input does, so it never outlives the process that started it.
@@ -26,6 +26,7 @@ from types import FrameType
 from typing import IO, Any
 
 from dispatchlab.live.bridge.torch import bindings, import_packages, report_imports
+from dispatchlab.live.introspection.dispatch_keys import with_cause
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.sandbox import LiveHandle, LiveSandbox, LocalEngine
 from dispatchlab.live.worker.ipc import portable, receive_bytes, send
@@ -191,7 +192,7 @@ def main() -> None:
             name, arguments = pickle.loads(requests.get())  # which imports what a kernel names, so it may fail
             result = getattr(worker, name)(*arguments)
         except BaseException as error:
-            reply(("raised", portable(error)))
+            reply(("raised", portable(with_cause(error))))
         else:
             reply(("done", result))
 

@@ -27,6 +27,12 @@ from dispatchlab.model.sequence import StepSequence
 IMPORT_LIMIT_S = 300.0
 """How long a package may take to be imported, unless somebody says otherwise."""
 
+# The worker runs this very package, also from a checkout that is not installed. Its folder is on the path for this one
+# import: it would have the user's modules, or those of Python, shadowed by what lies beside or in the package.
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import dispatchlab; del sys.path[0]; "
+    "from dispatchlab.live.worker.main import main; main()"
+)
 _GRACE_S = 5.0
 _LAST_LINES = 3
 _FATAL, _DYING_THREAD = "Fatal Python error: ", "Current thread "
@@ -74,11 +80,10 @@ class WorkerProcess:
         self._journal = Journal.create()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `_end`
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "dispatchlab.live.worker.main"],
+            [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=_environment(),
         )
         self._finalizer = weakref.finalize(self, _end, self._process, self._journal, self._errors)
         self._crash: DispatchLabError | None = None
@@ -244,13 +249,6 @@ def _last_words(lines: Sequence[str]) -> Sequence[str]:
     """The lines that Python's faulthandler writes when a process dies."""
     at = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), len(lines))
     return lines[at:]
-
-
-def _environment() -> dict[str, str]:
-    """The environment of this process, with this package where Python finds it."""
-    here = str(Path(__file__).parents[2])
-    paths = [here, *(entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _end(process: subprocess.Popen[bytes], journal: Journal, errors: IO[bytes]) -> None:
