@@ -8,17 +8,18 @@ from typing import Any
 
 import click
 
-from dispatchlab import __version__
-
 COMMANDS: Mapping[str, str] = {
     "certify": "Prove for every operator of a registry that order has no effect.",
     "codegen": "Generate structured operators from a native_functions.yaml.",
     "completion": "Print the completion script for a shell.",
     "coverage": "Show which operators a backend can run, and how.",
+    "demo": "Show a defect of order on a small example, and what to do next.",
     "diff": "Show what differs between two registries.",
+    "doctor": "Show the versions, and what works with the installed PyTorch.",
     "dump": "Show the kernels and the dispatch table of an operator.",
     "explain": "Show which kernel a call of OP runs and why, without running it.",
     "imports": "Import packages in every order and show what depends on it.",
+    "init": "Set up dispatchlab in the checkout of a package.",
     "lint": "Report likely mistakes in registrations.",
     "permute": "Check whether the order of registrations matters.",
     "record": "Record what importing packages registers, as a scenario.",
@@ -87,13 +88,29 @@ class _Group(click.Group):
             ctx.exit(error.exit_code)
 
 
+def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001  of click
+    """Print the version, which is looked up now and not at every start."""
+    if value and not ctx.resilient_parsing:
+        from dispatchlab import __version__
+
+        click.echo(f"dispatchlab, version {__version__}")
+        ctx.exit()
+
+
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": _HELP},
     epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, "
     "124 a package took too long to be imported.",
 )
-@click.version_option(__version__, prog_name="dispatchlab")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @click.option(
     "--no-color",
     is_flag=True,

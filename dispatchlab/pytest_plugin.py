@@ -23,11 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dispatchlab.analysis.report import Report
-    from dispatchlab.explore.protocol import Engine
     from dispatchlab.leaks import Watch
-    from dispatchlab.model.snapshot import Snapshot
-    from dispatchlab.scenario.scenario import Scenario
 
 _SCENARIOS = "dispatchlab_scenarios"
 _EXPECT = "dispatchlab_expect"
@@ -209,17 +205,20 @@ class ScenarioItem(_Item):
 
     def runtest(self) -> None:
         """Fail when the verdict is not what is expected, or the golden file does not hold what is shown."""
-        from dispatchlab.render.text import golden_text, report_text
+        from dataclasses import replace
+
+        from dispatchlab.render.golden import golden
+        from dispatchlab.render.text import report_text
+        from dispatchlab.scenario.load import load_scenario
 
         for other in _owners(self.config).get(self.golden, ()):
             if other != self.path:
                 raise GoldenError(f"{self._shown(other)} has the same golden file: {self._shown(self.golden)}")
-        scenario, report, operators = _examined(
-            self._shown(self.path), self.path, allow_import=bool(self.config.getini(_ALLOW_IMPORT))
-        )
+        scenario = load_scenario(self.path, allow_import=bool(self.config.getini(_ALLOW_IMPORT)))
+        report, actual = golden(replace(scenario, file=self._shown(self.path)))
         if not report.as_expected:
             raise GoldenError(f"expected: {report.expected}\n\n{report_text(report)}")
-        self._compare(golden_text(report, operators, keys=[str(key) for key in scenario.keys]))
+        self._compare(actual)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where it is."""
@@ -250,39 +249,6 @@ class ScenarioItem(_Item):
 def is_accepting() -> bool:
     """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no."""
     return os.environ.get("EXPECTTEST_ACCEPT", "").strip().casefold() not in ("", "0", "false", "no", "off")
-
-
-def _examined(name: str, path: Path, *, allow_import: bool) -> tuple[Scenario, Report, list[Snapshot]]:
-    """A scenario, what was found about it, and its operators with all in force that is accepted in the file's order."""
-    import warnings
-    from dataclasses import replace
-
-    from dispatchlab.analysis.report import report_of
-    from dispatchlab.engine.lab_engine import LabEngine
-    from dispatchlab.explore.explore import explore
-    from dispatchlab.explore.program_walk import explore_program
-    from dispatchlab.scenario.load import load_scenario
-
-    scenario = replace(load_scenario(path, allow_import=allow_import), file=name)
-    engine = LabEngine(scenario.semantics or "strict")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
-        about = scenario.registrations, scenario.operators
-        program = scenario.program
-        if program is None:
-            found = explore(engine, *about, order=scenario.order)
-        else:
-            found = explore_program(engine, *about, program=program)
-        return scenario, report_of(scenario, engine, found), _all_in_force(engine, scenario)
-
-
-def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
-    from dispatchlab.explore.run_sequence import on_sandboxes
-
-    with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
-        for index in range(len(scenario.registrations)):
-            session.register(index)
-        return list(session.look()[0])
 
 
 def _read(path: Path) -> str:

@@ -57,11 +57,10 @@ def _registry(path: str) -> None:
 
 
 def _golden(path: str) -> None:
-    from dispatchlab.pytest_plugin import _examined
-    from dispatchlab.render.text import golden_text
+    from dispatchlab.render.golden import golden
+    from dispatchlab.scenario.load import load_scenario
 
-    _, report, operators = _examined("twice.yaml", Path("twice.yaml"), allow_import=False)
-    Path(path).write_text(golden_text(report, operators))
+    Path(path).write_text(golden(load_scenario("twice.yaml"))[1])
 
 
 def _baseline(path: str) -> None:

@@ -6,10 +6,13 @@
 - `codegen`: generated structured kernels, and the call stack of one call.
 - `completion`: the script that makes a shell complete.
 - `coverage`: what a backend can run.
+- `demo`: a defect of order on a small example.
 - `diff`: what differs between two registries.
+- `doctor`: what works with the installed PyTorch.
 - `dump`: operators with their tables, listings and counts.
 - `explain`: which kernel a call would run.
 - `imports`: what depends on the order of imports.
+- `init`: the first files for the checkout of a package.
 - `lint`: rules, with a baseline.
 - `permute`: explorations of scenarios.
 - `record`: what packages register, as a scenario or a registry file.

@@ -5,6 +5,7 @@ Plain text is the contract; rich is imported when a terminal is drawn on.
 - text, operator_text: reports and operators as plain text, which golden files hold; rich_view: both for a terminal;
 - json_view: reports and operators as JSON; as_json: how any value becomes JSON, and its version;
 - explain, trace: explanations and recorded calls, as text and as JSON; rich_trees: both as trees for a terminal;
+- golden: the golden file of a scenario; demo, doctor, init: what these commands show;
 - certify, coverage, lint: what these commands show, in every form; sarif: findings of lint for forges and editors;
 - registry, import_orders: listings and comparisons;
 - state_graph: the state graph as DOT and as SVG;

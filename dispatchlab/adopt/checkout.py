@@ -1,0 +1,87 @@
+"""The checkout of a package: its root, and the module that its operators are probably registered by."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from configparser import ConfigParser
+from configparser import Error as IniError
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+"""A folder with one of these is the root of a checkout."""
+
+_NO_PACKAGES = frozenset(
+    ("tests", "test", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark", "scripts", "tools")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """Where a package is developed.
+
+    Args:
+        root: its folder.
+        modules: the modules that may register operators, the most likely one first.
+        certain: whether the first one has the name of the distribution, or is the only one.
+        source: the folder that has the modules, for `sys.path`.
+    """
+
+    root: Path
+    modules: tuple[str, ...]
+    certain: bool
+    source: Path
+
+
+def find_checkout(start: Path) -> Checkout:
+    """The checkout around a folder: the nearest folder upwards with a project's file, else the folder itself."""
+    start = start.resolve()
+    root = next(
+        (folder for folder in (start, *start.parents) if any((folder / name).is_file() for name in ROOT_FILES)), start
+    )
+    source = root / "src" if (root / "src").is_dir() else root
+    names = _names_of(_distribution(root))
+    named = [name for name in names if _is_module(source, name)]
+    others = sorted(
+        path.parent.name
+        for path in source.glob("*/__init__.py")
+        if path.parent.name not in _NO_PACKAGES and path.parent.name.isidentifier()
+    )
+    modules = tuple(dict.fromkeys([*named, *others]))
+    return Checkout(root, modules, bool(named) or len(modules) == 1, source)
+
+
+def _distribution(root: Path) -> str:
+    """The name of the distribution; the name of the folder when no file says it."""
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        name = project.get("project", {}).get("name") or project.get("tool", {}).get("poetry", {}).get("name")
+        if isinstance(name, str):
+            return name
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError):
+        pass
+    config = ConfigParser(interpolation=None)
+    try:
+        config.read(root / "setup.cfg", encoding="utf-8")
+    except (IniError, UnicodeDecodeError):
+        return root.name
+    if name := config.get("metadata", "name", fallback=""):
+        return name
+    try:
+        text = (root / "setup.py").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return root.name
+    found = re.search(r"\bname\s*=\s*[\"']([\w.-]+)[\"']", text)
+    return found[1] if found else root.name
+
+
+def _names_of(distribution: str) -> list[str]:
+    """How the module of a distribution may be called: `a-b` is `a_b`, or `b` in the namespace `a`."""
+    plain = re.sub(r"[-.]+", "_", distribution)
+    return list(dict.fromkeys([plain, plain.lower(), re.sub(r"[-_]+", ".", distribution)]))
+
+
+def _is_module(source: Path, name: str) -> bool:
+    path = source.joinpath(*name.split("."))
+    return (path / "__init__.py").is_file() or path.with_name(f"{path.name}.py").is_file()

@@ -1,0 +1,85 @@
+"""The example of `dispatchlab demo`: two kernels in two orders, what a call returns after each, and the exploration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from dispatchlab.analysis.report import Report
+from dispatchlab.analysis.run_scenario import RunOptions, run_scenario
+from dispatchlab.call.operators import operator
+from dispatchlab.call.tensor import Tensor, tensor
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.library import Library
+from dispatchlab.model.registration import Def, Impl
+from dispatchlab.scenario.load import parse_scenario
+from dispatchlab.scenario.scenario import Scenario
+
+RETURNS = {"kernel_a": 2.0, "kernel_b": 3.0}
+"""What each kernel of the example multiplies by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One order of registrations, and a call after it.
+
+    Args:
+        order: the registrations by number.
+        result: what the call returned for 1.0.
+        dump: the dump and the dispatch table of the operator before the call.
+    """
+
+    order: tuple[int, ...]
+    result: float
+    dump: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What the example shows.
+
+    Args:
+        text: the scenario, as the text of a file.
+        scenario: the same, read.
+        calls: both orders.
+        report: the exploration of every order.
+    """
+
+    text: str
+    scenario: Scenario
+    calls: tuple[Called, Called]
+    report: Report
+
+
+def demo_text() -> str:
+    """The scenario of the example, which comes with the package."""
+    return files("dispatchlab.adopt").joinpath("demo.yaml").read_text(encoding="utf-8")
+
+
+def run_demo() -> Demo:
+    """Register the kernels in both orders, call after each, and explore every order."""
+    text = demo_text()
+    scenario = parse_scenario(text, file="demo.yaml")
+    first, second = (_called(scenario, order) for order in ((0, 1, 2), (0, 2, 1)))
+    return Demo(text, scenario, (first, second), run_scenario(scenario, RunOptions()).report)
+
+
+def _called(scenario: Scenario, order: Sequence[int]) -> Called:
+    """Register on a fresh dispatcher in this order, and call."""
+    dispatcher = Dispatcher(scenario.semantics or "strict")
+    name = str(scenario.operators[0])
+    with Library(scenario.namespace, "FRAGMENT", dispatcher=dispatcher) as library:
+        for index in order:
+            one = scenario.registrations[index]
+            if isinstance(one, Def):
+                library.define(str(one.schema).removeprefix(f"{scenario.namespace}::"))
+            if isinstance(one, Impl) and one.key is not None:
+                library.impl(one.operator, _times(RETURNS[one.debug]), one.key, debug=one.debug)
+        dump = dispatcher.dump(name), dispatcher.dump_table(name)
+        result = operator(dispatcher, name)(tensor([1.0]))
+    return Called(tuple(order), float(result.numpy()[0]), dump)
+
+
+def _times(factor: float) -> Callable[[Tensor], Tensor]:
+    return lambda x: tensor(x.numpy() * factor)

@@ -1,0 +1,274 @@
+"""The files that `dispatchlab init` writes into a checkout: planned as a whole, then written; what is there stays.
+
+A plan changes nothing. A file that exists is kept, unless `force` is given; the file of pytest's configuration is
+edited where the options are not set yet. Planned twice, the second plan has nothing to write.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from dispatchlab.adopt.checkout import Checkout
+from dispatchlab.adopt.ci_workflow import workflow
+from dispatchlab.adopt.demo import demo_text
+from dispatchlab.adopt.pytest_option import folders_of, pytest_config
+from dispatchlab.analysis.report import Report
+from dispatchlab.atomic_write import write_file
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.explore.result import Expectation, Verdict
+from dispatchlab.file_kinds import FileKind, marked
+from dispatchlab.scenario.load import load_scenario, parse_scenario
+from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.scenario.write import scenario_text
+
+SCENARIOS = "dispatchlab_scenarios"
+EXPECT = "dispatchlab_expect"
+EXAMPLE = "example"
+FOLDER = "dispatch_scenarios"
+"""Beside the tests and not among them: a conftest.py of theirs may expect test functions where scenarios are."""
+
+Action: TypeAlias = Literal["write", "replace", "edit", "keep"]
+
+
+class ModuleNotClearError(DispatchLabError):
+    """Several modules of a checkout may register operators, or none was found."""
+
+    def __init__(self, root: str, modules: tuple[str, ...]) -> None:
+        super().__init__(root, modules)
+        self.root, self.modules = root, modules
+
+    def __str__(self) -> str:
+        if not self.modules:
+            return f"no package was found in {self.root}: name the module that registers operators"
+        return f"{self.root} has several packages, {', '.join(self.modules)}: name the one that registers operators"
+
+
+class NothingToRecordError(DispatchLabError):
+    """Importing a module registers nothing."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(module)
+        self.module = module
+
+    def __str__(self) -> str:
+        return f"importing {self.module} registers nothing; name the module that registers, such as {self.module}.ops"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file, and what becomes of it.
+
+    Args:
+        path: the file, relative to the checkout.
+        action: what to do.
+        text: what it will hold; for a file that is kept, what it holds.
+        what: what it is, for the reader.
+    """
+
+    path: str
+    action: Action
+    text: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that `init` will do.
+
+    Args:
+        root: the checkout.
+        files: in the order in which they are written.
+        notes: what the reader should know, a sentence each.
+        run: the folder that pytest is pointed to, relative to the checkout.
+    """
+
+    root: Path
+    files: tuple[PlannedFile, ...]
+    notes: tuple[str, ...]
+    run: str
+
+    def write(self) -> None:
+        """Write what is planned.
+
+        Raises:
+            WriteError: a file could not be written; those before it were.
+        """
+        for file in self.files:
+            if file.action != "keep":
+                path = self.root / file.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_file(path, file.text.encode())
+
+
+def plan(
+    checkout: Checkout,
+    module: str | None,
+    *,
+    record: Callable[[str], str],
+    golden: Callable[[Scenario], tuple[Report, str]],
+    ci: bool,
+    force: bool,
+) -> Plan:
+    """Plan the files for a checkout.
+
+    Args:
+        checkout: the checkout.
+        module: the module to record; the one that has the name of the checkout, when left out.
+        record: imports a module elsewhere, and gives the scenario of what it registers.
+        golden: explores a scenario, and gives its golden file.
+        ci: whether to write a workflow for GitHub.
+        force: replace files that exist.
+
+    Raises:
+        ConfigEditError: pytest's configuration cannot be edited.
+        DispatchLabError: `module` was given, and cannot be recorded.
+    """
+    notes: list[str] = []
+    root = checkout.root
+    option, folder, expect = _option(checkout)
+    name = module or (checkout.modules[0] if checkout.certain else None)
+    existing = _existing(root, folder, name)
+    if existing is not None and not force:
+        scenario_file = PlannedFile(existing, "keep", _read(root / existing), "the first scenario")
+        scenario = load_scenario(str(root / existing))
+    else:
+        name, text = _first_scenario(checkout, name, record, notes, required=module is not None)
+        path = f"{folder}/{name or EXAMPLE}.yaml"
+        scenario, text = _settled(text, path, golden, notes)
+        text = marked(text, FileKind.SCENARIO, path)
+        scenario_file = _planned(
+            root, path, text, "what importing the package registers" if name else "an example", force
+        )
+    golden_path = f"{expect}/{Path(scenario_file.path).relative_to(folder).with_suffix('.txt').as_posix()}"
+    files = [option, scenario_file]
+    if (root / golden_path).exists() and not force:
+        files.append(PlannedFile(golden_path, "keep", _read(root / golden_path), "its golden file"))
+    else:
+        files.append(_planned(root, golden_path, golden(scenario)[1], "its golden file", force))
+    if ci:
+        recorded = name if Path(scenario_file.path).stem == name else None
+        text = workflow(folder, scenario_file.path, recorded)
+        files.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub", force))
+    return Plan(root, tuple(files), tuple(notes), folder)
+
+
+def _option(checkout: Checkout) -> tuple[PlannedFile, str, str]:
+    """The configuration with the options, the folder of scenarios, and the folder of golden files."""
+    root = checkout.root
+    config = pytest_config(root)
+    values = config.values()
+    folder, missing = FOLDER, dict[str, str | list[str]]()
+    if folders := folders_of(values.get(SCENARIOS, [])):
+        folder, expect = folders[0].rstrip("/"), str(values.get(EXPECT, "expect"))
+    else:
+        expect = str(values.get(EXPECT, f"{folder}/expect"))
+        missing = {SCENARIOS: [folder]}
+        if EXPECT not in values:
+            missing[EXPECT] = expect
+    path = config.path.relative_to(root).as_posix()
+    what = f"pytest collects the scenarios in {folder}"
+    if not missing:
+        return PlannedFile(path, "keep", config.text, what), folder, expect
+    action: Action = "edit" if config.path.exists() else "write"
+    return PlannedFile(path, action, config.with_options(missing), what), folder, expect
+
+
+def _existing(root: Path, folder: str, name: str | None) -> str | None:
+    """The scenario that an earlier run wrote."""
+    for stem in (name, EXAMPLE):
+        if stem is not None and (root / folder / f"{stem}.yaml").exists():
+            return f"{folder}/{stem}.yaml"
+    return None
+
+
+def _first_scenario(
+    checkout: Checkout, name: str | None, record: Callable[[str], str], notes: list[str], *, required: bool
+) -> tuple[str | None, str]:
+    """The module that was recorded with its scenario; the example, and a note why, when there is nothing to record."""
+    try:
+        if name is None:
+            raise ModuleNotClearError(str(checkout.root), checkout.modules)
+        return name, record(name)
+    except DispatchLabError as error:
+        if required:
+            raise
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        notes.append(f"the first scenario is an example, and not a record of your package: {reason}")
+        notes.append("once that works: dispatchlab init MODULE")
+        return None, demo_text()
+
+
+def _settled(
+    text: str, path: str, golden: Callable[[Scenario], tuple[Report, str]], notes: list[str]
+) -> tuple[Scenario, str]:
+    """The scenario with the expectation that holds; a note when the order matters, since a reader should know."""
+    scenario = parse_scenario(text, file=path)
+    report, _ = golden(scenario)
+    if report.as_expected or report.exploration.verdict is not Verdict.ORDER_DEPENDENT:
+        return scenario, text
+    changed = replace(
+        scenario,
+        claim=f"{scenario.claim.rstrip('.')}: this does not hold, see its golden file.",
+        expect=Expectation.ORDER_DEPENDENT,
+    )
+    notes.append(f"the order of these registrations matters; dispatchlab permute {path} shows two orders that disagree")
+    return changed, scenario_text(changed)
+
+
+def _planned(root: Path, path: str, text: str, what: str, force: bool) -> PlannedFile:  # noqa: FBT001  of this module
+    target = root / path
+    if not target.exists():
+        return PlannedFile(path, "write", text, what)
+    old = _read(target)
+    return PlannedFile(path, "replace" if force and old != text else "keep", text if force else old, what)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        from dispatchlab.atomic_write import WriteError
+
+        raise WriteError(str(path), error.strerror or str(error)) from None
+
+
+def record_module(module: str, source: Path) -> str:
+    """Record what a module registers, in a process of its own, where it is found as installed or in the checkout.
+
+    Args:
+        module: the module.
+        source: the folder of the checkout that has it, for when it is not installed.
+
+    Raises:
+        TorchMissingError: there is no PyTorch.
+        ImportFailedError: it cannot be imported.
+        NothingToRecordError: it registers nothing.
+    """
+    from dispatchlab.live.bridge.torch import ImportFailedError
+
+    try:
+        return _recorded(module)
+    except ImportFailedError as error:
+        if str(source) in sys.path or not re.search(r"ModuleNotFoundError|has no attribute", error.reason):
+            raise
+    sys.path.append(str(source))
+    try:
+        return _recorded(module)
+    finally:
+        sys.path.remove(str(source))
+
+
+def _recorded(module: str) -> str:
+    from dispatchlab.live.recording.record_package import PackageRecord
+    from dispatchlab.live.worker.engine import LiveEngine
+
+    with LiveEngine() as engine:
+        found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", (module,))
+    if not found.registrations:
+        raise NothingToRecordError(module)
+    return found.text

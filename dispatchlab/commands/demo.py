@@ -1,0 +1,30 @@
+"""`dispatchlab demo`: a defect of order on a small example, and what to do next."""
+
+from __future__ import annotations
+
+import click
+
+from dispatchlab.commands.output import out, save
+
+
+@click.command()
+@click.option("--save", "file", metavar="FILE", type=click.Path(), help="Write the example to FILE as a scenario, too.")
+@click.option("--force", is_flag=True, help="With --save: write over FILE whatever it holds.")
+def demo(*, file: str | None, force: bool) -> None:
+    """Show a defect of order on a small example, and what to do next.
+
+    Registers two kernels in two orders, calls the operator after each, and explores every order. Needs no PyTorch.
+
+    \b
+    Examples:
+      dispatchlab demo
+      dispatchlab demo --save demo.yaml
+    """
+    from dispatchlab.adopt.demo import run_demo
+    from dispatchlab.file_kinds import FileKind
+    from dispatchlab.render.demo import demo_text
+
+    shown = run_demo()
+    out(demo_text(shown))
+    if file is not None:
+        save(file, shown.text, FileKind.SCENARIO, force=force)

@@ -1,0 +1,33 @@
+"""`dispatchlab doctor`: the versions, and what works with the installed PyTorch."""
+
+from __future__ import annotations
+
+import click
+
+from dispatchlab.commands.options import format_option, progress_option
+from dispatchlab.commands.output import Format, exit_with, note, show
+
+
+@click.command()
+@format_option
+@progress_option
+def doctor(*, format: Format | None, progress: bool | None) -> None:
+    """Show the versions, and what works with the installed PyTorch and why the rest does not.
+
+    Tries each feature in a process of its own, which imports PyTorch; nothing is concluded from its version. Exit
+    codes: 0 when everything that is installed works, also without PyTorch, and 1 when something does not.
+
+    \b
+    Examples:
+      dispatchlab doctor
+      dispatchlab doctor --format json
+    """
+    import sys
+
+    from dispatchlab.adopt.doctor import diagnose
+    from dispatchlab.render.doctor import doctor_json, doctor_text
+
+    shown = sys.stderr.isatty() if progress is None else progress
+    found = diagnose(progress=(lambda name: note(f"trying: {name}")) if shown else None)
+    show(format, text=lambda: doctor_text(found), json=lambda: doctor_json(found))
+    exit_with(found.exit_code)

@@ -1,0 +1,53 @@
+"""`dispatchlab init`: the first files for the checkout of a package."""
+
+from __future__ import annotations
+
+import click
+
+from dispatchlab.commands.output import note, out
+
+
+@click.command()
+@click.argument("module", metavar="[MODULE]", required=False)
+@click.option(
+    "--ci",
+    type=click.Choice(["github", "none"]),
+    help="CI to write a workflow for. Default: github where the checkout has a .github folder.",
+)
+@click.option("--force", is_flag=True, help="Replace files that exist. pytest's configuration is edited in any case.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
+    """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
+
+    Records what importing MODULE registers, in a process of its own, as a first scenario with its golden file; names
+    the folder in pytest's configuration; and writes a CI workflow. A file that exists is kept. MODULE is by default the
+    one that has the name of the project. Without PyTorch, or when nothing is registered, the first scenario is an
+    example.
+
+    \b
+    Examples:
+      dispatchlab init
+      dispatchlab init my_package.ops --ci github
+      dispatchlab init --dry-run
+    """
+    from pathlib import Path
+
+    from dispatchlab.adopt import first_files
+    from dispatchlab.adopt.checkout import find_checkout
+    from dispatchlab.render.golden import golden
+    from dispatchlab.render.init import plan_text
+
+    checkout = find_checkout(Path.cwd())
+    planned = first_files.plan(
+        checkout,
+        module,
+        record=lambda name: first_files.record_module(name, checkout.source),
+        golden=golden,
+        ci=ci == "github" or (ci is None and (checkout.root / ".github").is_dir()),
+        force=force,
+    )
+    if not dry_run:
+        planned.write()
+    out(plan_text(planned, dry_run=dry_run))
+    for text in planned.notes:
+        note(f"note: {text}")

@@ -1,0 +1,26 @@
+"""The text of `dispatchlab init`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dispatchlab.adopt.first_files import Plan
+
+_DONE = {"write": "wrote", "replace": "replaced", "edit": "edited", "keep": "kept"}
+_WOULD = {"write": "would write", "replace": "would replace", "edit": "would edit", "keep": "would keep"}
+
+
+def plan_text(plan: Plan, *, dry_run: bool) -> str:
+    """A line for each file, and what to do next."""
+    return "".join(f"{line}\n" for line in _lines(plan, _WOULD if dry_run else _DONE))
+
+
+def _lines(plan: Plan, words: dict[str, str]) -> Iterator[str]:
+    yield f"{plan.root}:"
+    done = [words[file.action] for file in plan.files]
+    first, second = max(map(len, done)), max(len(file.path) for file in plan.files)
+    for word, file in zip(done, plan.files, strict=True):
+        yield f"  {word:<{first}}  {file.path:<{second}}  {file.what}"
+    yield "Next:"
+    yield f"  pytest {plan.run}"
+    yield "  dispatchlab lint live --import MODULE"

@@ -1,0 +1,209 @@
+"""`dispatchlab doctor` where the engine is a stand-in: states, commands, exit codes, text and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dispatchlab.adopt import doctor, environment, live_probes
+from dispatchlab.adopt.doctor import FEATURES, Diagnosis, TorchFound, Tried, diagnose
+from dispatchlab.adopt.environment import Fact
+from dispatchlab.adopt.live_probes import NotOffered, ProbeFailed
+from dispatchlab.cli import COMMANDS, main
+from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.live.bridge.torch import TorchMissingError
+from dispatchlab.live.introspection import dispatch_keys
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.render.doctor import doctor_json, doctor_text
+from tests.command_line import run
+
+
+class StandIn:
+    """An engine whose probes do what a table says: raise, or see something."""
+
+    def __init__(self, outcomes: Mapping[str, Exception], version: str = "2.13.0") -> None:
+        self.outcomes = outcomes
+        self.worker = SimpleNamespace(version=version, pid=0)
+        self.semantics = "torch-2.13"
+
+    def __enter__(self) -> StandIn:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Diagnosis]:
+    """Diagnose with these outcomes; every other feature works."""
+
+    def with_outcomes(**outcomes: Exception) -> Diagnosis:
+        def tried(engine: StandIn, probe: str) -> str:
+            if probe in engine.outcomes:
+                raise engine.outcomes[probe]
+            return f"{probe} was seen"
+
+        monkeypatch.setattr("dispatchlab.live.worker.engine.LiveEngine", lambda: StandIn(outcomes))
+        monkeypatch.setattr(doctor, "_run", tried)
+        return diagnose()
+
+    return with_outcomes
+
+
+def states(found: Diagnosis) -> dict[str, str]:
+    """The state of each feature by its name."""
+    assert found.torch is not None
+    return {one.feature.name: one.state for one in found.torch.tried}
+
+
+def test_all_is_well_when_every_feature_works(found: Callable[..., Diagnosis]) -> None:
+    well = found()
+    assert set(states(well).values()) == {"works"}
+    assert len(states(well)) == len(FEATURES) == 8
+    assert (well.commands("fails", "absent", "limited"), well.exit_code) == ((), 0)
+
+
+def test_the_commands_of_a_feature_that_fails_do_not_work(found: Callable[..., Diagnosis]) -> None:
+    ill = found(registry=ProbeFailed("3 of 4 schemas cannot be read"))
+    assert states(ill)["read the registry"] == "fails"
+    assert set(ill.commands("fails")) == set(FEATURES["registry"].commands)
+    assert "permute --engine torch" in ill.commands("works")
+    assert ill.exit_code == 1
+    assert "read the registry            does not work: 3 of 4 schemas cannot be read\n" in doctor_text(ill)
+
+
+def test_a_limit_is_no_failure_and_a_crash_is_one(found: Callable[..., Diagnosis]) -> None:
+    limited = found(slots=ProbeFailed("no layout"), conform=NotOffered("no semantics torch-2.6"))
+    assert (states(limited)["read slots"], states(limited)["compare with the lab engine"]) == ("limited", "absent")
+    assert limited.commands("limited") == ("permute --engine torch",)
+    assert limited.commands("absent") == ("permute --engine torch --conform",)
+    assert limited.exit_code == 0
+    crashed = found(record=EngineCrashed("the process ended with signal SIGSEGV"))
+    assert crashed.commands("fails") == ("record", "init")
+    assert crashed.exit_code == 1
+    assert "does not work: the process ended with signal SIGSEGV" in doctor_text(crashed)
+
+
+def test_an_error_with_a_traceback_is_shown_as_its_last_line(found: Callable[..., Diagnosis]) -> None:
+    from dispatchlab.live.worker.ipc import WorkerError
+
+    ill = found(explore=WorkerError("Traceback (most recent call last):\n  File x\nKeyError: 'Named'\n"))
+    assert ill.torch is not None
+    assert [one.why for one in ill.torch.tried if one.state == "fails"] == ["KeyError: 'Named'"]
+
+
+def test_without_torch_all_is_well_and_the_rest_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise TorchMissingError
+
+    monkeypatch.setattr("dispatchlab.live.worker.engine.LiveEngine", missing)
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert "PyTorch: not installed\n" in result.stdout
+    parsed = json.loads(run("doctor", "--format", "json").stdout)
+    assert (parsed["ok"], parsed["torch"], parsed["failing"]) == (True, None, [])
+    assert {"versions", "terminal", "optional tools"} == {fact["group"] for fact in parsed["facts"]}
+
+
+def test_a_torch_that_cannot_be_imported_is_shown_with_the_reason() -> None:
+    found = Diagnosis((), TorchFound("2.13.0", "torch-2.13", "libcudart.so: cannot open shared object file"))
+    assert found.exit_code == 1
+    assert "2.13.0 is installed and cannot be imported\n  libcudart.so: cannot" in doctor_text(found)
+    assert json.loads(doctor_json(found))["torch"]["error"].startswith("libcudart.so")
+
+
+def test_a_version_without_a_bundled_registry_is_said() -> None:
+    works = tuple(Tried(feature, "works", "seen") for feature in FEATURES.values())
+    other = doctor_text(Diagnosis((), TorchFound("2.15.0", "torch-2.15", tried=works)))
+    same = doctor_text(Diagnosis((), TorchFound("2.13.1", "torch-2.13", tried=works)))
+    assert "the bundled registry is of torch-2.13: what does not name `live` answers for that\n" in other
+    assert "bundled registry" not in same
+
+
+def test_a_requirement_that_is_missing_or_old_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "distribution_version", {"click": "8.0.4", "rich": "13.10.1"}.get)
+    facts = [
+        environment._requirement(name, lowest) for name, lowest in (("click", "8.1"), ("rich", "13.7"), ("x", "1"))
+    ]
+    assert [(fact.name, fact.problem) for fact in facts] == [("click", True), ("rich", False), ("x", True)]
+    assert Diagnosis(tuple(facts), None).exit_code == 1
+    assert Diagnosis((Fact("versions", "rich", "13.10.1"),), None).exit_code == 0
+
+
+def test_every_command_of_a_feature_exists_and_every_probe_is_a_function() -> None:
+    context = main.make_context("dispatchlab", ["doctor"], resilient_parsing=True)
+    for probe, feature in FEATURES.items():
+        assert probe in ("explore", "conform") or callable(getattr(live_probes, probe))
+        for text in feature.commands:
+            name, *rest = text.split()
+            if name == "fixture":
+                continue
+            command = main.get_command(context, name)
+            assert name in COMMANDS
+            assert command is not None
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in rest if word.startswith("--")} <= known
+
+
+# -- dispatch keys of another PyTorch
+
+
+class OtherKeys:
+    """The bindings of a PyTorch whose keys have these names, in order."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def DispatchKey(self, number: int) -> int:
+        return number
+
+    def _dispatch_key_name(self, number: int) -> str:
+        return self.names[number] if number < len(self.names) else "UnknownUnknown"
+
+
+def _known() -> list[str]:
+    names = ["UnknownUnknown"] * (max(DispatchKey) + 1)
+    for key in DispatchKey:
+        names[key] = str(key)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("change", "differences"),
+    [
+        (lambda names: names, ()),
+        (lambda names: [*names, "Later"], ("it has Later, which dispatchlab does not know",)),
+        (
+            lambda names: [*names[:17], "Named", *names[17:]],
+            ("it has Named, which dispatchlab does not know", "132 keys have other numbers"),
+        ),
+        (
+            lambda names: ["UnknownUnknown" if "MAIA" in name else name for name in names],
+            ("it lacks AutocastMAIA, MAIA, QuantizedMAIA and 4 more",),
+        ),
+    ],
+)
+def test_other_keys_are_named(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[list[str]], list[str]], differences: tuple[str, ...]
+) -> None:
+    other: Any = OtherKeys(change(_known()))
+    monkeypatch.setattr(dispatch_keys, "bindings", lambda: other)
+    assert dispatch_keys.key_differences() == differences
+
+
+def test_an_error_of_a_torch_with_other_keys_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    other: Any = OtherKeys([*_known()[:17], "Named", *_known()[17:]])
+    monkeypatch.setattr(dispatch_keys, "bindings", lambda: other)
+    monkeypatch.setattr(dispatch_keys, "torch", lambda: SimpleNamespace(__version__="2.6.0"))
+    found = dispatch_keys.with_cause(KeyError("Named"))
+    assert str(found).startswith("PyTorch 2.6.0 has other dispatch keys than PyTorch 2.13: it has Named, ")
+    assert str(found).endswith("That ended in KeyError: 'Named'. `dispatchlab doctor` shows what works with it")
+    kept = ProbeFailed("a sentence")
+    assert dispatch_keys.with_cause(kept) is kept
+    monkeypatch.setattr(dispatch_keys, "bindings", lambda: OtherKeys(_known()))
+    bug = KeyError("x")
+    assert dispatch_keys.with_cause(bug) is bug
