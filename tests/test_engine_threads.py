@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
 from tests.engine_shorthand import BAR, FOO, K, define, fallback, impl, overrides_allowed, refused, state, typed
+from tests.engine_stress import many_interrupts, many_threads
 
 THREADS = 4
 ROUNDS = 60
@@ -302,3 +304,21 @@ def test_what_a_listener_raises_in_a_forgotten_release_is_printed_and_breaks_not
     assert "ZeroDivisionError: on purpose" in capsys.readouterr().err
     assert dispatcher.find_op(FOO) is None
     assert not listening.is_released
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])
+def test_threads_that_share_a_library_lose_no_registration_and_no_handle(semantics: str) -> None:
+    assert many_threads(semantics, 1_600) >= 1_600
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no interval timer here")
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
+def test_an_interrupt_leaves_nothing_that_cannot_be_released(semantics: str) -> None:
+    assert many_interrupts(semantics, 150, seed=1) == 150
+
+
+def test_a_library_forgets_the_handles_that_are_released() -> None:
+    library = Library("test", "FRAGMENT", dispatcher=Dispatcher())
+    for _ in range(ROUNDS):
+        library.impl("foo", lambda x: x, "CPU").release()
+    assert library.handles == ()

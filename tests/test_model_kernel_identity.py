@@ -118,7 +118,7 @@ def test_of_three_kernels_those_of_one_function_share_a_mark() -> None:
 
 
 def test_texts_are_marked_where_kernels_meet_and_nowhere_else() -> None:
-    apart = [
+    apart: list[Registration] = [
         Impl(FOO, K.CPU, debug="fn"),
         Impl(FOO, K.CUDA, debug="fn"),
         Impl(FOO, K.CUDA, debug="fn_2"),

@@ -7,15 +7,16 @@ wait until it is done, see Note [Releases that come at a bad time].
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
+from weakref import WeakSet, ref
 
 from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
@@ -73,6 +74,18 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
 # leaves the lock looks at the queue afterwards, and whoever queues does too.
 # Registrations from a listener come after the state has changed and are therefore let in.
 
+# Note [Interrupts]
+# ~~~~~~~~~~~~~~~~~
+# A signal handler may raise after any call that the main thread makes, and must not leave a registration that nobody
+# can release. So the handle is there before the registration is. A registration is in force if the state says so,
+# which changes by one assignment, and releasing one that is not in force does nothing. Then it does not matter where a
+# release is interrupted: it can be done again, and a handle counts as released when its registration is out and not
+# before. One that dies in the interrupted code releases itself. Its `__del__` may be interrupted as well, and is not
+# called again; so the dispatcher has a weak reference to every handle, whose callback is a function of C, which nothing
+# interrupts: it queues the release.
+# The lock is taken in a `with` statement, which no signal handler divides. Where it is asked for without waiting, the
+# answer goes into a list by functions of C alone, so that whoever comes to `finally` knows of it.
+
 # Note [Looking without a lock]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # The values of the state variables are immutable, so a change of one operator is one assignment. A change of several
@@ -117,6 +130,14 @@ class InvariantError(DispatchLabError):
         return "\n".join(map(str, self.violations))
 
 
+class _HandleReference(ref[RegistrationHandle]):
+    """A weak reference to the handle of a registration. See Note [Interrupts]."""
+
+    __slots__ = ("made",)
+
+    made: LoweredRegistration
+
+
 class Dispatcher:
     """A registry of operators, kernels and fallbacks, isolated from every other.
 
@@ -150,8 +171,11 @@ class Dispatcher:
         self._start_with(BUILTIN_FALLBACKS if builtin_fallbacks else ())
         self._lock = threading.RLock()
         self._changing = False
-        self._postponed: deque[LoweredRegistration] = deque()
+        self._held: dict[LoweredRegistration, _HandleReference] = {}
+        self._postponed: deque[LoweredRegistration | _HandleReference] = deque()
+        self._settling = False
         self._listeners = Listeners()
+        _dispatchers.add(self)
 
     @classmethod
     def for_scenario(cls, semantics: str | Semantics = "strict") -> Dispatcher:
@@ -165,7 +189,7 @@ class Dispatcher:
         return made
 
     def _start_with(self, fallbacks: Sequence[Fallback]) -> None:
-        self._publish(dict(initial_state(self.semantics, fallbacks)))
+        self.state = dict(initial_state(self.semantics, fallbacks))
         self.builtin_fallbacks = frozenset(fallback.key for fallback in fallbacks)
 
     def __repr__(self) -> str:
@@ -186,20 +210,33 @@ class Dispatcher:
         """
         return self._register_lowered(lower(registration, self.semantics), describe(registration))
 
-    def _register_lowered(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
-        with self._turn():
-            if self._changing:
-                message = f"a finalizer cannot register while a registration is under way, and one tried to: {what}"
-                raise RegistrationError(ErrorKind.OTHER, message, {"registration": what})
-            overridden = self._register(made)
-        handle = RegistrationHandle(lambda: self._undo(made), what, forget=lambda: self._postpone(made))
+    def _register_lowered(
+        self, made: LoweredRegistration, what: str, home: dict[RegistrationHandle, None] | None = None
+    ) -> RegistrationHandle:
+        # See Note [Interrupts]
+        handle = RegistrationHandle(lambda: self._undo(made), what, forget=lambda: self._postpone(made), home=home)
+        reference = _HandleReference(handle, self._postponed.append)
+        reference.made = made
+        self._held[made] = reference
         try:
+            with self._lock:
+                if self._changing:
+                    message = f"a finalizer cannot register while a registration is under way, and one tried to: {what}"
+                    raise RegistrationError(ErrorKind.OTHER, message, {"registration": what})
+                overridden = self._register(made)
             for text in overridden:
                 site = call_site()
                 warnings.warn_explicit(text, OverrideWarning, site.file, site.line)
+        except RegistrationError:
+            self._held.pop(made, None)  # what semantics leave of one that is refused is not to be released
+            handle.settle()
+            raise
         except BaseException:
             handle.release()
             raise
+        finally:
+            if self._postponed:
+                self._settle()
         return handle
 
     def add_listener(self, listener: Listener) -> RegistrationHandle:
@@ -208,35 +245,35 @@ class Dispatcher:
         Returns:
             A handle that ends it.
         """
-        with self._turn():
-            known = dict(self.state)
-            token = self._listeners.add(listener)
-            try:
+        token = object()
+        handle = RegistrationHandle(lambda: self._listeners.remove(token), f"listener {type(listener).__name__}")
+        try:
+            with self._lock:
+                known = dict(self.state)
+                self._listeners.add(token, listener)
                 for entry in introspection.operators_in(known):
                     now = self.operator_entry(entry.name)
                     if entry.stored is not None and now is not None and now.stored is entry.stored:
                         listener.on_operator_registered(entry.name, entry.stored.schema)
-            except BaseException:
-                self._listeners.remove(token)
-                raise
-        return RegistrationHandle(lambda: self._listeners.remove(token), f"listener {type(listener).__name__}")
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Have the lock, and run what waits for it afterwards."""
-        try:
-            with self._lock:
-                yield
+        except BaseException:
+            handle.release()
+            raise
         finally:
-            self._settle()
+            if self._postponed:
+                self._settle()
+        return handle
 
     def _undo(self, made: LoweredRegistration) -> None:
         """Release, or queue a release that comes in the middle of a change of the same thread."""
-        with self._turn():
-            if self._changing:
-                self._postponed.append(made)
-            else:
-                self._release(made)
+        try:
+            with self._lock:
+                if self._changing:
+                    self._postponed.append(made)
+                else:
+                    self._release(made)
+        finally:
+            if self._postponed:
+                self._settle()
 
     def _postpone(self, made: LoweredRegistration) -> None:
         self._postponed.append(made)
@@ -244,17 +281,32 @@ class Dispatcher:
 
     def _settle(self) -> None:
         """Run the releases that wait, unless somebody else is going to."""
-        # See Note [Releases that come at a bad time]
-        while self._postponed and self._lock.acquire(blocking=False):
+        # See Note [Releases that come at a bad time] and Note [Interrupts]
+        while self._postponed:
+            held: list[bool] = []
             try:
-                if self._changing:
+                held.extend(filter(None, map(self._lock.acquire, (False,))))
+                if not held or self._changing or self._settling:
                     return
-                if self._postponed:
-                    self._release(self._postponed.popleft())
+                while self._postponed:
+                    self._run(self._postponed[0])
+            finally:
+                if held:
+                    self._lock.release()
+
+    def _run(self, first: LoweredRegistration | _HandleReference) -> None:
+        """Run the release that has waited longest, and take it from the queue."""
+        made = first.made if isinstance(first, _HandleReference) else first
+        self._settling = True
+        try:
+            try:
+                self._release(made)
             except Exception:
                 sys.excepthook(*sys.exc_info())
-            finally:
-                self._lock.release()
+                self._take_out(made)  # which is not done yet if a signal handler raised
+        finally:
+            self._settling = False
+        self._postponed.popleft()
 
     def _register(self, made: LoweredRegistration) -> list[str]:
         """Register; returns the sentences about kernels that were overridden."""
@@ -275,11 +327,12 @@ class Dispatcher:
             raise
         finally:
             self._changing = False
-        try:
-            self._listeners.registered(come)
-        except BaseException:
-            self._take_out(made)
-            raise
+        if come:
+            try:
+                self._listeners.registered(come)
+            except BaseException:
+                self._take_out(made)
+                raise
         return overridden
 
     def _release(self, made: LoweredRegistration) -> None:
@@ -307,21 +360,28 @@ class Dispatcher:
             self._commit(transaction)
         finally:
             self._changing = False
-
-    def _publish(self, state: dict[StateVariable, object]) -> None:
-        self._written = self.state = state
+        reference = self._held.pop(made, None)
+        handle = None if reference is None else reference()
+        if handle is not None:
+            handle.settle()
 
     def _commit(self, transaction: Transaction) -> None:
         # See Note [Looking without a lock]
         changes = transaction.changes
         if len(changes) > 1 or FALLBACKS in changes:
-            self._publish(transaction.applied())
+            self.state = transaction.applied()
             return
+        state: dict[StateVariable, object] = self.state  # type: ignore[assignment]  # it is read-only for others
         for variable, value in changes.items():
             if value is None:
-                self._written.pop(variable, None)
+                state.pop(variable, None)
             else:
-                self._written[variable] = value
+                state[variable] = value
+
+    def _renew_lock(self) -> None:
+        if not self._lock._is_owned():  # type: ignore[attr-defined]  # else this thread goes on with what it was doing
+            self._lock = threading.RLock()
+            self._changing = self._settling = False
 
     def _schemas(self, transaction: Transaction, *, come: bool) -> list[Named]:
         """The operators that get a schema by a transaction, or those that lose theirs."""
@@ -460,12 +520,33 @@ class Dispatcher:
             raise InvariantError(tuple(found))
 
 
-def register_lowered(dispatcher: Dispatcher, lowered: LoweredRegistration, what: str) -> RegistrationHandle:
+def register_lowered(
+    dispatcher: Dispatcher,
+    lowered: LoweredRegistration,
+    what: str,
+    *,
+    home: dict[RegistrationHandle, None] | None = None,
+) -> RegistrationHandle:
     """Put a registration in force that is lowered already, as the front ends do.
 
     Args:
         dispatcher: where.
         lowered: what is registered.
         what: how the handle describes it.
+        home: the handles among which the new one is while the registration is in force.
     """
-    return dispatcher._register_lowered(lowered, what)
+    return dispatcher._register_lowered(lowered, what, home)
+
+
+_dispatchers: WeakSet[Dispatcher] = WeakSet()
+
+
+def _renew_locks() -> None:
+    """Free the dispatchers of a forked process from threads that are not in it."""
+    # NB: whatever such a thread was doing, the state is what it was before or after: see Note [Looking without a lock].
+    for dispatcher in tuple(_dispatchers):
+        dispatcher._renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)

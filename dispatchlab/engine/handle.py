@@ -18,38 +18,56 @@ class RegistrationHandle:
     <RegistrationHandle released claim test (a.cpp:1)>
 
     Args:
-        undo: releases the registration; called once at most.
+        undo: releases the registration, and does nothing when that is done: several threads may call it, and whoever
+            was interrupted calls it again.
         what: what was registered, for `repr`.
         forget: the same for a handle that nobody holds any more; it must not wait for anybody. `undo` when left out.
+        home: the handles among which it is while the registration is in force.
     """
 
-    __slots__ = ("__weakref__", "_forget", "_undo", "_what")
+    __slots__ = ("__weakref__", "_forget", "_home", "_undo", "_what")
 
-    def __init__(self, undo: Callable[[], None], what: str, *, forget: Callable[[], None] | None = None) -> None:
-        self._undo = [undo]  # taking from a list happens once, whoever else releases at the same time
-        self._forget = undo if forget is None else forget
+    def __init__(
+        self,
+        undo: Callable[[], None],
+        what: str,
+        *,
+        forget: Callable[[], None] | None = None,
+        home: dict[RegistrationHandle, None] | None = None,
+    ) -> None:
+        self._undo: Callable[[], None] | None = undo
+        self._forget = forget
         self._what = what
+        self._home = home
+        if home is not None:
+            home[self] = None
 
     @property
     def is_released(self) -> bool:
         """Whether the registration is gone."""
-        return not self._undo
+        return self._undo is None
 
     def release(self) -> None:
-        """Undo the registration; a second release is harmless."""
-        for undo in self._taken():
+        """Undo the registration; a second release is harmless, and one that was interrupted can be tried again."""
+        undo = self._undo
+        if undo is not None:
             undo()
+            self.settle()
 
     def forget(self) -> None:
         """Undo it without waiting: now, or as soon as whoever is changing the dispatcher is done."""
-        for _ in self._taken():
-            self._forget()
+        undo = self._undo
+        if undo is not None:
+            (self._forget or undo)()
+            self.settle()
 
-    def _taken(self) -> Iterable[Callable[[], None]]:
-        try:
-            return (self._undo.pop(),)
-        except IndexError:
-            return ()
+    def settle(self) -> None:
+        """Note that the registration is gone; for whoever takes it out."""
+        self._undo = None
+        home = self._home
+        if home is not None:
+            home.pop(self, None)
+            self._home = None
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +78,7 @@ class RegistrationHandle:
         self.release()
 
     def __del__(self, *, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not _ending():  # else the dispatcher goes as well, and half of the modules have gone already
+        if self._undo is not None and not _ending():  # else the dispatcher goes too, and half of the modules are gone
             self.forget()
 
     def __repr__(self) -> str:
@@ -80,6 +98,12 @@ def release_all(handles: Iterable[RegistrationHandle]) -> None:
         except Exception as error:
             errors.append(error)
     raise_all("some releases raised", errors)
+
+
+def forget_all(handles: Iterable[RegistrationHandle]) -> None:
+    """Forget every one of them, in order."""
+    for handle in handles:
+        handle.forget()
 
 
 def raise_all(what: str, errors: list[Exception]) -> None:

@@ -6,12 +6,13 @@ order of release: aten/src/ATen/core/library.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
 from dispatchlab.engine.dispatcher import Dispatcher, register_lowered
-from dispatchlab.engine.handle import RegistrationHandle, release_all
+from dispatchlab.engine.handle import RegistrationHandle, forget_all, release_all
 from dispatchlab.engine.kernel import KernelFunction, KernelLike, call_site, choice, kernel_function, key_named, unboxed
 from dispatchlab.engine.lowering import LoweredRegistration, lower, lower_inside
 from dispatchlab.errors import ErrorKind, RegistrationError
@@ -30,36 +31,44 @@ class Registrations:
     """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
-        self._handles: list[RegistrationHandle] = []
+        self._handles: dict[RegistrationHandle, None] = {}  # a set in the order in which they came
         self._dispatcher = dispatcher
 
     @property
     def handles(self) -> tuple[RegistrationHandle, ...]:
-        """The handles of what was registered, in order; released ones too."""
+        """The handles of what is in force, in the order in which it was registered."""
         return tuple(self._handles)
 
     def _hold(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
-        handle = register_lowered(self._dispatcher, made, what)
-        self._handles.append(handle)
-        return handle
+        return register_lowered(self._dispatcher, made, what, home=self._handles)
 
     def _hold_inside(self, block: Block, registration: Def | Impl | Fallback, what: str) -> RegistrationHandle:
         made = lower_inside(block, registration, self._dispatcher.semantics)
-        # Upstream makes one registration after the other, and keeps those that came before one that is refused.
-        steps = (
-            [made] if self._dispatcher.semantics.is_atomic else [LoweredRegistration([one]) for one in made.primitives]
+        if self._dispatcher.semantics.is_atomic or len(made.primitives) == 1:
+            return self._hold(made, what)
+        return self._hold_one_by_one(made, what)
+
+    def _hold_one_by_one(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
+        """Make one registration after the other and keep those that came before one that is refused, as upstream."""
+        parts: list[RegistrationHandle] = []
+        whole = RegistrationHandle(
+            lambda: release_all(parts), what, forget=lambda: forget_all(parts), home=self._handles
         )
-        added = [self._hold(step, what) for step in steps]
-        if len(added) == 1:
-            return added[0]
-        whole = RegistrationHandle(lambda: release_all(added), what)
-        self._handles[len(self._handles) - len(added) :] = [whole]
+        try:
+            for one in made.primitives:
+                parts.append(register_lowered(self._dispatcher, LoweredRegistration([one]), what))
+        except RegistrationError:
+            if not parts:
+                whole.settle()
+            raise
+        except BaseException:
+            whole.release()
+            raise
         return whole
 
     def release(self) -> None:
         """Undo everything, what was registered first first; a second release is harmless."""
-        handles, self._handles = self._handles, []
-        release_all(handles)
+        release_all(self.handles)
 
     def __enter__(self) -> Self:
         return self
@@ -69,9 +78,9 @@ class Registrations:
     ) -> None:
         self.release()
 
-    def __del__(self) -> None:
-        for handle in self._handles:
-            handle.forget()
+    def __del__(self, *, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not _ending():  # else the dispatcher goes too, and half of the modules are gone
+            forget_all(self.handles)
 
 
 def debug_of_caller(debug: str | None) -> str:

@@ -56,11 +56,9 @@ class Listeners:
     def __bool__(self) -> bool:
         return bool(self._listeners)
 
-    def add(self, listener: Listener) -> object:
-        """Notify it from now on; returns what `remove` wants."""
-        token = object()
+    def add(self, token: object, listener: Listener) -> None:
+        """Notify it from now on; `token` is what `remove` wants."""
         self._listeners[token] = listener
-        return token
 
     def remove(self, token: object) -> None:
         """Notify it no more."""

@@ -39,7 +39,7 @@ class Primitive(Protocol):
         """Write it into `state`; raises a RegistrationError, with the traces written so far."""
 
     def release(self, semantics: Semantics, state: Transaction, /) -> None:
-        """Remove it from `state`, where it is registered."""
+        """Remove it from `state`, if it is registered there."""
 
 
 class Refused:
@@ -79,7 +79,8 @@ class ClaimNamespace:
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Frees the namespace."""
-        state.put(self.variable, None)
+        if state.get(self.variable) is self:
+            state.put(self.variable, None)
 
 
 def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName, variable: str) -> OperatorEntry:
@@ -113,11 +114,11 @@ class RegisterName:
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """The last one of an operator's registrations takes it along."""
         entry = state.operator(self.variable)
-        assert entry is not None
-        _leave(state, self.variable, entry._replace(names=tuple(name for name in entry.names if name is not self)))
+        if entry is not None and self in entry.names:
+            _leave(state, self.variable, entry._replace(names=tuple(name for name in entry.names if name is not self)))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def _mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
     """Why a kernel does not fit a def; both are compared by identity, so that a pair is looked at once."""
     inferred = kernel.kernel.inferred
@@ -164,7 +165,8 @@ class RegisterDef:
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """The schema goes with the last def."""
         entry = state.operator(self.variable)
-        assert entry is not None
+        if entry is None or self.definition not in entry.defs:
+            return
         defs = tuple(definition for definition in entry.defs if definition is not self.definition)
         tags = entry.tags
         if not semantics.tags_outlive_def:
@@ -225,9 +227,10 @@ class RegisterImpl:
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Whichever kernel of the key is the newest then is active; the last registration takes the operator along."""
         entry = state.operator(self.variable)
-        assert entry is not None
+        left = () if entry is None else entry.kernels.get(self.bit, ())
+        if entry is None or self.entry not in left:
+            return
         kernels = dict(entry.kernels)
-        left = kernels[self.bit]
         if len(left) == 1:
             del kernels[self.bit]
             if not (kernels or entry.defs or entry.names):
@@ -320,7 +323,9 @@ class RegisterFallback:
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Every operator refreshes again."""
-        self._change(semantics, state, state.fallbacks().without(self.bit))
+        fallbacks = state.fallbacks()
+        if fallbacks.by_slot.get(self.bit) is self.entry:
+            self._change(semantics, state, fallbacks.without(self.bit))
 
     def _change(self, semantics: Semantics, state: Transaction, fallbacks: Fallbacks) -> None:
         state.put(FALLBACKS, fallbacks if fallbacks.slots else None)
