@@ -48,13 +48,11 @@ class Trace:
     def __init__(self, line: Callable[[str], object] | None = None) -> None:
         self._line = line
         self._threads: dict[threading.Thread, _Thread] = {}  # NB: the numbers of threads come again
-        self._lock = threading.Lock()
 
     @property
     def threads(self) -> tuple[TracedThread, ...]:
         """What each thread did, in the order in which they began; what is not over yet has what it has so far."""
-        with self._lock:
-            known = [*self._threads.values()]
+        known = [*self._threads.values()]
         return tuple(TracedThread(thread.name, _frozen(thread.steps)) for thread in known if thread.steps)
 
     @property
@@ -120,9 +118,8 @@ class Trace:
     def _here(self) -> _Thread:
         here = threading.current_thread()
         found = self._threads.get(here)
-        if found is None:
-            with self._lock:
-                found = self._threads[here] = _Thread(here.name)
+        if found is None:  # and no other thread adds this one
+            found = self._threads[here] = _Thread(here.name)
         return found
 
 
