@@ -209,6 +209,8 @@ def test_an_option_of_one_engine_is_refused_with_the_other(
         ("lint --explain DL001 --baseline x", "--baseline has no effect with --explain"),
         ("lint --explain DL001 --format json", "--format has no effect with --explain"),
         ("lint torch-2.13 --explain DL001", "--explain prints the page of a rule, and checks nothing"),
+        ("lint torch-2.13 --root .", "--root is for the paths of --format sarif"),
+        ("lint torch-2.13 --format json --all", "--all has no effect with --format json"),
         ("lint torch-2.13 --force", "--force is for the file of --write-baseline"),
         ("lint torch-2.13 --import json", "--import json needs the installed PyTorch"),
         ("lint torch-2.13 --import-timeout 5", "--import-timeout limits the time of imports"),

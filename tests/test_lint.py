@@ -361,6 +361,28 @@ def test_an_operator_over_others_can_be_called_without_a_kernel_of_its_own(tmp_p
 
 
 @pytest.mark.parametrize(
+    ("namespace", "path", "level"),
+    [
+        ("my_package", "my_package/ops.py", None),
+        ("_C_my_package", "my_package/ops.py", None),
+        ("ops", "my_package/library/ops.py", None),
+        ("ao", "torchao/quantization/ops.py", None),
+        ("demo", "my_package/library/ops.py", Level.INFORMATION),
+        ("their_package", "my_package/ops.py", Level.WARNING),
+        ("aten", "my_package/ops.py", Level.WARNING),
+    ],
+)
+def test_a_def_outside_of_the_namespaces_of_its_package_is_found(
+    tmp_path: Path, namespace: str, path: str, level: Level | None
+) -> None:
+    others = "  - def: their_package::f(Tensor x) -> Tensor\n    debug: their_package/ops.py:1\n"
+    others += "  - def: aten::f(Tensor x) -> Tensor\n    debug: torch/_ops.py:1\n"
+    findings(tmp_path, f"{others}  - def: {namespace}::g(Tensor x) -> Tensor\n    debug: {path}:3\n")
+    found = lint(tmp_path / "registrations.yaml", select=("DL013",)).findings
+    assert [finding.level for finding in found] == ([] if level is None else [level])
+
+
+@pytest.mark.parametrize(
     ("schema", "found"),
     [
         ("f(Tensor x) -> Tensor(a)", True),

@@ -106,6 +106,10 @@ def lint(
         refuse(context, ("force",), "is for the file of --write-baseline, and nothing is written: leave it out")
     elif not force:
         check_overwrite(write_baseline, FileKind.BASELINE)
+    if format != "sarif":
+        refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
+    if format in ("json", "sarif"):
+        refuse(context, ("show_all",), f"has no effect with --format {format}, which has all findings: leave it out")
     accepted = frozenset[Identity]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)
     reports = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchlab.errors import ParseError, nearest
-from dispatchlab.lint.debug_text import Packages, owner
+from dispatchlab.lint.debug_text import Packages, owner, sites_in
 from dispatchlab.lint.rule import Found, Level, Rule, Subject, example
 from dispatchlab.registry.model import RecordedOperator
 from dispatchlab.registry.replay import schema_of
@@ -195,28 +195,38 @@ def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
             continue
         others = sorted(other for other in owners[namespace] if other not in (None, mine))
         of = next((other for other in others if other == Packages.TORCH or _related(other, namespace)), None)
-        if of is None:
+        if of is None and _is_named_after(namespace, operator.debug):
             continue
-        whose = "PyTorch" if of == Packages.TORCH else of
+        whose = "PyTorch" if of == Packages.TORCH else of or "nobody in particular"
         yield Found(
             str(operator.name),
             None,
-            f"{mine} defines it ({owner(operator.debug)}) in the namespace of {whose}, which fails to import as soon "
-            f"as {whose} defines that name, too",
+            f"{mine} defines it ({owner(operator.debug)}) in a namespace of {whose}: when another package defines that "
+            "name as well, the second of the two cannot be imported",
             (operator.debug,),
+            Level.INFORMATION if of is None else Level.WARNING,
             cause=mine,
             mend=f'torch.library.define("{mine}::{operator.name.name}", ...), in a namespace of its own',
         )
+
+
+def _is_named_after(namespace: str, debug: str) -> bool:
+    """Whether a part of the path of a def and its namespace have a name in common."""
+    name = namespace.strip("_").casefold()
+    parts = [part for path, _ in sites_in(debug) for part in path.removesuffix(".py").replace("\\", "/").split("/")]
+    folded = [part.strip("_").casefold() for part in parts]
+    return any(part and name and (name in part or (len(part) > 1 and part in name)) for part in folded)
 
 
 FOREIGN = Rule(
     code="DL013",
     name="def-in-a-foreign-namespace",
     level=Level.WARNING,
-    what="A package defines an operator in a namespace that belongs to PyTorch or to another package.",
+    what="A package defines an operator in a namespace of PyTorch, of another package, or of nobody in particular.",
     why=(
         "An operator is defined once. When the owner of the namespace defines the same name in a later version, the "
-        "second of the two raises while it is imported, and nobody can use both."
+        "second of the two raises while it is imported, and nobody can use both. A namespace that is named after "
+        "nothing in the path of the package, `ops` say, is one that others choose, too: that is information."
     ),
     mend="Define the operator in a namespace of the package's own, best its name.",
     unknown=(

@@ -137,14 +137,14 @@ def lint_source(
     Raises:
         DispatchLabError: the source or an operator cannot be used.
     """
-    base, recorded, earlier = _moments(source, imports, against, report)
+    base, recorded, earlier, calls = _moments(source, imports, against, report)
     looked_at: tuple[RecordedOperator, ...] | None = tuple(chosen(recorded, operators)) if operators else None
     if isinstance(recorded, Overlay):
         if base is None:  # what the registry beneath has is not of the packages
             base = earlier = recorded.beneath
         looked_at = looked_at or tuple(recorded.over)
     return lint(
-        _subject(recorded, earlier, _calls(source)),
+        _subject(recorded, earlier, calls),
         rules,
         source=source,
         base=None if base is None else _subject(base, None),
@@ -156,18 +156,20 @@ def lint_source(
 
 def _moments(
     source: str, imports: Sequence[str], against: str | None, report: Callable[[str], None] | None
-) -> tuple[Recorded | None, Recorded, Recorded | None]:
-    """What was there before, what is there, and what should be there.
+) -> tuple[Recorded | None, Recorded, Recorded | None, Mapping[str, OperatorCalls]]:
+    """What was there before, what is there, what should be there, and the calls that registered it.
 
     Of a live process these are before the imports, after garbage was collected, and after the imports.
     """
     base = None if against is None else recorded_from(against, report=report)
     if source != LIVE:
-        return base, recorded_from(source, imports=imports, report=report), base
+        return base, recorded_from(source, imports=imports, report=report), base, _calls(source)
     from dispatchlab.live.registry import live_moments
 
     found = live_moments(imports)
-    return found.before if base is None and imports else base, found.kept, found.after
+    before = found.before if base is None and imports else base
+    calls = {name: OperatorCalls(functions) for name, functions in found.functions.items()}
+    return before, found.kept, found.after, calls
 
 
 def _subject(recorded: Recorded, earlier: Recorded | None, calls: Mapping[str, OperatorCalls] | None = None) -> Subject:

@@ -5,6 +5,7 @@
 - `queries`: single operators: schema, dump, table, and PyTorch's own check.
 - `registry_reader`: the whole registry, recorded.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.
+- `called_functions`: what PyTorch remembers of calls of `torch.library` besides its registry.
 - `registry_watch`: what others than PyTorch register and remove from a moment on.
 - `slot_memory`: the kernel object in each slot, read where calls read it.
 - `builtin_fallbacks`: the kernels that every operator has.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.live.bridge.torch import bindings, import_packages, torch
+from dispatchlab.live.introspection.called_functions import called_functions
 from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.registry.model import RecordedOperator, Registry, read_dump, read_fallbacks, registry_of
 
 
@@ -41,11 +43,12 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
 
 
 class RegistryMoments(NamedTuple):
-    """A registry before packages are imported, after that, and after garbage was collected."""
+    """A registry before packages are imported, after that, and after garbage was collected; what was called for it."""
 
     before: Registry
     after: Registry
     kept: Registry
+    functions: Mapping[str, frozenset[TorchLibraryFunction]]
 
 
 def record_moments(imports: Iterable[str]) -> RegistryMoments:
@@ -59,7 +62,8 @@ def record_moments(imports: Iterable[str]) -> RegistryMoments:
         before = record_registry()
         after = _sharing(record_registry(imported), before)
         gc.collect()
-        return RegistryMoments(before, after, _sharing(record_registry(imported), after))
+        kept = _sharing(record_registry(imported), after)
+        return RegistryMoments(before, after, kept, called_functions())
 
 
 def _sharing(registry: Registry, earlier: Registry) -> Registry:
