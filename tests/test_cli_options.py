@@ -124,7 +124,7 @@ def test_every_command_that_writes_files_has_force() -> None:
 # -- which option is for which engine
 
 
-BOTH = {
+BOTH: dict[str, set[str]] = {
     "permute": {
         "engine", "walk", "samples", "seed", "max_states", "timeout_s", "jobs", "require_proof", "replay", "save",
         "force", "format", "progress", "allow_import",
@@ -134,12 +134,12 @@ BOTH = {
     },
     "explain": {"engine", "args", "exclude", "include", "source", "format"},
 }  # fmt: skip
-LAB = {
+LAB: dict[str, dict[str, str | None]] = {
     "permute": {"semantics": "strict", "graph": "x.svg"},
     "dump": {"semantics": "strict"},
     "explain": {"semantics": "strict"},
 }
-TORCH = {
+TORCH: dict[str, dict[str, str | None]] = {
     "permute": {"passes": "3", "every_table": None, "conform": None, "imports": "json", "import_timeout": "5"},
     "dump": {"imports": "json", "import_timeout": "5"},
     "explain": {"imports": "json", "import_timeout": "5"},

@@ -5,6 +5,8 @@ Importing this module does not import torch; the first call of `bindings` does.
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -33,12 +35,23 @@ class TorchMissingError(DispatchLabError):
         )
 
 
+class TorchBrokenError(TorchMissingError):
+    """PyTorch is installed, and importing it raises an exception.
+
+    Args:
+        reason: the exception, and where it was raised.
+    """
+
+    def __str__(self) -> str:
+        return f"the live engine needs PyTorch, which is installed; importing it raises {self.reason}"
+
+
 class ImportFailedError(DispatchLabError):
     """A package of the user cannot be imported.
 
     Args:
         module: the package.
-        reason: the error of the import.
+        reason: the error of the import, where it was raised, and what to do.
     """
 
     def __init__(self, module: str, reason: str) -> None:
@@ -46,7 +59,7 @@ class ImportFailedError(DispatchLabError):
         self.module, self.reason = module, reason
 
     def __str__(self) -> str:
-        return f"{self.module} cannot be imported: {self.reason}; install it, or leave it out"
+        return f"{self.module} cannot be imported: {self.reason}"
 
 
 class ImportEndedError(ImportFailedError):
@@ -106,8 +119,11 @@ def torch() -> Any:
     """
     try:
         return import_module("torch")
-    except ImportError as error:
-        raise TorchMissingError(str(error)) from error
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            raise TorchMissingError(str(error)) from error
+        first, newline, more = _reason(error).partition("\n")
+        raise TorchBrokenError(f"{first}{_raised_at(error)}{newline}{more}") from error
 
 
 @cache
@@ -157,7 +173,8 @@ def import_package(name: str) -> None:
     except SystemExit as ended:
         raise ImportEndedError(name, f"calls sys.exit({'' if ended.code is None else repr(ended.code)})") from ended
     except Exception as error:
-        raise ImportFailedError(name, _reason(error)) from error
+        first, newline, more = _reason(error).partition("\n")
+        raise ImportFailedError(name, f"{first}{_what_to_do(name, error)}{newline}{more}") from error
     except BaseException as error:
         raise ImportEndedError(name, f"raises {_reason(error)}") from error
     finally:
@@ -170,6 +187,33 @@ def _reason(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # an error of a package, whose text fails in its turn
         return type(error).__name__
+
+
+def _what_to_do(name: str, error: Exception) -> str:
+    """What to do about a package that cannot be imported: install what is missing, or look where it raises."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing == name.partition(".")[0]:
+        return "; install it, or leave it out"
+    if missing is not None and f"{name}.".startswith(f"{missing}."):
+        return f"; {missing.rpartition('.')[0]} is installed and has no such module"
+    if missing is not None:
+        return f"{_raised_at(error)}; {name} needs it: install {missing.partition('.')[0]}"
+    return _raised_at(error)
+
+
+def _raised_at(error: BaseException) -> str:
+    """`, raised at FILE:LINE`: the last line outside of PyTorch and of Python's import; empty where there is none."""
+    from traceback import extract_tb
+
+    frames = [
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen importlib") and frame.filename not in (__file__, importlib.__file__)
+    ]
+    home = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", None) or "") or None
+    outside = [frame for frame in frames if home is None or not frame.filename.startswith(home + os.sep)]
+    last = (outside or frames)[-1:]
+    return "".join(f", raised at {frame.filename}:{frame.lineno}" for frame in last)
 
 
 def semantics() -> str:
