@@ -99,12 +99,13 @@ def test_torch_semantics_equal_the_recorded_steps_of_pytorch() -> None:
             replayed["steps"] += 1
             dispatcher = replay.dispatcher
             entry = dispatcher.operator_entry(NAME)
-            assert dispatcher.dump(NAME) == step["state"]
-            assert without_builtin(dispatcher.dump_table(NAME)) == step["table_without_builtin_fallbacks"]
+            seen = dispatcher.snapshot(NAME)
+            assert seen.dump == step["state"]
+            assert without_builtin(seen.table) == step["table_without_builtin_fallbacks"]
             if entry is None:
                 assert step["computed_valid"] is None
                 continue
-            valid = [line.partition(": ")[0] for line in dispatcher.dump_slots(NAME).splitlines()]
+            valid = [line.partition(": ")[0] for line in (seen.slots or "").splitlines()]
             assert [key for key in valid if DispatchKey[key] in PARSED_BY_TORCH] == step["computed_valid"]
             fallbacks = fallbacks_in(dispatcher.state)
             broken = upstream_violations(entry, fallbacks, dispatcher.semantics)
@@ -121,7 +122,8 @@ def test_strict_semantics_print_the_same_dumps_and_never_break_an_invariant() ->
         for step in history:
             replay.take(step)
             steps += 1
-            assert replay.dispatcher.dump(NAME) == step["state"]
-            assert without_builtin(replay.dispatcher.dump_table(NAME)) == step["table_without_builtin_fallbacks"]
+            seen = replay.dispatcher.snapshot(NAME)
+            assert seen.dump == step["state"]
+            assert without_builtin(seen.table) == step["table_without_builtin_fallbacks"]
             replay.dispatcher.check_invariants()
     assert steps == 909

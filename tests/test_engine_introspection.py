@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from expecttest import TestCase
 
 from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.errors import RegistrationError
 from dispatchlab.model.registration import AliasKind, Kernel, KernelForm
 from tests.engine_shorthand import (
     BOXED,
@@ -98,9 +100,16 @@ debug: def.cpp:1
 alias analysis kind: CONSERVATIVE
 """,
             )
-        assert dispatcher.dump(FOO) == ""
-        assert dispatcher.dump_table(FOO) == ""
-        assert dispatcher.dump_slots(FOO) == ""
+        for shown in (dispatcher.dump, dispatcher.dump_table, dispatcher.dump_slots):
+            with pytest.raises(RegistrationError, match="^no_such_schema: there is no operator test::foo$"):
+                shown(FOO)
+
+    def test_an_operator_that_does_not_exist_is_answered_with_the_nearest(self) -> None:
+        dispatcher = Dispatcher(builtin_fallbacks=False)
+        with dispatcher.register(define()):
+            for shown in (dispatcher.dump, dispatcher.dump_table, dispatcher.dump_slots):
+                with pytest.raises(RegistrationError, match="there is no operator test::fo; did you mean test::foo"):
+                    shown("test::fo")
 
     def test_a_table_names_the_reason_of_each_row(self) -> None:
         dispatcher = Dispatcher(builtin_fallbacks=False)

@@ -97,12 +97,12 @@ def test_a_registration_that_is_refused_leaves_no_trace(
 ) -> None:
     dispatcher, handles = run(semantics, before)
     found = dict(dispatcher.state)
-    texts = [(dispatcher.dump(name), dispatcher.dump_slots(name)) for name in (FOO, BAR)]
+    seen = [dispatcher.snapshot(name) for name in (FOO, BAR)]
     try:
         handles.append(dispatcher.register(last))
     except RegistrationError:
         assert dispatcher.state == found
-        assert [(dispatcher.dump(name), dispatcher.dump_slots(name)) for name in (FOO, BAR)] == texts
+        assert [dispatcher.snapshot(name) for name in (FOO, BAR)] == seen
     dispatcher.check_invariants()
 
 

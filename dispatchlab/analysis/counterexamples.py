@@ -52,7 +52,7 @@ def after(*steps: int) -> list[str]:
             held[step] = dispatcher.register(REGISTRATIONS[step])
         except RegistrationError as error:
             seen.append(f"{{step}} is refused: {{error}}")
-    for operator in SCENARIO.operators:
+    for operator in filter(dispatcher.find_op, SCENARIO.operators):
         seen += dispatcher.dump(operator).splitlines() + dispatcher.dump_slots(operator).splitlines()
         seen += map(str, dispatcher.violations(operator))
     return seen

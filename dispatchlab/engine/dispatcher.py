@@ -450,14 +450,10 @@ class Dispatcher:
         entry = self.operator_entry(name)
         if entry is not None and entry.stored is not None:
             return entry.stored.schema
-        has_impl = entry is not None
-        message = (
-            f"{name} has kernels and no def: is the package that defines it imported?"
-            if has_impl
-            else no_operator(str(name), map(str, self.operators()))
-        )
-        facts = {"operator": str(name), "has_impl": "yes" if has_impl else "no"}
-        raise RegistrationError(ErrorKind.NO_SUCH_SCHEMA, message, facts)
+        if entry is None:
+            raise self._no_operator(name)
+        message = f"{name} has kernels and no def: is the package that defines it imported?"
+        raise RegistrationError(ErrorKind.NO_SUCH_SCHEMA, message, {"operator": str(name), "has_impl": "yes"})
 
     def def_count(self, name: OperatorName | str) -> int:
         """Live defs of an operator."""
@@ -474,20 +470,39 @@ class Dispatcher:
         return tuple(entry.name for entry in introspection.operators_in(dict(self.state)) if entry.stored is None)
 
     def dump(self, name: OperatorName | str) -> str:
-        """What was registered for an operator, as upstream prints it; empty when there is no such operator."""
-        entry = self.operator_entry(name)
-        return "" if entry is None else dump(entry, self.semantics)
+        """What was registered for an operator, as upstream prints it.
+
+        Raises:
+            RegistrationError: of kind `no_such_schema`, when nothing is registered for it; the nearest names are in it.
+        """
+        return dump(self._entry(self.state, name), self.semantics)
 
     def dump_table(self, name: OperatorName | str) -> str:
-        """The computed table of an operator, as upstream prints it."""
+        """The computed table of an operator, as upstream prints it.
+
+        Raises:
+            RegistrationError: as for `dump`.
+        """
         state = self.state
-        entry = introspection.operator_in(state, name)
-        return "" if entry is None else dump_table(entry, introspection.fallbacks_in(state), self.semantics)
+        return dump_table(self._entry(state, name), introspection.fallbacks_in(state), self.semantics)
 
     def dump_slots(self, name: OperatorName | str) -> str:
-        """What calls of an operator really use, in the form of `dump_table`."""
-        entry = self.operator_entry(name)
-        return "" if entry is None else slots_text(entry.slots)
+        """What calls of an operator really use, in the form of `dump_table`.
+
+        Raises:
+            RegistrationError: as for `dump`.
+        """
+        return slots_text(self._entry(self.state, name).slots)
+
+    def _entry(self, state: State, name: OperatorName | str) -> OperatorEntry:
+        entry = introspection.operator_in(state, name)
+        if entry is None:
+            raise self._no_operator(name)
+        return entry
+
+    def _no_operator(self, name: OperatorName | str) -> RegistrationError:
+        message = no_operator(str(name), map(str, self.operators()))
+        return RegistrationError(ErrorKind.NO_SUCH_SCHEMA, message, {"operator": str(name), "has_impl": "no"})
 
     def snapshot(self, operator: OperatorName) -> Snapshot:
         """What can be seen of one operator."""
