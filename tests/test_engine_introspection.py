@@ -101,7 +101,7 @@ alias analysis kind: CONSERVATIVE
 """,
             )
         for shown in (dispatcher.dump, dispatcher.dump_table, dispatcher.dump_slots):
-            with pytest.raises(RegistrationError, match="^no_such_schema: there is no operator test::foo$"):
+            with pytest.raises(RegistrationError, match=r"^no_such_schema: there is no operator test::foo$"):
                 shown(FOO)
 
     def test_an_operator_that_does_not_exist_is_answered_with_the_nearest(self) -> None:
