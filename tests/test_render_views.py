@@ -17,7 +17,7 @@ from expecttest import assert_expected_inline
 from rich.cells import cell_len
 from rich.console import Console
 
-from dispatchlab.analysis.state_graph import Edge, Mark, Node, NotDrawnError, StateGraph, state_graph
+from dispatchlab.analysis.state_graph import Edge, Mark, Node, NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.limits import Progress
@@ -227,7 +227,8 @@ def drawn(text: str, *, counterexample: Counterexample | None = None, semantics:
     scenario = parse_scenario(text)
     space = LabEngine(semantics).space(scenario.registrations, scenario.operators)
     names = [f"registration {index}" for index in range(len(scenario.registrations))]
-    return state_graph(space, names, title="A title", counterexample=counterexample)
+    whole = PartOfGraph(space, tuple(range(len(names))))
+    return state_graph([whole], names, title="A title", counterexample=counterexample)
 
 
 def test_the_state_graph_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() -> None:
@@ -351,4 +352,4 @@ def test_every_verdict_has_a_panel() -> None:
 def test_a_block_is_one_registration_in_a_picture() -> None:
     block = Block("test", BlockKind.IMPL, (Impl(FOO, DispatchKey.CPU, Kernel(KernelForm.BOXED), "a"),))
     space = LabEngine().space([block], [FOO])
-    assert [node.members for node in state_graph(space, ["block"], title="t").nodes] == [(), (0,)]
+    assert [node.members for node in state_graph([PartOfGraph(space, (0,))], ["block"], title="t").nodes] == [(), (0,)]

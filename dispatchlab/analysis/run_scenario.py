@@ -15,11 +15,12 @@ from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.analysis.counterexamples import explained, kept_text, model_of, program_of, replayed
 from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
 from dispatchlab.analysis.report import Report, report_of
-from dispatchlab.analysis.state_graph import NotDrawnError, StateGraph, state_graph
+from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress
+from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
@@ -277,15 +278,44 @@ def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome
     report = outcome.report
     try:
         graph = state_graph(
-            engine.space(scenario.registrations, scenario.operators),
+            _parts_to_draw(engine, scenario, report.exploration),
             report.registrations,
             title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
-            order=scenario.order,
             counterexample=report.exploration.counterexample,
         )
     except NotDrawnError as error:
         return replace(outcome, not_drawn=str(error))
-    return replace(outcome, graph=graph)
+    return replace(outcome, graph=_counted(graph, report.exploration))
+
+
+def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:
+    """The parts that were explored; the whole where it was not explored in parts."""
+    whole = engine.space(scenario.registrations, scenario.operators)
+    if found.components < 2:
+        return (PartOfGraph(whole, tuple(range(len(scenario.registrations))), scenario.order),)
+    return tuple(
+        PartOfGraph(
+            engine.space([scenario.registrations[index] for index in part.indices], part.operators),
+            part.indices,
+            part.order,
+        )
+        for part in parts_of(whole, scenario.registrations, scenario.operators, scenario.order)
+    )
+
+
+def _counted(graph: StateGraph, found: Exploration) -> StateGraph:
+    """The picture, with why the report counts other states than it has."""
+    if graph.is_cut or len(graph.nodes) == found.states:
+        return graph
+    match found.verdict:
+        case _ if found.walk != "graph":
+            why = f"the walk {found.walk!r} does not count every state"
+        case Verdict.ORDER_DEPENDENT | Verdict.NONDETERMINISTIC | Verdict.CRASHED:
+            why = "its walk ended at the counterexample"
+        case _:
+            why = "its walk was stopped"
+    note = f"{len(graph.nodes):,} states are drawn; the report counts {found.states:,}, since {why}"
+    return replace(graph, notes=(note, *graph.notes))
 
 
 Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.explore.limits import later_masks
@@ -70,6 +70,7 @@ class StateGraph:
         nodes: the states, the empty one first.
         edges: registrations and releases; refusals that lead nowhere only where a counterexample has them.
         notes: what a reader should know, such as what was left out.
+        is_cut: there are more states than are drawn.
     """
 
     title: str
@@ -77,6 +78,7 @@ class StateGraph:
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     notes: tuple[str, ...] = ()
+    is_cut: bool = False
 
 
 class NotDrawnError(DispatchLabError):
@@ -90,22 +92,34 @@ class NotDrawnError(DispatchLabError):
         return f"the graph was not drawn: {self.reason}"
 
 
-def state_graph(
-    space: StateSpace[Any],
-    registrations: Sequence[str],
-    *,
-    title: str,
-    order: Sequence[int] = (),
-    counterexample: Counterexample | None = None,
-    max_nodes: int = MAX_NODES,
-) -> StateGraph:
-    """The states of a space with the steps between them, and a counterexample marked.
+class PartOfGraph(NamedTuple):
+    """Registrations whose states are drawn by themselves, as they were explored.
 
     Args:
         space: the states.
+        indices: the numbers of the registrations in the scenario.
+        order: those, by their place in `indices`, that are registered in this order only.
+    """
+
+    space: StateSpace[Any]
+    indices: tuple[int, ...]
+    order: tuple[int, ...] = ()
+
+
+def state_graph(
+    parts: Sequence[PartOfGraph],
+    registrations: Sequence[str],
+    *,
+    title: str,
+    counterexample: Counterexample | None = None,
+    max_nodes: int = MAX_NODES,
+) -> StateGraph:
+    """The states of a scenario with the steps between them, and a counterexample marked.
+
+    Args:
+        parts: the parts that were explored, side by side in the picture; the whole is one part.
         registrations: what each registration is.
         title: what the picture is about.
-        order: registrations that are registered in this order only.
         counterexample: the sequences to mark. When there are too many states, those that the registrations of these
             sequences can reach are drawn alone.
         max_nodes: how many states are too many.
@@ -113,35 +127,57 @@ def state_graph(
     Raises:
         NotDrawnError: there are too many.
     """
-    everyone = range(len(registrations))
-    drawn = _Drawing(space, everyone, order, max_nodes)
+    drawn: list[_Drawing] = []
+    left = max_nodes
+    for part in parts:
+        drawn.append(_Drawing(part, range(len(part.indices)), left))
+        left -= len(drawn[-1].nodes)
+        if not drawn[-1].complete:
+            break
     notes: list[str] = []
-    if not drawn.complete and counterexample is not None:
+    is_cut = False
+    if counterexample is not None:
         steps = (*counterexample.expected_sequence, *counterexample.actual_sequence)
-        members = sorted({max(step, ~step) for step in steps})
-        drawn = _Drawing(space, members, order, max_nodes)
-        notes.append(f"cut to the registrations of the counterexample: all together have more than {max_nodes} states")
-    if not drawn.complete:
+        used = {max(step, ~step) for step in steps}
+        if not drawn[-1].complete:
+            part = next(each for each in parts if used.issubset(each.indices))
+            drawn = [_Drawing(part, [at for at, index in enumerate(part.indices) if index in used], max_nodes)]
+            notes.append(
+                f"cut to the registrations of the counterexample: all together have more than {max_nodes} states"
+            )
+            is_cut = True
+    if not drawn[-1].complete:
         raise NotDrawnError(f"there are more than {max_nodes} states, too many to read")
     if counterexample is not None:
-        drawn.mark(counterexample.expected_sequence, Mark.EXPECTED)
-        drawn.mark(counterexample.actual_sequence, Mark.ACTUAL)
+        with_it = next(each for each in drawn if used.issubset(each.numbers))
+        with_it.mark(counterexample.expected_sequence, Mark.EXPECTED)
+        with_it.mark(counterexample.actual_sequence, Mark.ACTUAL)
         notes.append("green: the expected sequence, red: the actual sequence, yellow: both")
-    return StateGraph(title, tuple(registrations), tuple(drawn.nodes), tuple(drawn.edges.values()), tuple(notes))
+    nodes: list[Node] = []
+    edges: list[Edge] = []
+    for each in drawn:
+        first = len(nodes)
+        nodes += each.nodes
+        edges += [replace(edge, source=first + edge.source, target=first + edge.target) for edge in each.edges.values()]
+    return StateGraph(title, tuple(registrations), tuple(nodes), tuple(edges), tuple(notes), is_cut)
 
 
 class _Drawing:
-    def __init__(self, space: StateSpace[Any], members: Sequence[int], order: Sequence[int], max_nodes: int) -> None:
-        self.space = space
+    """The states of one part; nodes and edges have the numbers of the scenario."""
+
+    def __init__(self, part: PartOfGraph, members: Sequence[int], max_nodes: int) -> None:
+        self.space = part.space
+        self.numbers = part.indices
         self.members = members
-        self.later = later_masks(max(members, default=-1) + 1, [index for index in order if index in set(members)])
+        among = set(members)
+        self.later = later_masks(len(part.indices), [index for index in part.order if index in among])
         self.max_nodes = max_nodes
         self.nodes: list[Node] = []
         self.states: list[Any] = []
         self.edges: dict[tuple[int, Step], Edge] = {}
         self._known: dict[tuple[int, Any], int] = {}
         self._of_set: dict[int, int] = {}
-        self.complete = self._walk()
+        self.complete = max_nodes > 0 and self._walk()
 
     def mark(self, sequence: StepSequence, mark: Mark) -> None:
         """Mark the way of a sequence and where it ends."""
@@ -165,7 +201,8 @@ class _Drawing:
                 active = bool(mask >> index & 1)
                 if not active and self.later[index] & mask:
                     continue
-                step, refused = (~index if active else index), False
+                number = self.numbers[index]
+                step, refused = (~number if active else number), False
                 if active:
                     try:
                         new, target = self.space.release(state, index), mask & ~(1 << index)
@@ -189,7 +226,7 @@ class _Drawing:
 
     def _add(self, mask: int, state: Any) -> int:
         node = len(self.states)
-        members = tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
+        members = tuple(self.numbers[index] for index in range(mask.bit_length()) if mask >> index & 1)
         number = self._of_set.get(mask, 0)
         self._of_set[mask] = number + 1
         self.nodes.append(Node(members, number))
