@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.pytest_plugin import is_accepting
+
 ROOT = Path(__file__).parent
 SLOW_TIERS = ("tests/deep", "tests/process")
 
@@ -25,6 +27,10 @@ _SKIPPED = pytest.StashKey[Counter[str]]()
 # interrupt: an ignored signal is inherited, a handled one is not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# expecttest takes any text for yes, "0" as well.
+if not is_accepting():
+    os.environ.pop("EXPECTTEST_ACCEPT", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
