@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 PROGRAM = """
 import sys
 from dispatchlab.cli import main
-main(["lint", "live", "--import", sys.argv[1], "--select", ",".join(sys.argv[2:]), "--format", "json"])
+main(["lint", "live", "--import", sys.argv[1], *(arg for code in sys.argv[2:] for arg in ("--select", code)), "--format", "json"])
 """
 
 PACKAGE = """
@@ -58,7 +58,7 @@ def test_a_def_that_nobody_keeps_and_a_disabled_composite_are_found(tmp_path: Pa
         ("DL004", "kept::op", "PrivateUse1"),
         ("DL007", "unkept::op", None),
     ]
-    assert "careless.py:5" in str(found[1]["message"])
+    assert "careless.py:9 via careless.py:6" in str(found[1]["message"])
 
 
 def test_a_module_without_registrations_is_clean(tmp_path: Path) -> None:

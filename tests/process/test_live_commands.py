@@ -48,7 +48,7 @@ def test_operators_of_an_imported_package_match_a_glob(tmp_path: Path) -> None:
     assert [each["name"] for each in report["operators"]] == ["street::door", "street::door.out"]
     assert (report["scenario"], report["engine"]) == (None, "torch")
     assert [(each["key"], each["debug"]) for each in report["operators"][0]["kernels"]] == [
-        ("CPU", "registered at street/__init__.py:2")
+        ("CPU", "registered at street/__init__.py:5")
     ]
 
 

@@ -76,13 +76,13 @@ def test_what_a_package_registers_is_on_record_with_paths_that_start_at_the_pack
         assert twice is not None
         assert (twice.schema, sorted(twice.tags)) == ("dlrecorded::twice(Tensor x) -> Tensor", ["pointwise"])
         assert [(each.key, each.debug, each.flags, each.active) for each in twice.kernels] == [
-            (K.CPU, "registered at dlpackage/__init__.py:3", KernelFlags.BOXED, True),
-            (K.CPU, "registered at dlpackage/__init__.py:3", KernelFlags.BOXED, False),
+            (K.CPU, "registered at dlpackage/__init__.py:6", KernelFlags.BOXED, True),
+            (K.CPU, "registered at dlpackage/__init__.py:5", KernelFlags.BOXED, False),
         ]
         gone = after.operator("dlloose::gone")
         assert gone is not None
         assert (gone.is_dangling, gone.debug, gone.alias, gone.tags) == (True, "", None, frozenset())
-        assert [each.debug for each in gone.kernels] == ["registered at dlpackage/__init__.py:8"]
+        assert [each.debug for each in gone.kernels] == ["registered at dlpackage/__init__.py:9"]
     finally:
         package.lib._destroy()
         package.loose._destroy()

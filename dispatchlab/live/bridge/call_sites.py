@@ -67,16 +67,13 @@ _IN_IMPL = {
 
 
 class CallSites:
-    """Finds the call site of a registration among the callers.
+    """Finds the call site of a registration among the callers outside of `dispatchlab.live`."""
 
-    Args:
-        passed: files that are no call site.
-    """
-
-    def __init__(self, *passed: str) -> None:
+    def __init__(self) -> None:
         self._torch = torch_folder()
         self._api = tuple(self._torch + path.replace("/", os.sep) for path in API_FILES)
-        self._passed = (__file__, functools.__file__, contextlib.__file__, "<frozen ", *passed)
+        live = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+        self._passed = (live, functools.__file__, contextlib.__file__, "<frozen ")
         self._standard = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 
     def here(self) -> CallSite:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from dispatchlab.live.bridge.torch import torch
 
 _AT = "registered at "
 _VIA = " via "
+_BEFORE_PATH = re.compile(f"({_AT}|{_VIA})")
 
 
 def package_roots() -> tuple[str, ...]:
@@ -35,6 +37,8 @@ def without_root(debug: str, roots: tuple[str, ...]) -> str:
 
 
 def without_roots(text: str, roots: tuple[str, ...]) -> str:
-    """A text in which every path behind `registered at` starts at the package."""
-    first, *rest = text.split(_AT)
-    return first + "".join(_AT + package_path(part, roots) for part in rest)
+    """A text in which every path behind `registered at` and its `via` starts at the package."""
+    first, *rest = _BEFORE_PATH.split(text)
+    return first + "".join(
+        before + package_path(path, roots) for before, path in zip(rest[::2], rest[1::2], strict=True)
+    )

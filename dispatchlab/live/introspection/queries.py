@@ -11,6 +11,7 @@ from dispatchlab.live.bridge.error_parser import without_backtrace
 from dispatchlab.live.bridge.reserved_namespaces import is_own
 from dispatchlab.live.bridge.torch import bindings
 from dispatchlab.live.introspection.package_paths import package_roots, without_roots
+from dispatchlab.live.introspection.site_log import log_of_imports, placed_texts
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot, Violation
 
@@ -56,12 +57,15 @@ def _look_at(
     c, text = bindings(), str(name)
     dump = c._dispatch_dump(text)
     table = c._dispatch_dump_table(text) if dump else ""
+    is_dangling, log = dump in dangling, log_of_imports()
+    if dump and log is not None:
+        dump, table = placed_texts(log, dump, table)
     snapshot = Snapshot(
         name,
         without_roots(dump, roots),
         without_roots(table, roots),
         schema=schema_text(name),
-        dangling=dump in dangling,
+        dangling=is_dangling,
     )
     found = upstream_check(text)
     return snapshot, () if found is None else (Violation(name, UPSTREAM, found),)

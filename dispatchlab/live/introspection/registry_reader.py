@@ -9,11 +9,19 @@ from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
-from dispatchlab.live.bridge.torch import bindings, import_packages, torch
+from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.called_functions import called_functions
 from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.site_log import import_logged, log_of_imports, site_text
 from dispatchlab.model.registration import TorchLibraryFunction
-from dispatchlab.registry.model import RecordedOperator, Registry, read_dump, read_fallbacks, registry_of
+from dispatchlab.registry.model import (
+    RecordedFallback,
+    RecordedOperator,
+    Registry,
+    read_dump,
+    read_fallbacks,
+    registry_of,
+)
 
 
 def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None = None) -> Registry:
@@ -24,7 +32,8 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         only: record these operators alone, and all fallbacks; every operator when left out.
 
     Returns:
-        The registry, without the operators that this package itself has made here.
+        The registry, without the operators that this package itself has made here. The debug texts of what Python
+        registered while packages were imported name the lines that did; see Note [Call sites].
 
     Raises:
         TorchMissingError: PyTorch cannot be imported.
@@ -32,13 +41,13 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         DumpError: this PyTorch prints something that this version cannot read.
     """
     version, imported = str(torch().__version__), tuple(imports)
-    import_packages(imported)
+    import_logged(imported)
     roots = package_roots()
     with collector_paused():  # else it may take away an operator that nobody keeps while that is being read
         names = _names()
         if only is not None:
             names = [name for name in names if name in only]
-        fallbacks = [replace(one, debug=without_root(one.debug, roots)) for one in read_fallbacks(fallback_rows())]
+        fallbacks = [_fallback(one, roots) for one in read_fallbacks(fallback_rows())]
         return registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
 
 
@@ -105,9 +114,18 @@ def _names() -> list[str]:
 
 
 def _operator(name: str, roots: tuple[str, ...]) -> RecordedOperator:
-    read = read_dump(bindings()._dispatch_dump(name))
+    read, log = read_dump(bindings()._dispatch_dump(name)), log_of_imports()
+    if log is not None:
+        read = log.placed(read)
     kernels = tuple(replace(kernel, debug=without_root(kernel.debug, roots)) for kernel in read.kernels)
     return replace(read, debug=without_root(read.debug, roots), tags=tags_of(read), kernels=kernels)
+
+
+def _fallback(fallback: RecordedFallback, roots: tuple[str, ...]) -> RecordedFallback:
+    log = log_of_imports()
+    site = None if log is None else log.sites("", fallback.key, [fallback.debug])[0]
+    debug = fallback.debug if site is None else site_text(site, ())
+    return replace(fallback, debug=without_root(debug, roots))
 
 
 def tags_of(operator: RecordedOperator) -> frozenset[str]:

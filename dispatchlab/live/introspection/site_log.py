@@ -9,16 +9,18 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.call_sites import CallSite, CallSites, torch_folder
-from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.bridge.torch import bindings, import_packages, torch
 from dispatchlab.live.introspection.package_paths import package_path
+from dispatchlab.model.dump_format import Provenance, parse_table, row_text
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registry.model import RecordedKernel, RecordedOperator, read_dump
+from dispatchlab.registry.model import RecordedKernel, RecordedOperator, dump_text, read_dump
 from dispatchlab.registry.ownership import Ownership, build_folder
 
 # Note [Matching sites with dumps]
@@ -28,6 +30,8 @@ from dispatchlab.registry.ownership import Ownership, build_folder
 # log. So the entries for one operator and key are matched with the kernels from the newest on, those of one line with
 # those of that line; kernels of C++ lie between them with texts of their own. Where the log has more entries than the
 # dump has kernels, something went that the log has not seen go; then nothing is known, and the text stays as it is.
+#
+# A table names the kernel in each slot by the same text. Its provenance says at which key that kernel is registered.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,31 +70,42 @@ class SiteLog:
     """
 
     def __init__(self) -> None:
-        self._sites = CallSites(__file__)
+        self._sites = CallSites()
         self._libraries: dict[int, _LoggedLibrary] = {}
         self._made: dict[tuple[str, str], list[LoggedRegistration]] = {}
-        self._undo: list[Callable[[], None]] = []
+        self._undo: dict[str, Callable[[], None]] = {}
 
     def __enter__(self) -> SiteLog:
-        try:
-            c = bindings()
-            self._wrap(c, "_dispatch_library", self._library)
-            for name, reader in _READERS.items():
-                if hasattr(c._DispatchModule, name):
-                    self._wrap(c._DispatchModule, name, functools.partial(self._registration, reader))
-            self._wrap(c._DispatchModule, "reset", self._reset)
-        except BaseException:
-            self.close()
-            raise
+        self.open()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def open(self) -> None:
+        """Begin, or go on after a pause; a second time is harmless."""
+        try:
+            c = bindings()
+            self._wrap(c._DispatchModule, "reset", self._reset)
+            self._wrap(c, "_dispatch_library", self._library)
+            for name, reader in _READERS.items():
+                if hasattr(c._DispatchModule, name):
+                    self._wrap(c._DispatchModule, name, functools.partial(self._registration, reader))
+        except BaseException:
+            self.close()
+            raise
+
+    def pause(self) -> None:
+        """Log nothing more, but take note of what goes; a second time is harmless."""
+        for name in [name for name in self._undo if name != "reset"]:
+            self._undo.pop(name)()
+
     def close(self) -> None:
         """Stop; a second time is harmless."""
-        while self._undo:
-            self._undo.pop()()
+        self.pause()
+        for undo in self._undo.values():
+            undo()
+        self._undo.clear()
 
     def sites(self, operator: str, key: DispatchKey | None, shown: Sequence[str]) -> tuple[CallSite | None, ...]:
         """The site of each kernel of an operator at one key; None where it is not known.
@@ -110,40 +125,45 @@ class SiteLog:
         """The sites of all registrations for an operator that are in force."""
         return tuple(each.site for (name, _), made in self._made.items() if name == operator for each in made)
 
-    def placed(self, operator: RecordedOperator, roots: tuple[str, ...] = ()) -> RecordedOperator:
+    def placed(
+        self, operator: RecordedOperator, roots: tuple[str, ...] = (), *, whole: bool = True
+    ) -> RecordedOperator:
         """An operator whose debug texts name the call sites that are known.
 
         Args:
             operator: as its dump has it, with paths as PyTorch shows them.
             roots: the folders that paths of sites start below; see `package_roots`.
+            whole: the whole chain of lines; else only the line that made the call.
         """
+        _text = functools.partial(_placed_text, roots=roots, whole=whole)
         name = str(operator.name)
         debug = operator.debug
         if operator.schema is not None:
-            debug = _text(self.sites(name, None, [operator.debug])[0], debug, roots)
+            debug = _text(self.sites(name, None, [operator.debug])[0], debug)
         kernels: list[RecordedKernel] = []
         for key in dict.fromkeys(kernel.key for kernel in operator.kernels):
             found = operator.kernels_at(key)
             sites = self.sites(name, key, [kernel.debug for kernel in found])
             kernels += [
-                replace(kernel, debug=_text(site, kernel.debug, roots))
-                for kernel, site in zip(found, sites, strict=True)
+                replace(kernel, debug=_text(site, kernel.debug)) for kernel, site in zip(found, sites, strict=True)
             ]
         return replace(operator, debug=debug, kernels=tuple(kernels))
 
     def _wrap(self, owner: Any, name: str, around: Callable[..., object]) -> None:
+        if name in self._undo:
+            return
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def wrapper(*arguments: Any, **named: Any) -> object:
-            return around(original, *arguments, **named) if self._undo else original(*arguments, **named)
+            return around(original, *arguments, **named) if name in self._undo else original(*arguments, **named)
 
         def undo() -> None:
             if getattr(owner, name) is wrapper:  # else somebody wrapped this wrapper, which now only passes calls on
                 setattr(owner, name, original)
 
         setattr(owner, name, wrapper)
-        self._undo.append(undo)
+        self._undo[name] = undo
 
     def _library(
         self,
@@ -183,11 +203,10 @@ class SiteLog:
 
     def _reset(self, original: Callable[..., Any], module: Any) -> object:
         result = original(module)
-        known = self._libraries.get(id(module))
+        known = self._libraries.pop(id(module), None)
         if known is not None:
             for each in known.made:
                 self._made[each.operator, each.key].remove(each)
-            known.made.clear()
         return result
 
     def _older(self, module: Any) -> _LoggedLibrary | None:
@@ -214,13 +233,86 @@ def _matching(left: list[LoggedRegistration], text: str) -> CallSite | None:
     return None
 
 
-def _text(site: CallSite | None, debug: str, roots: tuple[str, ...]) -> str:
-    return debug if site is None else site_text(site, roots)
+def _placed_text(site: CallSite | None, debug: str, *, roots: tuple[str, ...], whole: bool) -> str:
+    return debug if site is None else site_text(site, roots, whole=whole)
 
 
-def site_text(site: CallSite, roots: tuple[str, ...]) -> str:
-    """A call site as a debug text: `registered at my/ops.py:12 via my/utils.py:250`."""
-    return "registered at " + " via ".join(package_path(line, roots) for line in (str(site), *site.via))
+def site_text(site: CallSite, roots: tuple[str, ...], *, whole: bool = True) -> str:
+    """A call site as a debug text: `registered at my/ops.py:12 via my/utils.py:250`; or only the last of its lines."""
+    lines = (str(site), *site.via)
+    return "registered at " + " via ".join(package_path(line, roots) for line in (lines if whole else lines[-1:]))
+
+
+def placed_texts(
+    log: SiteLog, dump: str, table: str, roots: tuple[str, ...] = (), *, whole: bool = True
+) -> tuple[str, str]:
+    """A dump and a table that name the call sites that are known; as they are when they cannot be read.
+
+    Args:
+        log: the log.
+        dump: the dump of an operator, not empty.
+        table: its computed table, or an empty text.
+        roots: see `SiteLog.placed`.
+        whole: see `SiteLog.placed`.
+    """
+    try:
+        operator, rows = read_dump(dump), parse_table(table)
+    except (DispatchLabError, ValueError):
+        return dump, table
+    placed = log.placed(operator, roots, whole=whole)
+    if placed == operator:
+        return dump, table
+    shown = {
+        (kernel.key, kernel.debug): at.debug
+        for kernel, at in zip(operator.kernels, placed.kernels, strict=True)
+        if kernel.active
+    }
+    lines = []
+    for key, entry in rows.items():
+        sources = (key,) if entry.provenance is Provenance.KERNEL else _SOURCES.get(entry.provenance, ())
+        found = next((shown[at, entry.debug] for at in sources if (at, entry.debug) in shown), entry.debug)
+        lines.append(row_text(key, str(entry._replace(debug=found))))
+    return dump_text(placed), "".join(lines)
+
+
+_SOURCES = {
+    Provenance.DEFAULT_BACKEND: (
+        DispatchKey.CompositeExplicitAutogradNonFunctional,
+        DispatchKey.CompositeExplicitAutograd,
+    ),
+    Provenance.NESTED: (DispatchKey.CompositeImplicitAutogradNestedTensor,),
+    Provenance.MATH: (DispatchKey.CompositeImplicitAutograd,),
+    Provenance.AUTOGRAD: (DispatchKey.Autograd,),
+    Provenance.BATCHED: (DispatchKey.FuncTorchBatchedDecomposition,),
+}
+"""At which keys the kernel of a row is registered, by its provenance."""
+
+_of_imports: list[SiteLog] = []
+
+
+def log_of_imports() -> SiteLog | None:
+    """The log of all imports of this process that were logged; None when there were none."""
+    return _of_imports[0] if _of_imports else None
+
+
+def import_logged(packages: Iterable[str]) -> None:
+    """Import packages of the user, and log who registers meanwhile.
+
+    Raises:
+        ImportFailedError: one cannot be imported.
+        ImportEndedError: one calls `sys.exit`, or raises what no `except Exception` catches.
+    """
+    names = tuple(packages)
+    if not names:
+        return
+    if not _of_imports:
+        _of_imports.append(SiteLog())
+    (log,) = _of_imports
+    log.open()
+    try:
+        import_packages(names)
+    finally:
+        log.pause()
 
 
 def running_ownership() -> Ownership:

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import invalidate_caches
 
+from dispatchlab.live.bridge.call_sites import CallSite
 from dispatchlab.live.bridge.reserved_namespaces import IMPORT_ORDERS
 from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError, bindings, import_package, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_roots
 from dispatchlab.live.introspection.registry_reader import all_dumps
+from dispatchlab.live.introspection.site_log import SiteLog, placed_texts
 from dispatchlab.live.recording.watch import RegistrationWatch, WatchedCall
 from dispatchlab.model.registration import Fallback
 
@@ -77,12 +79,12 @@ def run_order(packages: Sequence[str], again: bool) -> ImportRun:  # noqa: FBT00
     kept = bindings()._dispatch_library("FRAGMENT", IMPORT_ORDERS, "")
     kept.define("untouched() -> ()", "")
     modules = frozenset(sys.modules)
-    with RegistrationWatch() as watch:
-        first = _look(before, _import_all(packages), watch.calls)
+    with SiteLog() as log, RegistrationWatch() as watch:
+        first = _look(before, _import_all(packages), watch.calls, log)
         if not again:
             return ImportRun(tuple(packages), first)
         _purge(packages, modules)
-        return ImportRun(tuple(packages), first, _look(before, _import_all(packages), watch.calls))
+        return ImportRun(tuple(packages), first, _look(before, _import_all(packages), watch.calls, log))
 
 
 def _import_all(packages: Iterable[str]) -> dict[str, str]:
@@ -105,7 +107,17 @@ def _purge(packages: Sequence[str], before: frozenset[str]) -> None:
     invalidate_caches()
 
 
-def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[WatchedCall]) -> ImportOutcome:
+# Note [Sites in orders of imports]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Two packages that register by `torch.library.impl` for the same operator and key look alike in dumps: both are from
+# torch/library.py:931. So what is compared names the line that made each call. Not the whole chain, because the package
+# that is imported first may be the one that makes a third register something, and that is no difference.
+
+
+def _look(
+    before: Mapping[str, str], failures: dict[str, str], calls: Sequence[WatchedCall], log: SiteLog
+) -> ImportOutcome:
+    """What is registered now. See Note [Sites in orders of imports]."""
     now, roots = all_dumps(), package_roots()
     changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
     owners: dict[str, dict[str, None]] = {}
@@ -114,14 +126,19 @@ def _look(before: Mapping[str, str], failures: dict[str, str], calls: Sequence[W
             name = FALLBACKS
             if not isinstance(one, Fallback):
                 name = str(replace(one.operator, namespace=call.namespace))
-            owners.setdefault(name, {})[package_path(str(call.site), roots)] = None
+            owners.setdefault(name, {})[" via ".join(package_path(at, roots) for at in _lines(call.site))] = None
     table = bindings()._dispatch_dump_table
+    texts = {name: placed_texts(log, now[name], table(name), whole=False) for name in changed if name in now}
     return ImportOutcome(
         failures,
-        {name: without_roots(now.get(name, ""), roots) for name in changed},
+        {name: without_roots(texts[name][0], roots) if name in texts else "" for name in changed},
         {
-            **{name: without_roots(table(name), roots) for name in changed if name in now},
+            **{name: without_roots(of_table, roots) for name, (_, of_table) in texts.items()},
             FALLBACKS: without_roots(table(_UNTOUCHED), roots),
         },
         {name: tuple(sites) for name, sites in owners.items() if name in changed or name == FALLBACKS},
     )
+
+
+def _lines(site: CallSite) -> tuple[str, ...]:
+    return str(site), *site.via

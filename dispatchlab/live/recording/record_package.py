@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab.errors import DispatchLabError, ParseError
-from dispatchlab.live.bridge.call_sites import CallSite
 from dispatchlab.live.bridge.torch import import_packages, semantics, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps, tags_of
-from dispatchlab.live.introspection.site_log import running_ownership
+from dispatchlab.live.introspection.site_log import running_ownership, site_text
 from dispatchlab.live.recording.watch import Registered, RegistrationWatch, WatchedCall
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
@@ -321,7 +320,7 @@ def _namespace(touched: set[OperatorName]) -> str:
 
 
 def _registration(call: WatchedCall, roots: tuple[str, ...]) -> Registration:
-    debug = _debug(call.site, roots)
+    debug = site_text(call.site, roots)
     if call.claims:
         return Claim(call.namespace, debug)
     if call.function is None:
@@ -329,7 +328,7 @@ def _registration(call: WatchedCall, roots: tuple[str, ...]) -> Registration:
     base, _, overload = call.operator.rpartition("::")[2].partition(".")
     operator = OperatorName("", base, overload)
     parts = tuple(
-        TorchLibraryCall(_function(part), operator, part.on, debug=_debug(part.site, roots)) for part in call.parts
+        TorchLibraryCall(_function(part), operator, part.on, debug=site_text(part.site, roots)) for part in call.parts
     )
     made = tuple(replace(_in_block(one), debug=debug) for one in call.made)
     made_by = TorchLibraryCall(call.function, operator, call.on, parts)
@@ -358,10 +357,6 @@ def _in_block(one: Registered) -> Registered:
     if isinstance(one, Def) and not isinstance(one.schema, OperatorName):
         return replace(one, schema=clone_with_name(one.schema, one.operator.without_namespace))
     return one
-
-
-def _debug(site: CallSite, roots: tuple[str, ...]) -> str:
-    return "registered at " + " via ".join(package_path(line, roots) for line in (str(site), *site.via))
 
 
 def _shown(

@@ -66,7 +66,7 @@ class RegistrationWatch:
         self._libraries: dict[int, _WatchedLibrary] = {}
         self._active: WatchedCall | None = None
         self._undo: list[Callable[[], None]] = []
-        self._sites = CallSites(__file__)
+        self._sites = CallSites()
 
     def __enter__(self) -> RegistrationWatch:
         try:

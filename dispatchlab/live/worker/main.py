@@ -25,8 +25,9 @@ from threading import Thread
 from types import FrameType
 from typing import IO, Any
 
-from dispatchlab.live.bridge.torch import bindings, import_packages, report_imports
+from dispatchlab.live.bridge.torch import bindings, report_imports
 from dispatchlab.live.introspection.dispatch_keys import with_cause
+from dispatchlab.live.introspection.site_log import import_logged
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.sandbox import LiveHandle, LiveSandbox, LocalEngine
 from dispatchlab.live.worker.ipc import portable, receive_bytes, send
@@ -62,7 +63,7 @@ class Worker:
         sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
         bindings()
         warnings.simplefilter("ignore")
-        import_packages(imports)
+        import_logged(imports)
         self._options = {**options, "journal": Journal(Path(journal))}
         if native is not None:
             self._options["native"] = load_extension(Path(native))

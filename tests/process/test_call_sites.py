@@ -1,0 +1,115 @@
+"""Commands on `live` name the lines that registered, as `record` does, and compare packages by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from dispatchlab.model.registration import Block, Def, Impl, TorchLibraryFunction
+from dispatchlab.registry.file import load_registry
+from dispatchlab.scenario.load import load_scenario
+from tests.live.packages import HELPER, SHOP, dispatchlab, package
+
+FIRST = """
+import torch
+torch.library.impl("aten::hypot", "PrivateUse1", lambda x, y: x)
+"""
+
+LOOP = """
+import torch
+from loop import helper
+
+torch.library.define("loop::last", "(Tensor x) -> Tensor")
+helper.register_all(torch.library.Library("loop", "FRAGMENT"), ["one", "two"])
+helper.register_all(helper.LATER, ["three"])
+torch.library.impl("aten::hypot", "PrivateUse1", lambda x, y: x)
+"""
+
+LOOP_HELPER = """
+import functools
+import torch
+
+LATER = torch.library.Library("loop", "FRAGMENT")
+KEPT = []
+
+
+def register_all(library, names):
+    KEPT.append(library)
+    for name in names:
+        register = functools.partial(register_one, library)
+        register(name)
+
+
+def register_one(library, name):
+    library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl(name, lambda x: x, "CPU")
+"""
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Path:
+    """A folder with a package that registers in a loop of a helper."""
+    package(tmp_path, "loop", init=LOOP, helper=LOOP_HELPER)
+    return tmp_path
+
+
+def test_packages_that_override_each_other_differ_though_both_register_in_a_line_of_torch(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(FIRST)
+    done = dispatchlab(tmp_path, "imports", "first", "second")
+    assert done.returncode == 1, done.stderr
+    assert "aten::hypot, registered at first.py:3, second.py:3" in done.stdout
+    assert "+PrivateUse1: registered at first.py:3 [kernel]" in done.stdout
+
+
+def test_a_loop_in_a_helper_is_named_with_its_callers(loop: Path) -> None:
+    done = dispatchlab(loop, "dump", "--from", "live", "--import", "loop", "loop::*", "--key", "CPU")
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("CPU: ") and line.endswith("[kernel]")]
+    assert rows == [
+        f"CPU: registered at loop/__init__.py:{line} via loop/helper.py:13 via loop/helper.py:18 [kernel]"
+        for line in (6, 7, 6)
+    ]
+    assert "debug: registered at loop/__init__.py:5\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("lint", "live", "--import", "loop", "--select", "DL006"),
+        ("diff", "live", "live", "--import", "loop", "--format", "json"),
+        ("explain", "loop::one", "--from", "live", "--import", "loop"),
+    ],
+)
+def test_commands_on_live_name_the_line_that_registered(loop: Path, command: tuple[str, ...]) -> None:
+    done = dispatchlab(loop, *command)
+    assert done.returncode in (0, 1), done.stderr
+    assert "loop/__init__.py:" in done.stdout
+    assert "torch/library.py" not in done.stdout
+
+
+def test_a_registry_and_a_record_of_a_package_name_the_same_lines(tmp_path: Path) -> None:
+    package(tmp_path, "shop", init=SHOP, helper=HELPER, lazy="")
+    assert dispatchlab(tmp_path, "record", "shop", "-o", "shop.yaml").returncode == 0
+    assert dispatchlab(tmp_path, "record", "--all", "shop", "-o", "all.dlreg").returncode == 0
+    registry = load_registry(str(tmp_path / "all.dlreg"))
+    compared = 0
+    for block in load_scenario(tmp_path / "shop.yaml").registrations:
+        if not isinstance(block, Block) or block.made_by is None:
+            continue
+        if block.made_by.function is TorchLibraryFunction.CUSTOM_OP:
+            continue
+        for one in block.registrations:
+            assert isinstance(one, Def | Impl)
+            name = f"{block.namespace}::{one.operator.without_namespace}"
+            operator = registry.operator(name)
+            assert operator is not None
+            if isinstance(one, Def):
+                assert operator.debug == one.debug
+            else:
+                assert one.debug in {kernel.debug for kernel in operator.kernels if one.key in (None, kernel.key)}
+            compared += 1
+    assert compared >= SHOP.count("lib.") + 4
