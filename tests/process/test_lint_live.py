@@ -15,7 +15,8 @@ pytest.importorskip("torch")
 PROGRAM = """
 import sys
 from dispatchlab.cli import main
-main(["lint", "live", "--import", sys.argv[1], *(arg for code in sys.argv[2:] for arg in ("--select", code)), "--format", "json"])
+select = [text for code in sys.argv[2:] for text in ("--select", code)]
+main(["lint", "live", "--import", sys.argv[1], *select, "--format", "json"])
 """
 
 PACKAGE = """
