@@ -252,13 +252,15 @@ class ExplainedCall:
 
     Args:
         explanation: each hop with its key sets, its kernel and what lost to it.
+        no_answer: why it is no answer, when the source has no kernels for the backend of the call; else empty.
     """
 
     explanation: CallExplanation
+    no_answer: str = ""
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The debug texts of the kernels in the order in which they run; the last one redispatches no further."""
+        """The debug texts of the kernels in the order in which they run; see `is_known` for the last one."""
         return tuple(hop.kernel.debug for hop in self.explanation.hops if hop.kernel is not None)
 
     @property
@@ -267,24 +269,29 @@ class ExplainedCall:
         return self.explanation.hops[0].key
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is known what the last kernel does; when it is not, it may redispatch."""
+        return self.explanation.known
+
+    @property
     def refusal(self) -> ErrorKind | None:
         """The kind of error that the call ends in; None when a kernel runs."""
         return self.explanation.hops[-1].refusal
 
     def __repr__(self) -> str:
-        keys = " -> ".join(str(hop.key) for hop in self.explanation.hops)
+        keys = " -> ".join([*(str(hop.key) for hop in self.explanation.hops), *([] if self.is_known else ["?"])])
         return f"<ExplainedCall: {self.explanation.operator}, {keys}{f', {self.refusal}' if self.refusal else ''}>"
 
     def __str__(self) -> str:
         from dispatchlab.render.explain import explanation_text
 
-        return explanation_text(self.explanation)
+        return explanation_text(self.explanation, no_answer=self.no_answer)
 
 
 def explain(
     operator: str | Operator,
     *arguments: ArgumentSpec,
-    of: Dispatcher | str = DEFAULT,
+    of: Dispatcher | str | None = None,
     include: Iterable[DispatchKey | str] = (),
     exclude: Iterable[DispatchKey | str] = (),
 ) -> ExplainedCall:
@@ -303,7 +310,8 @@ def explain(
             `cuda requires_grad`, or a tensor or a list of tensors; or `NAME=...`; CPU tensors when left out. See
             `dispatchlab explain --help`.
         of: a dispatcher, the name of a bundled registry, or a path or source that `dispatchlab explain --from` takes;
-            the dispatcher of an `Operator` is its own.
+            the dispatcher of an `Operator` is its own. The bundled registry that has the kernels of the call when left
+            out.
         include: keys that a guard includes; guards that are open now do not count.
         exclude: keys that a guard excludes.
 
@@ -313,7 +321,7 @@ def explain(
     Raises:
         DispatchLabError: there is no such operator or source, or an argument or key cannot be read.
     """
-    from dispatchlab.analysis.inspect_operators import inspect_operator
+    from dispatchlab.analysis.explain_calls import explain_operator
     from dispatchlab.call.explain import describe_arguments, schema_of, thread_keys
     from dispatchlab.call.explain import explain as explain_call
     from dispatchlab.call.operators import Operator
@@ -322,15 +330,15 @@ def explain(
     if isinstance(operator, Operator):
         of = operator.dispatcher
         operator = str(operator.name)
-    if isinstance(of, str):
-        view = inspect_operator(operator, source=of).only_view
-    else:
-        found = of.explain(operator)
-        if found is None:
-            of.find_schema_or_raise(operator)
-        assert found is not None
-        view = found
-    thread = thread_keys(*(tuple(parse_key(str(key)) for key in keys) for keys in (include, exclude)))
+    guards = [[str(key) for key in keys] for keys in (include, exclude)]
+    if of is None or isinstance(of, str):
+        found = explain_operator(operator, arguments, source=of, include=guards[0], exclude=guards[1])
+        return ExplainedCall(found.explanation, found.no_answer)
+    view = of.explain(operator)
+    if view is None:
+        of.find_schema_or_raise(operator)
+    assert view is not None
+    thread = thread_keys(*(tuple(map(parse_key, keys)) for keys in guards))
     return ExplainedCall(explain_call(view, describe_arguments(schema_of(view), arguments), thread))
 
 
@@ -356,6 +364,6 @@ def bundled_registries() -> tuple[str, ...]:
 
     >>> from dispatchlab import bundled_registries
     >>> bundled_registries()
-    ('torch-2.13',)
+    ('torch-2.13', 'torch-2.13-cuda')
     """
     return bundled_names()

@@ -40,8 +40,10 @@ from dispatchlab.call.explain import (
 )
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, UNDEFINED_TENSOR_KEYS
 from dispatchlab.call.tensor_options import DeviceType
+from dispatchlab.engine.kernel import KernelFunction
 from dispatchlab.errors import ErrorKind
 from dispatchlab.layers import Lab
+from dispatchlab.model.registration import Kernel, KernelForm
 from dispatchlab.model.schema_parser import parse_schema
 from tests.call_cases import CASES, run, tensors
 from tests.effort import share
@@ -107,6 +109,59 @@ def test_argument_specs_give_the_keys_of_the_tensors_that_they_describe() -> Non
 
 def test_the_name_of_a_key_adds_the_key() -> None:
     assert keys_of_spec("cpu Functionalize") == keys_of_spec("cpu").add(DispatchKey.Functionalize)
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("PrivateUse1", "privateuseone"),
+        ("PrivateUse1 requires_grad", "privateuseone"),
+        ("SparsePrivateUse1", "privateuseone sparse"),
+        ("PrivateUse1 sparse", "privateuseone sparse"),
+        ("AutogradPrivateUse1", "privateuseone"),
+        ("CUDA", "cuda"),
+        ("cuda CUDA", "cuda"),
+        ("SparseCsrCUDA", "cuda csr"),
+        ("QuantizedCPU", "quantized"),
+        ("NestedTensorCUDA", "cuda nested"),
+        ("MkldnnCPU", "mkldnn"),
+        ("Meta conj", "meta conj"),
+        ("FPGA", "fpga"),
+    ],
+)
+def test_the_name_of_the_key_of_a_backend_is_a_tensor_of_that_backend(name: str, same: str) -> None:
+    assert keys_of_spec(name) == keys_of_spec(same)
+
+
+def test_a_backend_without_a_device_is_known_by_its_key_alone() -> None:
+    assert keys_of_spec("PrivateUse2") == DispatchKeySet.of(
+        DispatchKey.PrivateUse2, DispatchKey.AutogradPrivateUse2, DispatchKey.ADInplaceOrView
+    )
+
+
+def test_a_renamed_backend_is_known_by_its_name() -> None:
+    assert keys_of_spec("npu:1 sparse", privateuse1="npu") == keys_of_spec("privateuseone sparse")
+    found = describe_arguments(SCHEMA, ["npu", "c=list:npu", "g=npu", "device=npu"], privateuse1="npu")
+    assert found.arguments[0].keys == keys_of_spec("PrivateUse1")
+    assert found.arguments[3].keys == DispatchKeySet.of(DispatchKey.PrivateUse1)
+    assert (found.arguments[0].given, found.options.backend) == ("npu", DispatchKey.PrivateUse1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("cpu PrivateUse1", "'cpu PrivateUse1' names two backends, cpu and PrivateUse1: a tensor has one"),
+        ("sparse csr", "'sparse csr' names two layouts, sparse and csr: a tensor has one"),
+        ("sparse NestedTensorCPU", "'sparse NestedTensorCPU' names two layouts, sparse and NestedTensorCPU: a tensor"),
+        ("Autograd", "Autograd is an alias key, which no tensor has: name a key with a row in tables, such as CPU"),
+        ("Dense", "Dense is the functionality of several keys, which no tensor has"),
+        ("npuu", "'npuu' does not describe a tensor; did you mean npu?"),
+    ],
+)
+def test_words_that_exclude_each_other_are_refused(spec: str, message: str) -> None:
+    with pytest.raises(ArgumentSpecError) as raised:
+        keys_of_spec(spec, privateuse1="npu")
+    assert str(raised.value).startswith(message)
 
 
 IMPL_KEYS = (
@@ -232,7 +287,8 @@ NOT_BELOW = (DispatchKey.ADInplaceOrView, DispatchKey.BackendSelect)
 
 def test_a_kernel_that_lost_is_shown_with_the_reason() -> None:
     dispatcher, _held = one_operator(("CompositeImplicitAutograd", kernel), ("Autograd", kernel), ("CPU", kernel))
-    first, second = explained(dispatcher, "t::f", "cpu", exclude=NOT_BELOW).hops
+    (first,) = explained(dispatcher, "t::f", "cpu", exclude=NOT_BELOW).hops
+    (second,) = explained(dispatcher, "t::f", "cpu inference", exclude=NOT_BELOW).hops
     assert first.kernel is not None
     assert second.kernel is not None
     assert (first.kernel.source, first.kernel.reason) == ("Autograd", "autograd kernel")
@@ -297,12 +353,51 @@ def test_calls_that_fail_say_so_in_the_words_of_the_error(
 
 
 def test_a_redispatch_to_a_key_without_a_kernel_fails() -> None:
-    dispatcher, _held = one_operator(("Autograd", kernel), ("CPU", kernel))
-    found = explained(dispatcher, "t::f", "cuda", exclude=NOT_BELOW)
+    dispatcher, _held = one_operator(("CPU", kernel), semantics="torch-2.13")
+    found = explained(dispatcher, "t::f", "cuda")
     assert [(str(hop.key), hop.refusal) for hop in found.hops] == [
         ("AutogradCUDA", None),
         ("CUDA", ErrorKind.MISSING_KERNEL),
     ]
+
+
+@pytest.mark.parametrize("key", ["AutogradCPU", "Autograd", "ADInplaceOrView", "BackendSelect", "Functionalize"])
+def test_after_a_kernel_that_nobody_knows_the_next_hop_is_not_known(key: str) -> None:
+    dispatcher, _held = one_operator((key, kernel), ("CPU", kernel), semantics="torch-2.13")
+    found = explained(dispatcher, "t::f", "cpu", include=(DispatchKey.Functionalize,) * (key == "Functionalize"))
+    assert found.hops[-1].kernel is not None
+    assert found.hops[-1].kernel.source == key
+    assert not found.known
+    assert found.end.startswith("what comes next is not known: this kernel is none of PyTorch's own")
+    assert "CPU is next only if it redispatches below " in found.end or key == "Functionalize"
+
+
+@pytest.mark.parametrize(
+    ("key", "debug", "is_known"),
+    [
+        ("AutogradCPU", "/__w/pytorch/pytorch/torch/csrc/autograd/generated/VariableType_3.cpp:10", True),
+        ("AutogradCPU", "/home/me/pytorch/torch/csrc/autograd/VariableTypeManual.cpp:10", True),
+        ("AutogradCPU", "torch/_library/custom_ops.py:1104", True),
+        ("AutogradCPU", "/work/vision/torchvision/csrc/ops/autograd/roi_align_kernel.cpp:180", False),
+        ("AutogradCPU", "/work/my_torch/csrc/autograd/VariableTypeManual.cpp:10", False),
+        ("AutogradCPU", "torch/library.py:931", False),
+        ("AutogradCPU", "/a/torch/csrc/autograd/generated/TraceType_0.cpp:10", False),
+        ("ADInplaceOrView", "/a/torch/csrc/autograd/generated/ADInplaceOrViewType_1.cpp:10", True),
+        ("ADInplaceOrView", "/a/torch/csrc/autograd/generated/VariableType_1.cpp:10", False),
+        ("Tracer", "/a/torch/csrc/autograd/generated/TraceType_0.cpp:10", True),
+        ("Tracer", "/a/torch/csrc/autograd/TraceTypeManual.cpp:10", False),
+        ("BackendSelect", "/a/build/aten/src/ATen/RegisterBackendSelect.cpp:10", True),
+        ("BackendSelect", "torch/_prims/__init__.py:10", False),
+    ],
+)
+def test_the_kernels_of_pytorch_are_known_by_the_file_that_registered_them(
+    key: str, debug: str, *, is_known: bool
+) -> None:
+    known = KernelFunction(Kernel(KernelForm.BOXED)).debug(f"registered at {debug}")
+    dispatcher, _held = one_operator((key, known), ("CPU", kernel), semantics="torch-2.13")
+    found = explained(dispatcher, "t::f", "cpu", include=(DispatchKey[key],))
+    assert found.known is is_known
+    assert (str(found.hops[-1].key) == "CPU") is is_known
 
 
 def test_a_stale_slot_is_reported_with_what_the_registrations_give() -> None:

@@ -18,6 +18,30 @@ def test_coverage_without_a_source_is_that_of_the_bundled_registry() -> None:
     assert result.stdout.startswith("PrivateUse1 in torch-2.13: 3,598 operators\n  direct: 19\n  composite: 2,447 (")
 
 
+def test_coverage_of_cuda_is_that_of_the_build_that_has_its_kernels() -> None:
+    result = run("coverage", "--key", "CUDA", "--format", "text")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("CUDA in torch-2.13-cuda: 3,599 operators\n")
+    assert int(result.stdout.partition("direct: ")[2].split()[0].replace(",", "")) > 1000
+
+
+@pytest.mark.parametrize(("source", "key"), [("torch-2.13", "CUDA"), ("torch-2.13", "MPS"), ("torch-2.13-cuda", "XPU")])
+def test_coverage_of_a_backend_whose_kernels_are_elsewhere_says_first_that_it_is_none(source: str, key: str) -> None:
+    for format in ("text", "rich"):
+        result = run("coverage", source, "--key", key, "--format", format)
+        assert result.stdout.startswith(f"no answer for {key}: {source} is of PyTorch 2.13.0+c")
+    found = json.loads(run("coverage", source, "--key", key, "--format", "json").stdout)
+    assert found["no_answer"].startswith(f"no answer for {key}: ")
+    assert json.loads(run("coverage", "--key", "PrivateUse1", "--format", "json").stdout)["no_answer"] is None
+
+
+def test_dump_of_a_row_of_cuda_is_of_the_build_that_has_its_kernels() -> None:
+    result = run("dump", "aten::mm", "--key", "CUDA", "--format", "text")
+    assert "/RegisterCUDA_0.cpp:" in result.stdout.partition("\n\n")[2]
+    listed = run("dump", "aten::mm", "--key", "CUDA", "--list", "--format", "text")
+    assert listed.stdout.startswith("aten::mm")
+
+
 def test_coverage_with_what_if_prints_the_consequences() -> None:
     result = run("coverage", "--key", "PrivateUse1", "--what-if", "impl aten::mul.Tensor PrivateUse1")
     assert result.exit_code == 0

@@ -86,7 +86,7 @@ def test_paths_start_at_the_package_or_are_those_of_the_builders() -> None:
 
 def test_the_bundled_file_is_small() -> None:
     assert BUNDLED.stat().st_size < 200_000
-    assert bundled_names() == ("torch-2.13",)
+    assert bundled_names() == ("torch-2.13", "torch-2.13-cuda")
 
 
 class Counting(RegistryFile):
@@ -315,7 +315,7 @@ def test_an_unknown_registry_is_refused_with_the_nearest_name(tmp_path: Path, mo
         open_named("torch-2.31")
     assert str(caught.value) == (
         "there is no registry 'torch-2.31': expected a file, or the name of one that comes with dispatchlab, "
-        "torch-2.13; did you mean torch-2.13?"
+        "torch-2.13 or torch-2.13-cuda; did you mean torch-2.13?"
     )
     with pytest.raises(UnknownRegistryError):
         open_bundled("../data/torch-2.13")

@@ -22,6 +22,7 @@ Both:
 - `inspect_operators`: operators of any source, with the reasons behind their tables.
 - `sources`: scenarios, registries and operators by the texts that name them; two registries compared.
 - `engines`: engines by name.
+- `explain_calls`: a call of an operator of any source, and whether the source can answer.
 - `import_orders`: packages imported in every order.
 - `run_program`: a Python file as a program.
 """

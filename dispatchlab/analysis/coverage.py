@@ -13,6 +13,7 @@ from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
 from dispatchlab.model.schema_parser import parse_name
+from dispatchlab.registry.builds import backend_named, has_kernels_for, is_in_tree, no_answer
 from dispatchlab.registry.coverage import (
     Coverage,
     CoverageReport,
@@ -65,7 +66,16 @@ def coverage_report(
         tuple(listed),
         tuple(_what_if(recorded, supposed)),
         tuple(_moved(recorded, found, supposed, semantics, operators)) if supposed else (),
+        _no_answer(recorded, key, name),
     )
+
+
+def _no_answer(recorded: Recorded, key: DispatchKey, name: str) -> str:
+    """Why nothing follows for a backend whose kernels come with other builds; empty where all is well."""
+    backend = backend_named(key)
+    if backend is None or not is_in_tree(backend) or has_kernels_for(recorded.torch, recorded.imports, backend):
+        return ""
+    return no_answer(name, recorded.torch, backend)
 
 
 class Fill:

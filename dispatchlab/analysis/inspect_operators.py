@@ -20,6 +20,7 @@ from dispatchlab.analysis.sources import (
     operators_in,
     recorded_from,
     registry_of_scenario,
+    report_renamed,
 )
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
@@ -101,7 +102,9 @@ class Inspection(NamedTuple):
         sequence: what was registered and released before.
         refused: the steps of the sequence that were refused, each with its registration as a text and the reason.
         warnings: what the engine warned of meanwhile.
-        build: the version of the PyTorch that was recorded, if one was.
+        build: the version of the PyTorch that runs, or was recorded, if one was.
+        imports: the packages that it had imported.
+        privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
         bare: the dispatcher has none of PyTorch's backend fallbacks.
     """
 
@@ -113,6 +116,8 @@ class Inspection(NamedTuple):
     refused: tuple[tuple[Step, str, Refusal], ...] = ()
     warnings: tuple[str, ...] = ()
     build: str = ""
+    imports: tuple[str, ...] = ()
+    privateuse1: str = ""
     bare: bool = False
 
     @property
@@ -208,7 +213,7 @@ def inspect_operators(
     if after is not None:
         raise SequenceWithoutScenarioError(after)
     if engine == "torch":
-        return inspect_installed(operator, semantics=semantics, imports=imports, reasons=reasons)
+        return inspect_installed(operator, semantics=semantics, imports=imports, reasons=reasons, report=report)
     name = source or DEFAULT
     recorded = recorded_from(name, imports=imports, report=report)
     return inspect_registry(recorded, operator, source=name, semantics=semantics)
@@ -238,7 +243,15 @@ def inspect_registry(recorded: Recorded, operator: str, *, source: str, semantic
         return found
 
     snapshots = tuple(replayed.dispatcher.snapshot(name_of(name)) for name in names)
-    return Inspection(snapshots, view, source, semantics, build=recorded.torch)
+    return Inspection(
+        snapshots,
+        view,
+        source,
+        semantics,
+        build=recorded.torch,
+        imports=tuple(recorded.imports),
+        privateuse1=recorded.privateuse1,
+    )
 
 
 def inspect_scenario(
@@ -323,7 +336,12 @@ def _over_registry(
 
 
 def inspect_installed(
-    operator: str, *, semantics: str | None = None, imports: tuple[str, ...] = (), reasons: bool = False
+    operator: str,
+    *,
+    semantics: str | None = None,
+    imports: tuple[str, ...] = (),
+    reasons: bool = False,
+    report: Callable[[str], None] | None = None,
 ) -> Inspection:
     """Inspect operators of the installed PyTorch.
 
@@ -332,6 +350,7 @@ def inspect_installed(
         semantics: what `--semantics` asks for; it is refused, since the installed PyTorch has its own.
         imports: modules that it imports first.
         reasons: see Note [Reasons for a live table].
+        report: see `recorded_from`.
 
     Raises:
         UnknownOperatorError: there is no such operator.
@@ -351,8 +370,18 @@ def inspect_installed(
         seen = engine.ask(f"{_QUERIES}:look_at", tuple(known[name] for name in chosen))
         recorded = engine.ask(f"{_REGISTRY_READER}:record_operators", chosen) if reasons else None
         semantics = engine.semantics
+        build, renamed = engine.worker.version, engine.ask(f"{_QUERIES}:privateuse1_name")
+    report_renamed(renamed, report)
     views = {snapshot.operator: view_of(snapshot, violations) for snapshot, violations in seen}
-    found = Inspection(tuple(snapshot for snapshot, _ in seen), views.__getitem__, source, semantics)
+    found = Inspection(
+        tuple(snapshot for snapshot, _ in seen),
+        views.__getitem__,
+        source,
+        semantics,
+        build=build,
+        imports=tuple(imports),
+        privateuse1=renamed,
+    )
     if recorded is None:
         return found
     replayed = bench(recorded, semantics=_MODEL_OF_TORCH)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dispatchlab.file_kinds import FileContent
+    from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.names import OperatorName
     from dispatchlab.registry.compare import RegistryDiff
     from dispatchlab.scenario.scenario import Scenario
@@ -77,7 +78,8 @@ def recorded_from(
             scenario, which is run in the order of its file; registrations that are refused are left out.
         imports: modules to import first, for `live` alone.
         semantics: those under which a scenario is run; those that it names when left out.
-        report: is called with a sentence for each registration of a scenario that is refused.
+        report: is called with a sentence for each registration of a scenario that is refused, and for a backend that a
+            package has renamed.
 
     Raises:
         UnknownRegistryError: there is no such name and no such file.
@@ -85,14 +87,26 @@ def recorded_from(
         ImportOfRecordError: `imports` for a source that is not `live`.
         DispatchLabError: PyTorch or a module cannot be imported, or a scenario cannot be used.
     """
+    found: Recorded
     if source == LIVE:
         from dispatchlab.live.registry import live_registry
 
-        return live_registry(imports)
-    if imports:
+        found = live_registry(imports)
+    elif imports:
         raise ImportOfRecordError(imports)
-    check_source(source)
-    return _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)
+    else:
+        check_source(source)
+        found = _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)
+    report_renamed(found.privateuse1, report)
+    return found
+
+
+def report_renamed(privateuse1: str, report: Callable[[str], None] | None) -> None:
+    """Report that a package has given the PrivateUse1 backend a name of its own, if one has."""
+    if privateuse1 and report is not None:
+        from dispatchlab.registry.builds import renamed_text
+
+        report(renamed_text(privateuse1))
 
 
 # Note [A record stands on a registry]
@@ -361,18 +375,31 @@ def find_listed(recorded: Recorded, asked: str, *, source: str, **properties: An
     return tuple(find(recorded, asked, **properties))
 
 
-def table_rows(keys: Iterable[str]) -> tuple[str, ...]:
+def named_key(text: str, privateuse1: str) -> DispatchKey:
+    """A key by its name, or by the name that a package gave the PrivateUse1 backend.
+
+    Raises:
+        UnknownKeyError: no key has that name.
+    """
+    from dispatchlab.model.keys import DispatchKey, parse_key
+
+    return DispatchKey.PrivateUse1 if privateuse1 and text == privateuse1 else parse_key(text)
+
+
+def table_rows(keys: Iterable[str], *, privateuse1: str = "") -> tuple[str, ...]:
     """The names of table rows.
+
+    Args:
+        keys: names of keys.
+        privateuse1: the name that a package gave the PrivateUse1 backend, which is a name of that key as well.
 
     Raises:
         UnknownKeyError: one is no dispatch key; the error names the nearest.
         TableRowError: one is a key without a row, as an alias key is.
     """
-    from dispatchlab.model.keys import parse_key
-
     found = []
     for text in keys:
-        key = parse_key(text)
+        key = named_key(text, privateuse1)
         if not key.is_runtime:
             raise TableRowError(text)
         found.append(str(key))

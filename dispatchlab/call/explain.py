@@ -1,13 +1,14 @@
 """Explain a call without running it: argument specs, the key set of each hop, its kernel, and what lost to it.
 
-The first hop is exact: it is what calls compute. What a kernel redispatches to is up to the kernel; the hops after the
-first follow what PyTorch's kernels at such keys do, and say when that is all that they go by. Source:
+The first hop is exact: it is what calls compute. What a kernel redispatches to is up to the kernel: the hops after the
+first follow the rules of kernels whose code is known, and end at one of which nobody knows what it does. Source:
 tools/autograd/gen_variable_type.py, tools/autograd/gen_inplace_or_view_type.py, torchgen/gen.py (BackendSelect).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
@@ -19,7 +20,9 @@ from dispatchlab.call.tensor_keys import (
     AUTOGRAD_KEYS,
     PYTHON_KEYS,
     UNDEFINED_TENSOR_KEYS,
+    backend_of_device,
     compute_dispatch_key,
+    key_of_backend,
     tensor_key_set,
 )
 from dispatchlab.call.tensor_options import DeviceType, DType, Layout
@@ -27,7 +30,7 @@ from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.model.dump_format import Provenance, parse_entry
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
-from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import BACKENDS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.operator_view import NO_KERNEL, Beaten, OperatorView, TableRow
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema import Argument, FunctionSchema
@@ -121,7 +124,6 @@ class Hop:
     Args:
         kind: `call` or `redispatch`.
         why: where its set comes from.
-        assumed: the set follows from what kernels at such keys usually do, and not from what is known of this one.
         start: the set before anything is left out.
         left_out: the keys that are, highest priority first.
         keys: the final set.
@@ -132,7 +134,6 @@ class Hop:
 
     kind: str
     why: str
-    assumed: bool
     start: DispatchKeySet
     left_out: tuple[LeftOut, ...]
     keys: DispatchKeySet
@@ -158,6 +159,7 @@ class CallExplanation:
         thread: what the thread adds and takes away.
         hops: the call, and each redispatch that follows from it.
         end: why there is no further hop.
+        known: whether it is known what the last kernel does; when it is not, it may redispatch.
     """
 
     operator: str
@@ -167,6 +169,7 @@ class CallExplanation:
     thread: ThreadKeys
     hops: tuple[Hop, ...]
     end: str
+    known: bool = True
 
 
 def by_priority(keys: DispatchKeySet) -> tuple[DispatchKey, ...]:
@@ -231,7 +234,7 @@ ArgumentSpec: TypeAlias = str | Tensor | Generator | Sequence[Tensor | None] | N
 """An argument that decides the dispatch: a description of it, or the value itself."""
 
 
-def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec]) -> Described:
+def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *, privateuse1: str = "") -> Described:
     """What the arguments of a call add to its key set.
 
     Args:
@@ -239,6 +242,7 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec]) ->
         specs: each argument that decides the dispatch, in order: a description or the value; or `NAME=DESCRIPTION` for
             any of them and for `device`, `layout` and `dtype`. A tensor that must be given and is not described is on
             the CPU.
+        privateuse1: the name that the PrivateUse1 backend was given, which is a device as well.
 
     Raises:
         ArgumentSpecError: a spec cannot be read, or no argument is left for it.
@@ -275,13 +279,13 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec]) ->
         name for name in waiting if deciding[name].default is None and not isinstance(deciding[name].type, OptionalType)
     ]
     arguments = tuple(
-        _argument(one, given.get(name, "cpu" if name in required else None))
+        _argument(one, given.get(name, "cpu" if name in required else None), privateuse1)
         if name not in values
         else _argument_of(one, given[name], values[name])
         for name, one in deciding.items()
     )
     grad = any("requires_grad" in text.replace(",", " ").replace(":", " ").split() for text in given.values())
-    return Described(arguments, _options(given), grad)
+    return Described(arguments, _options(given, privateuse1), grad)
 
 
 def _deciding(schema: FunctionSchema) -> list[Argument]:
@@ -297,7 +301,7 @@ def _bare(type_: Type) -> Type:
     return type_.element if isinstance(type_, OptionalType) else type_
 
 
-def _argument(argument: Argument, given: str | None) -> ArgumentKeys:
+def _argument(argument: Argument, given: str | None, privateuse1: str) -> ArgumentKeys:
     name, type_ = argument.name, argument.type
     if given is None:
         return ArgumentKeys(name, str(type_), "left out", DispatchKeySet())
@@ -316,9 +320,9 @@ def _argument(argument: Argument, given: str | None) -> ArgumentKeys:
                 return ArgumentKeys(name, str(type_), given, UNDEFINED_TENSOR_KEYS, note)
             continue
         if _bare(type_) == _GENERATOR:
-            keys |= DispatchKeySet.of(_generator_key(element))
+            keys |= DispatchKeySet.of(_generator_key(element, privateuse1))
         else:
-            keys |= keys_of_spec(element)
+            keys |= keys_of_spec(element, privateuse1=privateuse1)
     return ArgumentKeys(name, str(type_), given, keys)
 
 
@@ -360,63 +364,120 @@ def _argument_of(argument: Argument, words: str, value: ArgumentSpec) -> Argumen
     return ArgumentKeys(name, str(type_), words, keys)
 
 
-def _generator_key(text: str) -> DispatchKey:
-    return compute_dispatch_key(_device(text.removeprefix("generator").strip() or "cpu"))
+def _generator_key(text: str, privateuse1: str) -> DispatchKey:
+    word = text.removeprefix("generator").strip() or "cpu"
+    named = _TENSOR_KEYS.get(word)
+    if named is not None and named == _TensorKey(named.backend):
+        return DispatchKey[named.backend]
+    return compute_dispatch_key(_device(word, privateuse1))
 
 
-def keys_of_spec(text: str) -> DispatchKeySet:
+def keys_of_spec(text: str, *, privateuse1: str = "") -> DispatchKeySet:
     """The keys of a tensor.
 
     Args:
         text: words in any order: a device (`cpu` when left out), a layout, `quantized`, `requires_grad` (which adds
             nothing), `conj`, `neg`, `zero`, `inference`, `python` for a subclass that intercepts calls, and names of
-            dispatch keys, which are added as they are.
+            dispatch keys. That of a backend, such as `PrivateUse1` or `SparseCUDA`, is a tensor of that backend; that
+            of an autograd key is one as well where nothing else says where the tensor is; any other is added.
+        privateuse1: the name that the PrivateUse1 backend was given, which is a device as well.
 
     Raises:
-        ArgumentSpecError: a word is not known; the message names the nearest.
+        ArgumentSpecError: a word is not known, and the message names the nearest; or two words exclude each other.
     """
-    device, layout, dtype = DeviceType.CPU, Layout.strided, None
+    backends: dict[str, str] = {}
+    layouts: dict[Layout, str] = {}
+    quantized = inference = False
     extra: list[DispatchKey] = []
     late = DispatchKeySet()
-    inference = False
+    autograd: dict[str, DispatchKey] = {}
     for word in text.split():
+        key = DispatchKey.__members__.get(word)
         if word in LAYOUTS:
-            layout = LAYOUTS[word]
+            layouts.setdefault(LAYOUTS[word], word)
         elif word == "quantized":
-            dtype = DType.quint8
+            quantized = True
         elif word == "python":
             late |= PYTHON_KEYS
         elif word in _LAZY:
             extra.append(_LAZY[word])
         elif word == "inference":
             inference = True
-        elif word in DispatchKey.__members__ and DispatchKey[word].is_runtime:
-            late = late.add(DispatchKey[word])
-        elif word != "requires_grad":
-            device = _device(word)
-    return tensor_key_set(DispatchKeySet.of(_backend(device, layout, dtype), *extra), inference=inference) | late
+        elif word == "requires_grad":
+            pass
+        elif word in _TENSOR_KEYS:
+            described = _TENSOR_KEYS[word]
+            backends.setdefault(described.backend, word)
+            quantized |= described.quantized
+            if described.layout is not None:
+                layouts.setdefault(described.layout, word)
+        elif key is not None and key.functionality == DispatchKey.AutogradFunctionality and key.is_runtime:
+            autograd.setdefault(BACKENDS[key.backend or 0], key)
+            late = late.add(key)
+        elif key is not None and key.is_runtime:
+            late = late.add(key)
+        elif key is not None:
+            kind = "an alias key" if key.is_alias else "the functionality of several keys"
+            raise ArgumentSpecError(
+                f"{word} is {kind}, which no tensor has: name a key with a row in tables, such as CPU"
+            )
+        else:
+            backends.setdefault(backend_of_device(_device(word, privateuse1)), word)
+    if not backends and len(autograd) == 1:
+        ((backend, key),) = autograd.items()
+        backends[backend] = str(key)
+    for what, words in (("backends", list(backends.values())), ("layouts", list(layouts.values()))):
+        if len(words) > 1:
+            raise ArgumentSpecError(f"{text!r} names two {what}, {words[0]} and {words[1]}: a tensor has one")
+    backend, layout = next(iter(backends), "CPU"), next(iter(layouts), Layout.strided)
+    base = _backend_key(backend, layout, DType.quint8 if quantized else None, next(iter(backends.values()), "cpu"))
+    return tensor_key_set(DispatchKeySet.of(base, *extra), inference=inference) | late
 
 
-def _backend(device: DeviceType, layout: Layout, dtype: DType | None) -> DispatchKey:
+@dataclass(frozen=True, slots=True)
+class _TensorKey:
+    backend: str
+    layout: Layout | None = None
+    quantized: bool = False
+
+
+_TENSOR_KEYS: Mapping[str, _TensorKey] = MappingProxyType(
+    {
+        **{name: _TensorKey(name) for name in (*BACKENDS, "FPGA", "Vulkan", "Metal")},
+        **{f"Quantized{name}": _TensorKey(name, quantized=True) for name in BACKENDS},
+        **{f"Sparse{name}": _TensorKey(name, Layout.sparse) for name in BACKENDS},
+        **{f"SparseCsr{name}": _TensorKey(name, Layout.sparse_csr) for name in BACKENDS},
+        **{f"NestedTensor{name}": _TensorKey(name, Layout.jagged) for name in BACKENDS},
+        "MkldnnCPU": _TensorKey("CPU", Layout.mkldnn),
+    }
+)
+"""The keys that say where a tensor is and what it is like."""
+
+
+def _backend_key(backend: str, layout: Layout, dtype: DType | None, given: str) -> DispatchKey:
     try:
-        return compute_dispatch_key(device, layout, dtype)
+        return key_of_backend(backend, layout, dtype)
     except KeyError:
-        raise ArgumentSpecError(f"no dispatch key stands for a tensor of layout {layout} on {device}") from None
+        raise ArgumentSpecError(f"no dispatch key stands for a tensor of layout {layout} on {given}") from None
 
 
-def _device(word: str) -> DeviceType:
+def _device(word: str, privateuse1: str = "") -> DeviceType:
     name, colon, index = word.partition(":")
-    if name in tuple(DeviceType) and colon and not index.isdecimal():
+    renamed = bool(privateuse1) and name == privateuse1
+    if (renamed or name in tuple(DeviceType)) and colon and not index.isdecimal():
         raise ArgumentSpecError(f"{word!r} is not a device: expected a number after the colon, as in {name}:0")
+    if renamed:
+        return DeviceType.PRIVATEUSE1
     if name not in tuple(DeviceType):
         known = [*map(str, DeviceType), *LAYOUTS, *_OTHERS]
+        known += [privateuse1] if privateuse1 else []
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
         raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
 
 
-def _options(given: Mapping[str, str]) -> Options:
+def _options(given: Mapping[str, str], privateuse1: str) -> Options:
     given_options = [f"{name}={given[name]}" for name in ("dtype", "layout", "device") if name in given]
     if not given_options:
         return Options()
@@ -427,7 +488,11 @@ def _options(given: Mapping[str, str]) -> Options:
     if dtype is not None and dtype not in DType.__members__:
         raise ArgumentSpecError(f"{dtype!r} is not a dtype{did_you_mean(dtype, DType.__members__)}")
     kind = None if dtype is None else DType[dtype]
-    return Options(_backend(_device(given.get("device", "cpu")), LAYOUTS[layout], kind), ", ".join(given_options))
+    where = given.get("device", "cpu")
+    named = _TENSOR_KEYS.get(where)
+    plain = named is not None and named == _TensorKey(named.backend)
+    backend = where if plain else backend_of_device(_device(where, privateuse1))
+    return Options(_backend_key(backend, LAYOUTS[layout], kind, where), ", ".join(given_options))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -494,17 +559,27 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     factory, aliases = _is_factory(schema), any(one.alias is not None for one in schema.returns)
     current = thread
     while True:
-        after = _after(hops[-1], described, current, factory=factory, aliases=aliases)
-        if isinstance(after, str):
+        after = _after(hops[-1], described, current, view.by_lab, factory=factory, aliases=aliases)
+        if isinstance(after, str | _Unknown):
             break
         if isinstance(after, ThreadKeys):
             current = after
             hops.append(replace(_first_hop(table, of_arguments, current), why=_ANEW.format(key=hops[-1].key)))
             continue
-        hops.append(_hop(table, "redispatch", after.why, after.keys, (), assumed=after.assumed, start=after.keys))
+        hops.append(_hop(table, "redispatch", after.why, after.keys, (), start=after.keys))
+    end = after if isinstance(after, str) else after.end
     if hops[-1].refusal is not None and hops[-1].kernel is None and view.violations:
-        after += f", reported as a broken invariant, since those are checked first: {view.violations[0]}"
-    return CallExplanation(view.name, str(schema), described.arguments, of_arguments, thread, tuple(hops), after)
+        end += f", reported as a broken invariant, since those are checked first: {view.violations[0]}"
+    return CallExplanation(
+        view.name,
+        str(schema),
+        described.arguments,
+        of_arguments,
+        thread,
+        tuple(hops),
+        end,
+        known=isinstance(after, str),
+    )
 
 
 # -- the table that calls use
@@ -547,7 +622,7 @@ def _first_hop(table: _Table, of_arguments: DispatchKeySet, thread: ThreadKeys) 
     keys = table.skipped_from(base)
     left_out = sorted((*_excluded(everything, base, thread), *_fallthroughs(table, base, keys)), key=_priority)
     why = "the keys of the arguments and those that the thread includes, without those that it excludes"
-    return _hop(table, "call", why, keys, tuple(left_out), assumed=False, start=everything)
+    return _hop(table, "call", why, keys, tuple(left_out), start=everything)
 
 
 def _excluded(everything: DispatchKeySet, base: DispatchKeySet, thread: ThreadKeys) -> Iterator[LeftOut]:
@@ -584,7 +659,6 @@ def _hop(
     keys: DispatchKeySet,
     left_out: tuple[LeftOut, ...],
     *,
-    assumed: bool,
     start: DispatchKeySet,
 ) -> Hop:
     kernel = table.held.get(RUNTIME_KEYS[keys.slot()])
@@ -598,7 +672,7 @@ def _hop(
         refusal = ErrorKind.FALLTHROUGH_EXECUTED
     elif keys.highest() == DispatchKey.Meta and _is_builtin(DispatchKey.Meta, kernel):
         refusal = ErrorKind.MISSING_KERNEL  # all that the builtin fallback does is to raise this
-    return Hop(kind, why, assumed, start, left_out, keys, keys.highest(), kernel, refusal)
+    return Hop(kind, why, start, left_out, keys, keys.highest(), kernel, refusal)
 
 
 # -- what comes after a kernel
@@ -608,25 +682,62 @@ def _hop(
 class _Next:
     keys: DispatchKeySet
     why: str
-    assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """Nobody knows what comes next.
+
+    Args:
+        end: a sentence about the kernel.
+    """
+
+    end: str
 
 
 # Note [The hop after a kernel]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # Nothing in a registry says what a kernel does, but PyTorch's own kernels are generated and follow rules by key. An
 # autograd kernel redispatches with `ks & after_autograd_keyset`, which is everything below AutogradOther, from whatever
-# autograd key it was reached by; one for ADInplaceOrView with everything below that. BackendSelect computes a new set
-# from dtype, layout and device: the thread's sets and the keys of tensors enter into it only when there are tensors.
-# The fallbacks for Conjugate, Negative, ZeroTensor, Tracer and PythonTLSSnapshot redispatch to everything below
-# themselves, and so does, as far as is known here, any other kernel that stands above the backends; that of
-# Functionalize calls anew. A composite kernel
-# does not redispatch at all: it calls other operators, and a Python key hands over to code that nobody has seen.
+# autograd key it was reached by; one for ADInplaceOrView with everything below that, and one that traces with
+# everything below Tracer. `custom_op` makes kernels of the first two kinds. BackendSelect computes a new set from
+# dtype, layout and device: the thread's sets and the keys of tensors enter into it only when there are tensors. The
+# fallbacks for Conjugate, Negative, ZeroTensor, Tracer and PythonTLSSnapshot redispatch to everything below themselves;
+# that of Functionalize calls anew. A composite kernel does not redispatch at all: it calls other operators, and a
+# Python key hands over to code that nobody has seen.
+#
+# Where a kernel comes from shows in its debug text: the file in the source tree of PyTorch, whatever the machine that
+# built it, or the module of `torch` that registered it. The layers of the lab follow the same rules. Every other
+# kernel above the backends may do anything: an autograd kernel of a package often calls another operator, and never
+# the kernel that the package registered for the CPU. So the explanation ends there, and says that it does.
+
+_RULES: Mapping[DispatchKey, re.Pattern[str]] = MappingProxyType(
+    {
+        key: re.compile(rf"(?:^|[ /])(?:{files}):\d+")
+        for key, files in {
+            DispatchKey.AutogradFunctionality: r"torch/csrc/autograd/(?:generated/VariableType(?:_\d+|Everything)?"
+            r"|VariableTypeManual)\.cpp|torch/_library/custom_ops\.py",
+            DispatchKey.ADInplaceOrView: r"torch/csrc/autograd/(?:generated/ADInplaceOrViewType(?:_\d+|Everything)?"
+            r"|VariableTypeManual)\.cpp|torch/_library/custom_ops\.py",
+            DispatchKey.Tracer: r"torch/csrc/autograd/generated/TraceType(?:_\d+|Everything)?\.cpp",
+            DispatchKey.BackendSelect: r"aten/src/ATen/RegisterBackendSelect\.cpp",
+        }.items()
+    }
+)
+"""Where the kernels that follow a rule are registered; one key stands for all autograd keys."""
+
+
+def _follows_rule(key: DispatchKey, kernel: Chosen, by_lab: Container[str]) -> bool:
+    """Whether a kernel is one of PyTorch's, or of the lab's layers, that redispatches as those at its key do."""
+    is_autograd = AUTOGRAD_KEYS.bits & DispatchKeySet.of(key.functionality).bits
+    rule = _RULES.get(DispatchKey.AutogradFunctionality if is_autograd else key.functionality)
+    return rule is not None and (str(key) in by_lab or rule.search(kernel.debug) is not None)
 
 
 def _after(
-    hop: Hop, described: Described, thread: ThreadKeys, *, factory: bool, aliases: bool
-) -> _Next | ThreadKeys | str:
-    """The next set, the state of the thread for a new call, or why there is neither.
+    hop: Hop, described: Described, thread: ThreadKeys, by_lab: Container[str], *, factory: bool, aliases: bool
+) -> _Next | ThreadKeys | str | _Unknown:
+    """The next set, the state of the thread for a new call, why there is neither, or that nobody knows.
 
     See Note [The hop after a kernel].
     """
@@ -657,8 +768,16 @@ def _after(
     if builtin and key == DispatchKey.Python and not any(one.keys.has(key) for one in described.arguments):
         why = "no argument and no mode has a __torch_dispatch__, so the builtin fallback redispatches below Python"
         return _Next(_below(functionality, keys), why)
-    if functionality == DispatchKey.Python:
-        return "the subclass decides: its __torch_dispatch__ is called with the operator"
+    if functionality == DispatchKey.Python and builtin:
+        return _Unknown("the subclass decides: its __torch_dispatch__ is called with the operator")
+    below = _below(functionality, keys)
+    if not builtin and not _follows_rule(key, kernel, by_lab):
+        if not below.bits & FUNCTIONALITY_BITS:
+            return f"nothing is left below {key}, so its kernel does the work"
+        return _Unknown(
+            "what comes next is not known: this kernel is none of PyTorch's own, and nothing shows what it calls; "
+            f"{_next_key(functionality, keys)} is next only if it redispatches below {key}"
+        )
     if AUTOGRAD_KEYS.bits & DispatchKeySet.of(functionality).bits:
         records = "records the call in the autograd graph"
         if not described.requires_grad:
@@ -669,14 +788,15 @@ def _after(
         return _Next(keys & _BELOW_AUTOGRAD, why)
     if functionality == DispatchKey.BackendSelect and factory:
         return _Next(*_selected(described, thread))
-    below = _below(functionality, keys)
     if not below.bits & FUNCTIONALITY_BITS and not builtin:
         return f"nothing is left below {key}, so its kernel does the work"
-    known = builtin or functionality in _REDISPATCH_BELOW
-    condition = "" if known else "if it does as most do, "
-    return _Next(
-        below, f"{condition}the kernel redispatches with keys & full_after({functionality})", assumed=not known
-    )
+    return _Next(below, f"the kernel redispatches with keys & full_after({functionality})")
+
+
+def _next_key(functionality: DispatchKey, keys: DispatchKeySet) -> DispatchKey:
+    """The key that is next when a kernel redispatches as PyTorch's do."""
+    is_autograd = AUTOGRAD_KEYS.bits & DispatchKeySet.of(functionality).bits
+    return (keys & _BELOW_AUTOGRAD if is_autograd else _below(functionality, keys)).highest()
 
 
 _ANEW = "the builtin fallback calls the operator anew, without {key}"
@@ -695,14 +815,6 @@ _OUTSIDE: Mapping[DispatchKey, str] = {
 
 def _is_builtin(key: DispatchKey, kernel: Chosen) -> bool:
     return kernel.reason == Provenance.FALLBACK and is_builtin(key, kernel.debug)
-
-
-_REDISPATCH_BELOW = frozenset(
-    (
-        *(DispatchKey.ADInplaceOrView, DispatchKey.Conjugate, DispatchKey.Negative, DispatchKey.ZeroTensor),
-        *(DispatchKey.Tracer, DispatchKey.PythonTLSSnapshot),
-    )
-)
 
 
 def _below(functionality: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:

@@ -64,7 +64,20 @@ def compute_dispatch_key(
     Raises:
         KeyError: no key stands for a tensor like that, such as a sparse one on an FPGA.
     """
-    backend = _BACKENDS[device]
+    return key_of_backend(_BACKENDS[device], layout, dtype)
+
+
+def backend_of_device(device: DeviceType) -> str:
+    """The name of the key of a plain tensor on a device."""
+    return _BACKENDS[device]
+
+
+def key_of_backend(backend: str, layout: Layout = Layout.strided, dtype: DType | None = None) -> DispatchKey:
+    """The key of a backend, by the name of the key of its plain tensors, for a layout and dtype.
+
+    Raises:
+        KeyError: no key stands for a tensor like that.
+    """
     if layout == Layout.mkldnn:
         return DispatchKey[f"Mkldnn{backend}"]
     prefix = _PREFIXES[layout]

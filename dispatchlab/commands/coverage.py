@@ -18,7 +18,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
 
 
 @click.command()
-@click.argument("source", metavar="[SOURCE]", default="torch-2.13", type=SOURCE)
+@click.argument("source", metavar="[SOURCE]", required=False, type=SOURCE)
 @click.option(
     "--key",
     metavar="KEY",
@@ -40,7 +40,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
 @format_option
 def coverage(
     *,
-    source: str,
+    source: str | None,
     key: str,
     operators: tuple[str, ...],
     listed: tuple[str, ...],
@@ -50,7 +50,8 @@ def coverage(
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
 
-    SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch.
+    SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch. Default:
+    torch-2.13, which is bundled, or torch-2.13-cuda for a key of CUDA.
 
     \b
     Examples:
@@ -61,14 +62,15 @@ def coverage(
     """
     from dispatchlab.analysis.coverage import coverage_report
     from dispatchlab.analysis.sources import chosen, recorded_from
+    from dispatchlab.registry.builds import default_registry
     from dispatchlab.registry.coverage import Way, runtime_key
     from dispatchlab.render.coverage import coverage_json, coverage_text, print_coverage
 
-    backend = runtime_key(key)
+    source = source or default_registry([key])
     recorded = recorded_from(source, imports=imports, report=note)
     report = coverage_report(
         recorded,
-        backend,
+        runtime_key(key, privateuse1=recorded.privateuse1),
         name=source,
         operators=tuple(chosen(recorded, operators)),
         listed=tuple(map(Way, listed)),

@@ -47,7 +47,8 @@ class DumpOptionsError(DispatchLabError):
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, or a bundled one by its name. Default: torch-2.13, which is bundled.",
+    help="Read a scenario, a recorded registry, or a bundled one by its name. Default: torch-2.13, which is bundled, "
+    "or torch-2.13-cuda for --key CUDA.",
 )
 @click.option(
     "--after",
@@ -111,7 +112,7 @@ def dump(
       dispatchlab dump aten::add.Tensor --engine torch --import my_package
     """
     from dispatchlab.analysis.sources import LIVE, is_registry_source, table_rows
-    from dispatchlab.registry.file import DEFAULT
+    from dispatchlab.registry.builds import default_registry
 
     listings = {"--list": listing, "--dangling": dangling, "--overridden": overridden, "--counts": counts}
     asked = next((option for option, on in listings.items() if on), None)
@@ -125,7 +126,7 @@ def dump(
             )
         if source is not None and not is_registry_source(source):
             raise DumpOptionsError(f"{asked} is for registries, and {source} is a scenario: name an operator")
-        registry = source or (LIVE if engine == "torch" else DEFAULT)
+        registry = source or (LIVE if engine == "torch" else default_registry(keys))
         _list(registry, operator or "*", keys, imports, format, dangling=dangling, overridden=overridden, counts=counts)
         return
     if operator is None:
@@ -136,7 +137,8 @@ def dump(
         refuse(context, ("allow_import",), "is for the functions that a scenario names: name one with --from SCENARIO")
     from dispatchlab.analysis.inspect_operators import inspect_operators
 
-    rows = table_rows(keys)
+    if source is None and engine == "lab":
+        source = default_registry(keys)
     found = inspect_operators(
         operator,
         source=source,
@@ -147,7 +149,7 @@ def dump(
         allow_import=allow_import,
         report=note,
     )
-    _show(found, source, engine, rows, format)
+    _show(found, source, engine, table_rows(keys, privateuse1=found.privateuse1), format)
 
 
 def _list(
@@ -161,13 +163,12 @@ def _list(
     overridden: bool,
     counts: bool,
 ) -> None:
-    from dispatchlab.analysis.sources import find_listed, recorded_from
-    from dispatchlab.model.keys import parse_key
+    from dispatchlab.analysis.sources import find_listed, named_key, recorded_from
     from dispatchlab.registry.find import key_counts
     from dispatchlab.render.registry import counts_json, counts_text, operators_json, operators_text
 
     recorded = recorded_from(source, imports=imports, report=note)
-    at = tuple(map(parse_key, keys))
+    at = tuple(named_key(key, recorded.privateuse1) for key in keys)
     found = find_listed(recorded, operator, source=source, keys=at, dangling=dangling, overridden=overridden)
     if counts:
         counted = [count for count in key_counts(recorded, found) if not at or count.key in at]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dispatchlab.analysis.engines import EngineName
-    from dispatchlab.call.explain import CallExplanation
+    from dispatchlab.analysis.explain_calls import ExplainedOperator
 
 
 @click.command()
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     metavar="SOURCE",
     type=SOURCE,
     help="Read a scenario, a recorded registry, a bundled one by its name, or `live`. Default: torch-2.13, "
-    "which is bundled.",
+    "which is bundled, or torch-2.13-cuda for a call with CUDA tensors.",
 )
 @engine_option("Engine whose dispatcher to explain.")
 @semantics_option
@@ -71,8 +71,9 @@ def explain(
 
     SPEC is a device (cpu, cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized,
     requires_grad, conj, neg, zero, inference, python (a subclass that intercepts calls). It is `none` for no tensor,
-    and 'list:cpu, cuda' for a list. The name of a dispatch key adds that key. For a factory, describe the result with
-    device=, layout= and dtype=.
+    and 'list:cpu, cuda' for a list. The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that backend, any
+    other key (Functionalize) is added to the tensor's. A backend that a package renames is known by its name with
+    --engine torch. For a factory, describe the result with device=, layout= and dtype=.
 
     \b
     Examples:
@@ -82,30 +83,35 @@ def explain(
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
       dispatchlab explain my::op --arg cpu --engine torch --import my_package
     """
-    from dispatchlab.analysis.inspect_operators import inspect_operator
-    from dispatchlab.call.explain import describe_arguments, schema_of, thread_keys
-    from dispatchlab.call.explain import explain as explain_call
-    from dispatchlab.model.keys import parse_key
+    from dispatchlab.analysis.explain_calls import explain_operator
     from dispatchlab.render.explain import explanation_json, explanation_notes, explanation_text
     from dispatchlab.render.operator_text import refused_step_text
 
-    thread = thread_keys(tuple(map(parse_key, include)), tuple(map(parse_key, exclude)))
-    found = inspect_operator(operator, source=source, engine=engine, semantics=semantics, imports=imports, report=note)
+    explained = explain_operator(
+        operator,
+        args,
+        source=source,
+        engine=engine,
+        semantics=semantics,
+        imports=imports,
+        include=include,
+        exclude=exclude,
+        report=note,
+    )
+    found = explained.inspection
     for refused in found.refused:
         note(refused_step_text(*refused))
-    view = found.only_view
-    explanation = explain_call(view, describe_arguments(schema_of(view), args), thread)
-    for text in explanation_notes(explanation, found):
+    for text in explanation_notes(explained):
         note(text)
     show(
         format,
-        text=lambda: explanation_text(explanation),
-        json=lambda: explanation_json(explanation, source=found.source, engine=engine, semantics=found.semantics),
-        rich=lambda console: _print(console, explanation),
+        text=lambda: explanation_text(explained.explanation, no_answer=explained.no_answer),
+        json=lambda: explanation_json(explained, engine=engine),
+        rich=lambda console: _print(console, explained),
     )
 
 
-def _print(console: Console, explanation: CallExplanation) -> None:
+def _print(console: Console, explained: ExplainedOperator) -> None:
     from dispatchlab.render.rich_trees import print_explanation
 
-    print_explanation(console, explanation)
+    print_explanation(console, explained.explanation, no_answer=explained.no_answer)

@@ -21,6 +21,8 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import NEWER, NO_KERNEL, OUTRANKED, Beaten, KernelRow, OperatorView, TableRow
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, keys_of
 
+_LAYERS = "dispatchlab.layers."  # kernels that stand above the engine, which must not import them
+
 
 def operator_view(state: State, name: OperatorName, semantics: Semantics) -> OperatorView | None:
     """Everything about an operator with the reason of each row and what it beat; None when there is none."""
@@ -68,7 +70,13 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
         table=table,
         violations=violations(entry, fallbacks, semantics),
         skipped=tuple(map(str, keys_of(fallthroughs_without_row(entry, fallbacks, semantics)))),
+        by_lab=tuple(str(RUNTIME_KEYS[slot]) for slot, held in actual.items() if _is_by_lab(held.registered)),
     )
+
+
+def _is_by_lab(kernel: RegisteredKernel) -> bool:
+    module = getattr(kernel.kernel.function, "__module__", None)
+    return isinstance(module, str) and module.startswith(_LAYERS)
 
 
 def _source(entry: RegisteredKernel, reason: Provenance) -> str:

@@ -5,7 +5,8 @@
 - file: `open_registry(path)` reads one operator at a time, `load_registry(path)` all, `save_registry` writes;
   `open_bundled()` gives the registry of PyTorch 2.13, `open_named(text)` a bundled one or a file;
 - file_format: the layout of a file, its bounds, and what can be wrong with it;
-- overlay: a few operators laid over another registry
+- overlay: a few operators laid over another registry;
+- builds: which backends a build of PyTorch has kernels for, and which bundled registry answers for a backend;
 - replay: a registry as the registrations that make it;
 - ownership: which registrations are PyTorch's own, by the line that made them;
 - find: names, globs, listings, counts;

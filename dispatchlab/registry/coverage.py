@@ -100,14 +100,18 @@ class NoSlotError(DispatchLabError):
         return f"{self.key} {kind} and has no slot of its own: name a runtime key, such as PrivateUse1 or AutogradCPU"
 
 
-def runtime_key(text: str) -> DispatchKey:
+def runtime_key(text: str, *, privateuse1: str = "") -> DispatchKey:
     """The runtime key of a name, for coverage.
+
+    Args:
+        text: the name of a key.
+        privateuse1: the name that a package gave the PrivateUse1 backend, which is a name of that key as well.
 
     Raises:
         UnknownKeyError: there is no such key.
         NoSlotError: it has no slot.
     """
-    key = parse_key(text)
+    key = DispatchKey.PrivateUse1 if privateuse1 and text == privateuse1 else parse_key(text)
     if not key.is_runtime:
         raise NoSlotError(key)
     return key
@@ -262,12 +266,14 @@ class CoverageReport:
         listed: the ways whose operators are listed one by one.
         suppositions: what each registration would do, operator by operator.
         moved: how the coverage at the key would change by all of them together.
+        no_answer: a sentence, when the registry has no kernels for the backend of the key; else empty.
     """
 
     coverage: Coverage
     listed: tuple[Way, ...] = ()
     suppositions: tuple[WhatIf, ...] = ()
     moved: tuple[Moved, ...] = ()
+    no_answer: str = ""
 
 
 def compared(text: str, key: DispatchKey, before: OperatorView, after: OperatorView) -> WhatIf:

@@ -56,6 +56,7 @@ def registry_bytes(recorded: Recorded) -> bytes:
         {
             "torch": recorded.torch,
             "imports": list(recorded.imports),
+            **({"privateuse1": recorded.privateuse1} if recorded.privateuse1 else {}),
             "operators": list(recorded.names),
             "kernels": kernels,
             "per_block": PER_BLOCK,
@@ -159,6 +160,7 @@ class RegistryFile:
         self._directory: dict[str, object] = directory
         self.torch = self._text(self._field("torch"))
         self.imports = self._texts("imports")
+        self.privateuse1 = self._text(self._directory.get("privateuse1", ""))
         self.names = self._texts("operators")
         self.kernel_count = self._number(self._field("kernels"), MAX_KERNELS)
         self._per_block = self._number(self._field("per_block"), MAX_OPERATORS)
@@ -206,7 +208,7 @@ class RegistryFile:
                 break
         if kernels != self.kernel_count:
             raise self._damaged(f"it does not have the {self.kernel_count:,} kernels that it declares")
-        return Registry(self.torch, tuple(operators), self.fallbacks, self.imports)
+        return Registry(self.torch, tuple(operators), self.fallbacks, self.imports, self.privateuse1)
 
     def _sizes_of_directory(self) -> tuple[int, int]:
         data = self._data

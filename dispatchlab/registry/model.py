@@ -186,6 +186,10 @@ class Recorded(Protocol):
         """The packages that were imported besides torch."""
 
     @property
+    def privateuse1(self) -> str:
+        """The name that a package gave the PrivateUse1 backend; empty when none did."""
+
+    @property
     def names(self) -> Sequence[str]:
         """The operators, sorted."""
 
@@ -209,12 +213,14 @@ class Registry:
         operators: sorted by the text of their names, each name once; `registry_of` sees to that.
         fallbacks: sorted by key, each key once.
         imports: the packages that were imported besides torch.
+        privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
     """
 
     torch: str
     operators: tuple[RecordedOperator, ...]
     fallbacks: tuple[RecordedFallback, ...] = ()
     imports: tuple[str, ...] = ()
+    privateuse1: str = ""
 
     def __repr__(self) -> str:
         return f"<Registry: PyTorch {self.torch}, {len(self):,} operators>"

@@ -41,6 +41,11 @@ class Overlay:
         return (*self.beneath.imports, *self.over.imports)
 
     @property
+    def privateuse1(self) -> str:
+        """The name that a package gave the PrivateUse1 backend; empty when none did."""
+        return self.over.privateuse1 or self.beneath.privateuse1
+
+    @property
     def fallbacks(self) -> tuple[RecordedFallback, ...]:
         """The backend fallbacks, by key."""
         return self.over.fallbacks

@@ -23,6 +23,8 @@ def coverage_text(report: CoverageReport) -> str:
 
 def _lines(report: CoverageReport) -> Iterator[str]:
     found = report.coverage
+    if report.no_answer:
+        yield report.no_answer
     yield f"{found.key} in {found.registry}: {_operators(len(found.operators))}"
     for way in Way:
         number = len(found.by(way))
@@ -80,6 +82,7 @@ def coverage_json(report: CoverageReport) -> str:
     found = report.coverage
     value = {
         "registry": found.registry,
+        "no_answer": report.no_answer or None,
         "key": found.key,
         "counts": {way: len(found.by(way)) for way in Way},
         "fallthrough": found.fallthrough,
@@ -107,6 +110,8 @@ def print_coverage(console: Console, report: CoverageReport) -> None:
     from rich.text import Text
 
     found = report.coverage
+    if report.no_answer:
+        console.print(Text(report.no_answer, "bold yellow"))
     console.print(f"{found.key} in {found.registry}: {len(found.operators):,} operators")
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     total = max(1, len(found.operators))

@@ -2,14 +2,17 @@
 
     version           see JSON_VERSION
     source, engine, semantics   where the operator comes from, and who was asked
+    no_answer         null, or why the source cannot answer: it has no kernels for the backend of the call
+    privateuse1       the name that a package gave the PrivateUse1 backend; null when none did
     operator, schema  its name and schema
     arguments         [{name, type, given, keys, note}]
     of_arguments      all their keys
     thread            {global_include, global_exclude, local_include, local_exclude}
     hops              [{kind, why, assumed, set, left_out, keys, key, kernel, refusal}]; left_out: [{key, why, debug,
                       reason}], reason: null for what is excluded; kernel: null, or {debug, reason, source, fallthrough,
-                      stale, beaten}; refusal: null, or the kind of error
+                      stale, beaten}; refusal: null, or the kind of error; assumed: false, nothing is
     end               why there is no further hop
+    known             false when nobody knows what the last kernel does, so that it may redispatch
 
 Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the runtime keys, highest priority first.
 """
@@ -18,21 +21,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dispatchlab.analysis.inspect_operators import Inspection
+from dispatchlab.analysis.explain_calls import ExplainedOperator
 from dispatchlab.call.explain import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
-from dispatchlab.model.keys import BACKENDS, FUNCTIONALITY_KEYS
+from dispatchlab.model.keys import FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 from dispatchlab.render.formatting import printable
 
-_META = BACKENDS.index("Meta")
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
 
 
-def explanation_text(found: CallExplanation) -> str:
-    """The whole of it."""
-    return "".join(f"{line}\n" for line in _lines(found))
+def explanation_text(found: CallExplanation, *, no_answer: str = "") -> str:
+    """The whole of it; what is no answer says so first."""
+    lines = _lines(found) if not no_answer else (no_answer, "", *_lines(found))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _lines(found: CallExplanation) -> Iterator[str]:
@@ -128,17 +131,25 @@ def kernel_text(kernel: Chosen) -> str:
     return f"{'fallthrough ' if kernel.fallthrough else ''}{printable(kernel.debug)} [{kernel.reason}]{source}"
 
 
-def explanation_json(found: CallExplanation, *, source: str, engine: str, semantics: str) -> str:
+def explanation_json(found: ExplainedOperator, *, engine: str) -> str:
     """An explanation as one object on one line."""
-    return json_text({"source": source, "engine": engine, "semantics": semantics, **fields_of(found)})
+    inspection = found.inspection
+    return json_text(
+        {
+            "source": inspection.source,
+            "engine": engine,
+            "semantics": inspection.semantics,
+            "no_answer": found.no_answer or None,
+            "privateuse1": inspection.privateuse1 or None,
+            **fields_of(found.explanation),
+        }
+    )
 
 
-def explanation_notes(found: CallExplanation, inspection: Inspection) -> Iterator[str]:
+def explanation_notes(found: ExplainedOperator) -> Iterator[str]:
     """What a reader should know about the source of an explanation, a line each."""
-    build, source = inspection.build, inspection.source
-    if build.endswith("+cpu") and any(hop.key.backend not in (None, 0, _META) for hop in found.hops):
-        yield f"{source} is of a build for the CPU alone ({build}): it has no kernels for other devices"
-    if inspection.bare and found.hops[-1].refusal is not None:
+    inspection = found.inspection
+    if inspection.bare and found.explanation.hops[-1].refusal is not None:
         yield f"{inspection.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them"
 
 
@@ -149,4 +160,4 @@ def _(value: ThreadKeys) -> dict[str, object]:
 
 @as_json.register
 def _(value: Hop) -> dict[str, object]:
-    return fields_of(value, without=("start",), set=value.start)
+    return fields_of(value, without=("start",), set=value.start, assumed=False)

@@ -24,8 +24,10 @@ from dispatchlab.render.trace import detail_lines, guard_line, kernel_line
 _KERNEL_STYLES = {"kernel:": "green", "nothing": "bold red", "the": "bold red"}
 
 
-def print_explanation(console: Console, found: CallExplanation) -> None:
-    """Print an explanation as a tree: the arguments, the thread, and a branch for each hop."""
+def print_explanation(console: Console, found: CallExplanation, *, no_answer: str = "") -> None:
+    """Print an explanation as a tree: the arguments, the thread, and a branch for each hop; what is no answer first."""
+    if no_answer:
+        console.print(plain(no_answer, "bold yellow"))
     tree = Tree(plain(found.schema, "bold"), guide_style="dim")
     arguments = tree.add(Text("arguments"))
     for argument in found.arguments:
@@ -37,7 +39,7 @@ def print_explanation(console: Console, found: CallExplanation) -> None:
         thread.add(plain(f"{title}: {thread_set_text(title, keys)}", "" if keys else "dim"))
     for hop in found.hops:
         _add(tree, hop)
-    tree.add(plain(found.end, "italic"))
+    tree.add(plain(found.end, "italic" if found.known else "bold yellow"))
     console.print(tree)
 
 

@@ -18,10 +18,14 @@ from dispatchlab.analysis.inspect_operators import inspect_operator
 from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.analysis.sources import recorded_from
 from dispatchlab.call.explain import CallExplanation, Hop, describe_arguments, explain, schema_of, thread_keys
+from dispatchlab.engine.kernel import KernelFunction
 from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.queries import look_at
 from dispatchlab.live.introspection.registry_reader import record_operators
 from dispatchlab.model.keys import RUNTIME_KEYS
-from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.model.operator_view import OperatorView, view_of
+from dispatchlab.model.registration import Kernel, KernelForm
+from dispatchlab.model.schema_parser import parse_name
 from tests.scenario_texts import STAYS
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
@@ -155,7 +159,8 @@ def test_the_hop_after_an_autograd_kernel_is_handed_the_set_that_pytorch_hands_o
     dispatcher = Dispatcher("torch-2.13")
     ours = Library("dlabhops", "FRAGMENT", dispatcher=dispatcher)
     ours.define("twice(Tensor x) -> Tensor")
-    ours.impl("twice", lambda x: x, "AutogradCPU")
+    generated = "registered at /torch/csrc/autograd/generated/VariableType_0.cpp:1"
+    ours.impl("twice", KernelFunction(Kernel(KernelForm.BOXED)).debug(generated), "AutogradCPU")
     ours.impl("twice", lambda x: x, "CPU")
     view = dispatcher.explain("dlabhops::twice")
     assert view is not None
@@ -246,3 +251,73 @@ def test_a_scenario_is_explained_on_the_running_pytorch_as_on_its_model(tmp_path
     assert (hop.kernel.debug, hop.kernel.reason) == ("fn_implicit", "math kernel")
     assert hop.kernel.stale is not None
     assert [lost.why for lost in hop.kernel.beaten] == ["CompositeExplicitAutograd has a kernel"]
+
+
+def planted(behaviour: str, key: str, heard: list[str]) -> Any:
+    """A kernel of somebody that notes that it runs, and then does what nobody can see in a registry."""
+    below = C._dispatch_keyset_full_after(getattr(C.DispatchKey, "AutogradOther" if "Autograd" in key else key))
+
+    def kernel(keys: Any, x: Any) -> Any:
+        heard.append(key)
+        if behaviour == "redispatches":
+            return torch.ops.dlabplanted.f.default.redispatch(keys & below, x)
+        if behaviour == "calls another operator":
+            with torch._C._AutoDispatchBelowAutograd():
+                return torch.ops.dlabplanted.inner(x)
+        return x.detach().clone()
+
+    return kernel
+
+
+def explained_here(name: str, *specs: str) -> CallExplanation:
+    """An operator of this process, explained by what it prints."""
+    ((snapshot, violations),) = look_at([parse_name(name)])
+    view = view_of(snapshot, violations)
+    return explain(view, describe_arguments(schema_of(view), specs), thread_keys())
+
+
+@pytest.mark.parametrize("key", ["AutogradCPU", "Autograd", "ADInplaceOrView", "BackendSelect"])
+@pytest.mark.parametrize("behaviour", ["redispatches", "calls another operator", "does it all"])
+def test_no_explanation_lists_a_kernel_that_a_kernel_of_somebody_never_calls(behaviour: str, key: str) -> None:
+    heard: list[str] = []
+    library = torch.library.Library("dlabplanted", "FRAGMENT")
+    try:
+        library.define("f(Tensor x) -> Tensor")
+        library.define("inner(Tensor x) -> Tensor")
+        library.impl("inner", lambda x: x + 1, "CPU")
+        library.impl("f", planted(behaviour, key, heard), key, with_keyset=True)
+        library.impl("f", planted("does it all", "CPU", heard), "CPU", with_keyset=True)
+        torch.ops.dlabplanted.f(torch.ones(2))
+        found = explained_here("dlabplanted::f", "cpu")
+    finally:
+        library._destroy()
+    own = [hop for hop in found.hops if hop.kernel is not None and "[backend fallback]" not in str(hop.kernel.reason)]
+    listed = [{"AutogradCPU": key, "BackendSelect": key}.get(str(hop.key), str(hop.key)) for hop in own]
+    assert [one for one in listed if one in (key, "CPU")][:1] == [key]
+    assert [one for one in listed if one in (key, "CPU") and one not in heard] == []
+    assert ("CPU" in heard) is (behaviour == "redispatches")
+    assert not found.known
+    assert found.end.startswith("what comes next is not known: ")
+
+
+def test_the_kernels_that_custom_op_makes_are_followed_to_the_kernel_that_runs() -> None:
+    heard: list[str] = []
+
+    def compute_twice(x: torch.Tensor) -> torch.Tensor:
+        heard.append("CPU")
+        return x * 2
+
+    def compute_fill(x: torch.Tensor) -> None:
+        heard.append("CPU")
+        x.fill_(1)
+
+    made = torch.library.custom_op
+    twice = made("dlabcustom::twice", compute_twice, mutates_args=(), device_types="cpu")
+    fill = made("dlabcustom::fill", compute_fill, mutates_args=("x",), device_types="cpu")
+    twice.register_autograd(lambda ctx, grad: grad * 2)
+    for name, custom in (("twice", twice), ("fill", fill)):
+        heard.clear()
+        custom(torch.ones(2))
+        found = explained_here(f"dlabcustom::{name}", "cpu")
+        keys = ["AutogradCPU", *(["ADInplaceOrView"] if name == "fill" else []), "CPU"]
+        assert ([str(hop.key) for hop in found.hops], found.known, heard) == (keys, True, ["CPU"])

@@ -108,3 +108,46 @@ def test_the_process_of_the_command_imports_neither_torch_nor_the_package(tmp_pa
         check=True,
     )
     assert [line.split()[1:] for line in done.stdout.splitlines()] == [["False", "False"]] * 2
+
+
+_RENAMES = """\
+import torch
+torch.utils.rename_privateuse1_backend("npu")
+lib = torch.library.Library("street", "DEF")
+lib.define("door(Tensor x) -> Tensor")
+lib.impl("door", lambda x: x, "PrivateUse1")
+lib.define("made(*, Device? device=None, Layout? layout=None, ScalarType? dtype=None) -> Tensor")
+"""
+
+
+def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_RENAMES)
+    note = "note: PrivateUse1 is the backend npu\n"
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        done = dispatchlab(tmp_path, *arguments, "--import", "street")
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = run("explain", "street::door", "--arg", "npu:0 requires_grad", "--engine", "torch")
+    assert (code, err) == (0, note)
+    assert "  x (Tensor), npu:0 requires_grad: AutocastPrivateUse1, AutogradPrivateUse1, ADInplaceOrView, Priv" in out
+    assert "\n2. redispatch -> PrivateUse1\n" in out
+    code, out, err = run("explain", "street::made", "--arg", "device=npu", "--exclude", "npu", "--from", "live")
+    assert (code, err) == (0, note)
+    code, out, err = run("dump", "street::door", "--engine", "torch", "--key", "npu")
+    assert (code, err) == (0, note)
+    assert out.endswith("\n\nPrivateUse1: registered at street/__init__.py:3 [kernel]\n")
+    code, out, err = run("dump", "--list", "--from", "live", "--key", "npu", "street::*")
+    assert (code, err) == (0, note)
+    assert out.startswith("street::door")
+    code, out, err = run("coverage", "live", "--key", "npu", "--operator", "street::door")
+    assert (code, err) == (0, note)
+    assert out.startswith("PrivateUse1 in live: 1 operator\n  direct: 1\n")
+    for command in (["lint", "live"], ["diff", "torch-2.13", "live", "--no-tables"]):
+        code, out, err = run(*command)
+        assert code in (0, 1)
+        assert note in err
+    saved = tmp_path / "npu.dlreg"
+    assert dispatchlab(tmp_path, "record", "street", "--all", "-o", str(saved)).returncode == 0
+    done = dispatchlab(tmp_path, "explain", "street::door", "--arg", "npu", "--from", str(saved))
+    assert (done.returncode, done.stderr) == (0, note)

@@ -34,6 +34,12 @@ def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violat
     return tuple(_look_at(name, dangling, roots) for name in names)
 
 
+def privateuse1_name() -> str:
+    """The name that a package gave the PrivateUse1 backend; empty when none did."""
+    name = str(bindings()._get_privateuse1_backend_name())
+    return "" if name == "privateuseone" else name
+
+
 def schema_text(name: OperatorName) -> str | None:
     """The schema of an operator; None when it has none."""
     try:

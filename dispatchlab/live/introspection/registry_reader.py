@@ -12,6 +12,7 @@ from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.called_functions import called_functions
 from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.queries import privateuse1_name
 from dispatchlab.live.introspection.site_log import import_logged, log_of_imports, site_text
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.registry.model import (
@@ -48,7 +49,8 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         if only is not None:
             names = [name for name in names if name in only]
         fallbacks = [_fallback(one, roots) for one in read_fallbacks(fallback_rows())]
-        return registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
+        found = registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
+        return replace(found, privateuse1=privateuse1_name())
 
 
 class RegistryMoments(NamedTuple):

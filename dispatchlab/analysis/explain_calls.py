@@ -1,0 +1,106 @@
+"""Explain a call of an operator of any source, and find out whether the source can answer for its backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from dispatchlab.analysis.engines import EngineName
+from dispatchlab.analysis.inspect_operators import Inspection, inspect_operator
+from dispatchlab.analysis.sources import named_key
+from dispatchlab.call.explain import (
+    ArgumentSpec,
+    CallExplanation,
+    Described,
+    describe_arguments,
+    explain,
+    schema_of,
+    thread_keys,
+)
+from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.builds import backend_named, default_registry, has_kernels_for, no_answer
+from dispatchlab.registry.file import DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedOperator:
+    """A call, explained, and where the operator was looked at.
+
+    Args:
+        inspection: the operator and its source.
+        explanation: what the source shows.
+        no_answer: a sentence, when the source has no kernels for the backend of the call, so that what it shows is no
+            answer; else empty.
+    """
+
+    inspection: Inspection
+    explanation: CallExplanation
+    no_answer: str = ""
+
+
+def explain_operator(
+    operator: str,
+    arguments: Sequence[ArgumentSpec],
+    *,
+    source: str | None = None,
+    engine: EngineName = "lab",
+    semantics: str | None = None,
+    imports: tuple[str, ...] = (),
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    report: Callable[[str], None] | None = None,
+) -> ExplainedOperator:
+    """Explain a call.
+
+    Args:
+        operator: a name, or a name without overload when that is unique.
+        arguments: as `describe_arguments` reads them.
+        source: a scenario, a registry or `live`; when left out the bundled registry that has the kernels of the call.
+        engine: see `inspect_operator`.
+        semantics: see `inspect_operator`.
+        imports: modules that the live PyTorch imports first.
+        include: the names of keys that a guard includes.
+        exclude: the names of keys that a guard excludes.
+        report: see `inspect_operator`.
+
+    Raises:
+        DispatchLabError: there is no such operator, or the source, an argument or a key cannot be used.
+    """
+    found = inspect_operator(
+        operator, source=source, engine=engine, semantics=semantics, imports=imports, report=report
+    )
+    described = _described(found, arguments)
+    if source is None and engine == "lab":
+        answers = default_registry(_keys(described))
+        if answers != DEFAULT:
+            found = inspect_operator(operator, source=answers, semantics=semantics, report=report)
+            described = _described(found, arguments)
+    keys = [tuple(named_key(text, found.privateuse1) for text in texts) for texts in (include, exclude)]
+    explanation = explain(found.only_view, described, thread_keys(*keys))
+    lacks = _no_answer(found, explanation)
+    if lacks:
+        explanation = replace(explanation, end=f"in {found.source}: {explanation.end}")
+    return ExplainedOperator(found, explanation, lacks)
+
+
+def _described(found: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:
+    return describe_arguments(schema_of(found.only_view), arguments, privateuse1=found.privateuse1)
+
+
+def _keys(described: Described) -> list[DispatchKey]:
+    return [described.options.backend, *(key for argument in described.arguments for key in argument.keys)]
+
+
+def _no_answer(found: Inspection, explanation: CallExplanation) -> str:
+    for hop in explanation.hops:
+        backend = backend_named(hop.key)
+        if backend is None or has_kernels_for(found.build, found.imports, backend):
+            continue
+        # A kernel for the backend itself, or for autograd, runs wherever it is registered; any other gives way to one.
+        if hop.kernel is None or hop.kernel.reason not in _STAYS:
+            return no_answer(found.source, found.build, backend)
+    return ""
+
+
+_STAYS = (Provenance.KERNEL, Provenance.AUTOGRAD, Provenance.FALLBACK)
