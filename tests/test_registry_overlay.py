@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from dispatchlab.analysis.sources import recorded_from
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.file import RegistryFile, UnknownRegistryError, save_registry
+from dispatchlab.registry.model import registry_of
 from dispatchlab.registry.overlay import Overlay
 from dispatchlab.scenario.load import ScenarioError, load_scenario, parse_scenario
 from dispatchlab.scenario.write import scenario_text
 from tests.command_line import run, run_raising
-from tests.registry_cases import SMALL
+from tests.registry_cases import BAR, FOO, SMALL
 
 RECORD = """\
 claim: What importing mine registers does not depend on its order.
@@ -167,3 +169,61 @@ def test_only_the_record_of_packages_may_register_nothing() -> None:
     assert scenario_text(parse_scenario(nothing)) == nothing
     with pytest.raises(ScenarioError, match="expected at least one registration"):
         parse_scenario("claim: A.\nregistrations: []\n")
+
+
+def test_diff_begins_with_a_summary_by_namespace_and_takes_operators(record: str) -> None:
+    text = run("diff", "torch-2.13", record).stdout
+    assert text.splitlines()[1:3] == ["  aten: 1 kernel came, 1 row changed", "  mine: 1 operator came"]
+    only = run("diff", "torch-2.13", record, "--operator", "aten::mul*").stdout
+    assert "mine::odd" not in only
+    assert "kernel PrivateUse1 came: registered at mine/ops.py:3" in only
+    found = json.loads(run("diff", "torch-2.13", record, "--operator", "mine::*", "--format", "json").stdout)
+    assert (found["compared"], found["namespaces"]) == (1, {"mine": {"operator came": 1}})
+    result = run("diff", "torch-2.13", record, "--operator", "mine::no")
+    assert (result.exit_code, "there is no operator mine::no" in result.stderr) == (2, True)
+
+
+def test_certify_of_a_record_is_about_what_differs_from_its_registry(record: str) -> None:
+    path = Path(record)
+    path.write_text(
+        RECORD.replace("mul.Tensor(Tensor self, Tensor other)", "relu(Tensor self)").replace("mul.Tensor", "relu")
+    )
+    found = json.loads(run("certify", record, "--jobs", "1", "--format", "json").stdout)
+    assert [each["operator"] for each in found["certificates"]] == ["aten::relu", "mine::odd"]
+    assert (found["against"], found["left_out"], found["known"]) == ("torch-2.13", 3597, [])
+    text = run("certify", record, "--jobs", "1", "--format", "text").stdout
+    assert "  left out, as they are the same in torch-2.13: 3,597; --all certifies them, too\n" in text
+    named = json.loads(run("certify", record, "--jobs", "1", "--operator", "aten::sin", "--format", "json").stdout)
+    assert ([each["operator"] for each in named["certificates"]], named["against"]) == (["aten::sin"], "")
+
+
+def test_certify_leaves_out_what_overrides_another_in_the_registry_already(tmp_path: Path) -> None:
+    save_registry(SMALL, tmp_path / "small.dlreg")
+    path = tmp_path / "mine.yaml"
+    path.write_text("{claim: A., registry: small.dlreg, registrations: [{impl: foo, dispatch: CUDA, debug: mine}]}")
+    arguments = ("certify", str(path), "--jobs", "1", "--format", "json")
+    result = run(*arguments)
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["known"], found["certificates"]) == (0, ["test::foo"], [])
+    path.write_text("{claim: A., registry: small.dlreg, registrations: [{impl: foo, dispatch: CPU, debug: mine}]}")
+    result = run(*arguments)
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["known"]) == (1, [])
+    (certificate,) = found["certificates"]
+    assert [reason["keys"] for reason in certificate["reasons"]] == [["CPU"]]
+
+
+def test_what_cannot_be_read_costs_its_operator_the_arguments_and_nothing_else(tmp_path: Path) -> None:
+    unreadable = replace(FOO, schema="test::foo(Nobody knows) -> this")
+    save_registry(registry_of("2.13.0", (unreadable, BAR)), tmp_path / "odd.dlreg")
+    path = str(tmp_path / "odd.dlreg")
+    assert (
+        "schema: test::foo(Nobody knows) -> this\n"
+        in run("dump", "test::foo", "--from", path, "--format", "text").stdout
+    )
+    assert "Nobody" in run("explain", "test::foo", "--from", path).stderr
+    assert run("explain", "test::bar.out", "--from", path).exit_code == 0
+    found = json.loads(run("certify", path, "--jobs", "1", "--all", "--format", "json").stdout)
+    assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::foo"]
+    assert run("diff", path, path, "--exit-code").exit_code == 0
+    assert run("lint", path).exit_code in (0, 1)
