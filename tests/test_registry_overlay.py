@@ -73,13 +73,19 @@ def test_a_record_is_laid_over_its_registry(record: str) -> None:
     assert [str(one.name) for one in found] == list(found.names)
 
 
-def test_lint_reports_what_the_package_adds_and_knows_the_kernels_of_pytorch(record: str) -> None:
-    for more in ((), ("--against", "torch-2.13")):
-        found = json.loads(run("lint", record, *more, "--format", "json").stdout)
-        text = json.dumps(found)
-        assert "mine::odd" not in text or "DL006" in text
-        assert "aten::mul.Tensor" not in text
-        assert "aten::__and__" not in text
+def test_lint_reports_what_the_package_does_to_operators_of_pytorch_and_knows_their_kernels(record: str) -> None:
+    """Over the registry a kernel for the CPU overrides PyTorch's; alone, it is the operator's only one."""
+    text = RECORD.replace("PrivateUse1", "CPU")
+    for body, more, expected in (
+        (text, (), [("DL002", "aten::mul.Tensor")]),
+        (text, ("--against", "torch-2.13"), [("DL002", "aten::mul.Tensor")]),
+        (text.replace("registry: torch-2.13\n", ""), (), [("DL010", "aten::mul.Tensor")]),
+    ):
+        Path(record).write_text(body)
+        arguments = ("lint", record, "--select", "DL001,DL002,DL006,DL007,DL010", *more, "--format", "json")
+        (source,) = json.loads(run(*arguments).stdout)["sources"]
+        assert [(each["code"], each["operator"]) for each in source["findings"]] == expected
+        assert source["operators"] == 2 or more
 
 
 def test_a_record_without_a_registry_is_taken_alone_and_says_so(record: str) -> None:
@@ -183,18 +189,25 @@ def test_diff_begins_with_a_summary_by_namespace_and_takes_operators(record: str
     assert (result.exit_code, "there is no operator mine::no" in result.stderr) == (2, True)
 
 
-def test_certify_of_a_record_is_about_what_differs_from_its_registry(record: str) -> None:
-    path = Path(record)
+def test_certify_of_a_record_is_about_what_differs_from_its_registry(tmp_path: Path) -> None:
+    save_registry(SMALL, tmp_path / "small.dlreg")
+    path = tmp_path / "mine.yaml"
     path.write_text(
-        RECORD.replace("mul.Tensor(Tensor self, Tensor other)", "relu(Tensor self)").replace("mul.Tensor", "relu")
+        "{claim: A., registry: small.dlreg, registrations: "
+        "[{impl: bar.out, dispatch: CUDA, debug: mine}, {def: new() -> (), debug: mine}]}"
     )
-    found = json.loads(run("certify", record, "--jobs", "1", "--format", "json").stdout)
-    assert [each["operator"] for each in found["certificates"]] == ["aten::relu", "mine::odd"]
-    assert (found["against"], found["left_out"], found["known"]) == ("torch-2.13", 3597, [])
-    text = run("certify", record, "--jobs", "1", "--format", "text").stdout
-    assert "  left out, as they are the same in torch-2.13: 3,597; --all certifies them, too\n" in text
-    named = json.loads(run("certify", record, "--jobs", "1", "--operator", "aten::sin", "--format", "json").stdout)
-    assert ([each["operator"] for each in named["certificates"]], named["against"]) == (["aten::sin"], "")
+    arguments = ("certify", str(path), "--jobs", "1", "--format")
+    found = json.loads(run(*arguments, "json").stdout)
+    assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::new"]
+    assert (found["against"], found["left_out"], found["known"]) == ("small.dlreg", 2, [])
+    text = run(*arguments, "text").stdout
+    assert "  left out, as they are the same in small.dlreg: 2; --all certifies them, too\n" in text
+    for more, names in (
+        (["--operator", "test::foo"], ["test::foo"]),
+        (["--all"], ["else::gone", "test::bar.out", "test::foo", "test::new"]),
+    ):
+        found = json.loads(run(*arguments, "json", *more).stdout)
+        assert ([each["operator"] for each in found["certificates"]], found["against"]) == (names, "")
 
 
 def test_certify_leaves_out_what_overrides_another_in_the_registry_already(tmp_path: Path) -> None:
