@@ -11,6 +11,7 @@ import pytest
 
 from dispatchlab.analysis.sources import recorded_from
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.file import RegistryFile, UnknownRegistryError, save_registry
 from dispatchlab.registry.model import registry_of
 from dispatchlab.registry.overlay import Overlay
@@ -240,3 +241,11 @@ def test_what_cannot_be_read_costs_its_operator_the_arguments_and_nothing_else(t
     assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::foo"]
     assert run("diff", path, path, "--exit-code").exit_code == 0
     assert run("lint", path).exit_code in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [("2.13.0+cpu", "torch-2.13"), ("2.13.1", "torch-2.13"), ("2.13.0+cu126", "torch-2.13-cuda"), ("2.6.0+cpu", None)],
+)
+def test_a_version_of_pytorch_has_the_bundled_registry_of_its_build(version: str, name: str | None) -> None:
+    assert bundled_for(version) == name

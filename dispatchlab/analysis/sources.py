@@ -305,15 +305,16 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
     For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
     registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator.
     """
+    from dispatchlab.registry.builds import bundled_for
     from dispatchlab.registry.overlay import Overlay
 
-    name = "torch-" + ".".join(recorded.torch.partition("+")[0].split(".")[:2])
+    bundled = bundled_for(recorded.torch)
     if isinstance(recorded, Overlay):
         base, name = recorded.beneath, recorded.name
-    elif source in bundled_names() or name not in bundled_names():
+    elif source in bundled_names() or bundled is None:
         return Difference(tuple(recorded))
     else:
-        base = open_named(name)
+        base, name = open_named(bundled), bundled
     if {(one.key, one.fallthrough) for one in recorded.fallbacks} != {
         (one.key, one.fallthrough) for one in base.fallbacks
     }:
