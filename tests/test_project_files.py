@@ -1,0 +1,76 @@
+"""The files around the code agree with each other: versions of Python, addresses, workflows, the list of changes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dispatchlab.adopt.ci_workflow import workflow
+from dispatchlab.cli import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+HOME = "https://github.com/dispatchlab/dispatchlab"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def loaded(name: str) -> Any:
+    """A YAML file of the project; `on` is a key of workflows that YAML reads as True."""
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def test_the_versions_of_python_are_those_that_are_tested() -> None:
+    named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
+    assert loaded(".github/workflows/test.yml")["jobs"]["quick"]["strategy"]["matrix"]["python"] == named
+    assert PROJECT["requires-python"] == f">={named[0]}"
+    assert named == ["3.11", "3.12", "3.13", "3.14"]
+
+
+def test_every_address_is_of_the_same_home() -> None:
+    assert PROJECT["urls"]
+    assert all(url.startswith(HOME) for url in PROJECT["urls"].values())
+    assert loaded("CITATION.cff")["repository-code"] == HOME
+    for name in ("SECURITY.md", ".github/ISSUE_TEMPLATE/config.yml", "docs/ci.md"):
+        found = re.findall(r"https://github\.com/[\w-]+/[\w-]+", (ROOT / name).read_text(encoding="utf-8"))
+        assert set(found) == {HOME}
+    assert loaded("CITATION.cff")["license"] == PROJECT["license"]
+
+
+def test_the_release_publishes_without_a_token_and_what_was_built() -> None:
+    jobs = loaded(".github/workflows/release.yml")["jobs"]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert jobs["publish"]["needs"] == "build"
+    assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+
+
+def test_the_release_finds_the_section_of_its_version_in_the_list_of_changes() -> None:
+    (step,) = (
+        step for step in loaded(".github/workflows/release.yml")["jobs"]["build"]["steps"] if "CHANGELOG" in str(step)
+    )
+    assert step["run"] == 'grep -q "^## ${GITHUB_REF_NAME#v}\\b" CHANGELOG.md'
+    sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert all(re.match(r"\d+\.\d+\.\d+\b", section) for section in sections[1:])
+
+
+def test_no_input_or_name_of_a_branch_is_put_into_a_script() -> None:
+    workflows = [loaded(f".github/workflows/{name}.yml")["jobs"].values() for name in ("test", "release")]
+    steps = [step for jobs in workflows for job in jobs for step in job["steps"]]
+    steps += loaded("action.yml")["runs"]["steps"]
+    scripts = [step["run"] for step in steps if "run" in step]
+    assert len(scripts) > 8
+    assert [script for script in scripts if "${{" in script] == []
+
+
+def test_the_workflow_that_init_writes_runs_commands_that_exist() -> None:
+    for module in ("my_package", None):
+        text = workflow("dispatch_scenarios", "dispatch_scenarios/my_package.yaml", module)
+        steps = yaml.safe_load(text)["jobs"]["dispatchlab"]["steps"]
+        scripts = [step["run"] for step in steps if "run" in step]
+        named = {line.split()[1] for line in scripts if line.startswith("dispatchlab ")}
+        assert named <= set(COMMANDS)
+        assert bool(named) is (module is not None)
+        assert "pytest dispatch_scenarios" in scripts
