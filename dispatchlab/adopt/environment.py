@@ -46,15 +46,15 @@ def distribution_version(name: str) -> str | None:
 
 
 def _versions() -> list[Fact]:
-    import dispatchlab
+    from dispatchlab._version import __version__
     from dispatchlab.registry.file import bundled_names
 
-    home = Path(dispatchlab.__file__).parent
+    home = Path(__file__).parents[1]
     system = (
         f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
     )
     return [
-        Fact("versions", "dispatchlab", f"{dispatchlab.__version__} in {home}"),
+        Fact("versions", "dispatchlab", f"{__version__} in {home}"),
         Fact("versions", "Python", f"{system}, {sys.executable}"),
         *(_requirement(name, lowest) for name, lowest in _requirements()),
         Fact("versions", "bundled registries", ", ".join(bundled_names())),

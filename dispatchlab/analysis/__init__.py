@@ -23,7 +23,6 @@ Both:
 - `sources`: scenarios, registries and operators by the texts that name them; two registries compared.
 - `engines`: engines by name.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
-- `check_record`: whether packages register what a record of them has.
 - `import_orders`: packages imported in every order.
 - `run_program`: a Python file as a program.
 """

@@ -105,9 +105,6 @@ class Certification:
         registrations: how many registrations the certificates are about, fallbacks included.
         steps: registrations and releases that were run on whole operators to hold the proof to them.
         elapsed_s: seconds.
-        against: the registry whose operators are left out where they are the same; empty when none are.
-        left_out: how many operators these are.
-        known: operators whose order matters in that registry already, for the same reasons; they have no certificate.
     """
 
     registry: str
@@ -121,9 +118,6 @@ class Certification:
     registrations: int
     steps: int
     elapsed_s: float = 0.0
-    against: str = ""
-    left_out: int = 0
-    known: tuple[str, ...] = ()
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:
         """The certificates with one verdict."""
