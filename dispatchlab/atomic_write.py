@@ -85,6 +85,14 @@ def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
         raise WriteError(os.fspath(path), reason) from None
 
 
+def is_replaced(path: str | os.PathLike[str]) -> bool:
+    """Whether `write_file` would replace what is there: a regular file, and no descriptor of this process."""
+    try:
+        return os.path.isfile(path) and _descriptor(os.fspath(path)) is None
+    except ValueError:
+        return False
+
+
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _DESCRIPTOR = re.compile(r"(?:/dev|/proc/([^/]+))/fd/(\d{1,9})")
 _MOST_LINKS = 40

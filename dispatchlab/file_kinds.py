@@ -10,6 +10,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
+from dispatchlab.atomic_write import is_replaced
 from dispatchlab.errors import DispatchLabError
 
 REGISTRY_MAGIC = b"\x89DLREG\r\n"
@@ -169,13 +170,15 @@ def instead(content: bytes, file: str, *wanted: FileKind) -> tuple[str, str] | N
 def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:
     """Make sure that a file may be written over: it is not there, is empty, or is one of this kind that was written.
 
+    A device, a pipe or a descriptor may always be written into.
+
     Raises:
         OverwriteError: it holds something else.
     """
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) == 0:
+        if not is_replaced(path) or os.path.getsize(path) == 0:
             return
-    except (OSError, ValueError):
+    except OSError:
         return
     found = content_of(path)
     if found is None or found.kind is not kind or not found.is_written:

@@ -32,10 +32,11 @@ def test_a_picture_has_the_states_that_the_report_counts_or_says_why_not(name: s
     elif graph.is_cut or len(graph.nodes) == found.states:
         assert counted == []
     else:
+        (note,) = counted
         assert re.fullmatch(
             rf"{len(graph.nodes)} states are drawn; the report counts {found.states}, since its walk ended at the "
             "counterexample",
-            *counted,
+            note,
         )
 
 

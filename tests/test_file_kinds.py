@@ -277,6 +277,14 @@ def test_a_device_is_never_refused_and_stays_what_it_is(folder: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
+def test_a_descriptor_is_never_refused_even_when_a_regular_file_with_something_in_it_is_behind_it(folder: Path) -> None:
+    with (folder / "output").open("w") as stream:
+        stream.write("printed\n")
+        stream.flush()
+        assert run("permute", "twice.yaml", "--save", f"/dev/fd/{stream.fileno()}").exit_code == 0
+    assert (folder / "output").read_text().startswith("printed\nreplay: 2\n")
+
+
 def test_a_marked_file_is_recognised_until_its_mark_is_removed(folder: Path) -> None:
     for kind, path in (
         (FileKind.SCENARIO, "a.yaml"),

@@ -48,7 +48,7 @@ def certify(
 
     REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch.
 
-    Exit codes: 0 when everything is proved, 1 when some order matters, 3 when something is not decided.
+    Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided.
 
     \b
     Examples:
