@@ -63,7 +63,7 @@ def _torch_lines(torch: TorchFound) -> Iterator[str]:
         return
     yield f"PyTorch: {torch.version}"
     if torch.semantics not in bundled_names():
-        yield f"  the bundled registry is of {', '.join(bundled_names())}: what does not name `live` answers for that"
+        yield f"  no registry of it is bundled: what does not name `live` answers for {' or '.join(bundled_names())}"
     yield from _table([(one.feature.name, f"{_STATES[one.state]}: {one.why}") for one in torch.tried])
 
 
