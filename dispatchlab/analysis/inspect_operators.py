@@ -370,9 +370,13 @@ def inspect_installed(
         seen = engine.ask(f"{_QUERIES}:look_at", tuple(known[name] for name in chosen))
         recorded = engine.ask(f"{_REGISTRY_READER}:record_operators", chosen) if reasons else None
         semantics = engine.semantics
+        by_rule = engine.ask(f"{_QUERIES}:keys_by_rule", tuple(known[name] for name in chosen)) if reasons else None
         build, renamed = engine.worker.version, engine.ask(f"{_QUERIES}:privateuse1_name")
     report_renamed(renamed, report)
-    views = {snapshot.operator: view_of(snapshot, violations) for snapshot, violations in seen}
+    views = {
+        snapshot.operator: replace(view_of(snapshot, violations), by_rule=by_rule[at] if by_rule else ())
+        for at, (snapshot, violations) in enumerate(seen)
+    }
     found = Inspection(
         tuple(snapshot for snapshot, _ in seen),
         views.__getitem__,

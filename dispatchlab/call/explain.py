@@ -559,7 +559,7 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     factory, aliases = _is_factory(schema), any(one.alias is not None for one in schema.returns)
     current = thread
     while True:
-        after = _after(hops[-1], described, current, view.by_lab, factory=factory, aliases=aliases)
+        after = _after(hops[-1], described, current, view.by_rule, factory=factory, aliases=aliases)
         if isinstance(after, str | _Unknown):
             break
         if isinstance(after, ThreadKeys):
@@ -727,15 +727,15 @@ _RULES: Mapping[DispatchKey, re.Pattern[str]] = MappingProxyType(
 """Where the kernels that follow a rule are registered; one key stands for all autograd keys."""
 
 
-def _follows_rule(key: DispatchKey, kernel: Chosen, by_lab: Container[str]) -> bool:
+def _follows_rule(key: DispatchKey, kernel: Chosen, by_rule: Container[str]) -> bool:
     """Whether a kernel is one of PyTorch's, or of the lab's layers, that redispatches as those at its key do."""
     is_autograd = AUTOGRAD_KEYS.bits & DispatchKeySet.of(key.functionality).bits
     rule = _RULES.get(DispatchKey.AutogradFunctionality if is_autograd else key.functionality)
-    return rule is not None and (str(key) in by_lab or rule.search(kernel.debug) is not None)
+    return rule is not None and (str(key) in by_rule or rule.search(kernel.debug) is not None)
 
 
 def _after(
-    hop: Hop, described: Described, thread: ThreadKeys, by_lab: Container[str], *, factory: bool, aliases: bool
+    hop: Hop, described: Described, thread: ThreadKeys, by_rule: Container[str], *, factory: bool, aliases: bool
 ) -> _Next | ThreadKeys | str | _Unknown:
     """The next set, the state of the thread for a new call, why there is neither, or that nobody knows.
 
@@ -771,7 +771,7 @@ def _after(
     if functionality == DispatchKey.Python and builtin:
         return _Unknown("the subclass decides: its __torch_dispatch__ is called with the operator")
     below = _below(functionality, keys)
-    if not builtin and not _follows_rule(key, kernel, by_lab):
+    if not builtin and not _follows_rule(key, kernel, by_rule):
         if not below.bits & FUNCTIONALITY_BITS:
             return f"nothing is left below {key}, so its kernel does the work"
         return _Unknown(

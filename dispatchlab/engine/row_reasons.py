@@ -70,7 +70,7 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
         table=table,
         violations=violations(entry, fallbacks, semantics),
         skipped=tuple(map(str, keys_of(fallthroughs_without_row(entry, fallbacks, semantics)))),
-        by_lab=tuple(str(RUNTIME_KEYS[slot]) for slot, held in actual.items() if _is_by_lab(held.registered)),
+        by_rule=tuple(str(RUNTIME_KEYS[slot]) for slot, held in actual.items() if _is_by_lab(held.registered)),
     )
 
 

@@ -79,8 +79,8 @@ class TableRow:
 class OperatorView:
     """An operator with its reasons; `schema`, `debug` and `alias_kind` are None while there is no def.
 
-    `skipped` are the keys that calls skip although no row of the table says so, `by_lab` those whose kernels are the
-    lab's own, which redispatch as PyTorch's do.
+    `skipped` are the keys that calls skip although no row of the table says so, `by_rule` those whose kernels are known
+    to redispatch as PyTorch's do at such keys, whatever their debug texts say.
     """
 
     name: str
@@ -92,7 +92,7 @@ class OperatorView:
     table: tuple[TableRow, ...]
     violations: tuple[Violation, ...] = ()
     skipped: tuple[str, ...] = ()
-    by_lab: tuple[str, ...] = ()
+    by_rule: tuple[str, ...] = ()
 
 
 def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> OperatorView:

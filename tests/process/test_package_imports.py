@@ -136,7 +136,7 @@ def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path:
     assert (code, err) == (0, note)
     code, out, err = run("dump", "street::door", "--engine", "torch", "--key", "npu")
     assert (code, err) == (0, note)
-    assert out.endswith("\n\nPrivateUse1: registered at street/__init__.py:3 [kernel]\n")
+    assert out.endswith("\n\nPrivateUse1: registered at street/__init__.py:5 [kernel]\n")
     code, out, err = run("dump", "--list", "--from", "live", "--key", "npu", "street::*")
     assert (code, err) == (0, note)
     assert out.startswith("street::door")
@@ -151,3 +151,34 @@ def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path:
     assert dispatchlab(tmp_path, "record", "street", "--all", "-o", str(saved)).returncode == 0
     done = dispatchlab(tmp_path, "explain", "street::door", "--arg", "npu", "--from", str(saved))
     assert (done.returncode, done.stderr) == (0, note)
+
+
+_AUTOGRAD = """\
+import torch
+@torch.library.custom_op("shop::made", mutates_args=("x",), device_types="cpu")
+def made(x: torch.Tensor) -> None:
+    x.fill_(1)
+torch.library.define("shop::formula", "(Tensor x) -> Tensor")
+torch.library.impl("shop::formula", "cpu")(lambda x: x.clone())
+torch.library.register_autograd("shop::formula", lambda ctx, grad: grad)
+torch.library.define("shop::own", "(Tensor x) -> Tensor")
+torch.library.impl("shop::own", "cpu")(lambda x: x.clone())
+torch.library.impl("shop::own", "Autograd")(lambda x: x.clone())
+"""
+
+
+def test_the_kernels_that_torch_library_makes_are_followed_and_those_of_the_package_are_not_known(
+    tmp_path: Path,
+) -> None:
+    package(tmp_path, "shop", init=_AUTOGRAD)
+    for name, keys, is_known in (
+        ("made", ["AutogradCPU", "ADInplaceOrView", "CPU"], True),
+        ("formula", ["AutogradCPU", "CPU"], True),
+        ("own", ["AutogradCPU"], False),
+    ):
+        done = dispatchlab(
+            tmp_path, "explain", f"shop::{name}", "--engine", "torch", "--import", "shop", "--format", "json"
+        )
+        found = json.loads(done.stdout)
+        assert ([hop["key"] for hop in found["hops"]], found["known"]) == (keys, is_known)
+        assert found["hops"][0]["kernel"]["debug"].startswith("registered at shop/__init__.py:")

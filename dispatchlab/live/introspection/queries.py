@@ -5,13 +5,17 @@ These functions run where torch is; `LiveEngine.ask` calls them there.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.error_parser import without_backtrace
 from dispatchlab.live.bridge.reserved_namespaces import is_own
-from dispatchlab.live.bridge.torch import bindings
+from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 from dispatchlab.live.introspection.site_log import log_of_imports, placed_texts
+from dispatchlab.model.dump_format import parse_table
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot, Violation
 
@@ -32,6 +36,31 @@ def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violat
     dangling = frozenset(bindings()._dispatch_find_dangling_impls())
     roots = package_roots()
     return tuple(_look_at(name, dangling, roots) for name in names)
+
+
+def keys_by_rule(names: Sequence[OperatorName]) -> tuple[tuple[str, ...], ...]:
+    """For each operator the keys whose kernels `custom_op` and `register_autograd` make, which redispatch by a rule.
+
+    Read off the lines of PyTorch that made their libraries, whatever call sites are shown for them.
+    """
+    folder, library = os.path.dirname(torch().__file__), torch().library
+    # The second makes the library for several functions, of which `register_autograd` alone registers at Autograd.
+    makers = [getattr(library, name, None) for name in ("register_autograd", "_library_for_registration")]
+    code = [maker.__code__ for maker in makers if maker is not None]
+    lines = {line for each in code for *_, line in each.co_lines() if line is not None}
+    in_library = "|".join(map(str, sorted(lines)))
+    made = re.compile(
+        rf"registered at {re.escape(folder)}/(?:_library/custom_ops\.py:\d+|library\.py:(?:{in_library}))"
+    )
+    return tuple(_keys_of(name, made) for name in names)
+
+
+def _keys_of(name: OperatorName, made: re.Pattern[str]) -> tuple[str, ...]:
+    try:
+        rows = parse_table(bindings()._dispatch_dump_table(str(name)))
+    except (DispatchLabError, ValueError, RuntimeError):
+        return ()
+    return tuple(str(key) for key, entry in rows.items() if made.fullmatch(entry.debug))
 
 
 def privateuse1_name() -> str:
