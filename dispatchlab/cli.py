@@ -72,19 +72,22 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        from dispatchlab.commands.interrupts import interrupt_code, sigterm_interrupts
+
         try:
-            return super().invoke(ctx)
+            with sigterm_interrupts():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(130)
+            ctx.exit(interrupt_code())
         except Exception as error:
-            from dispatchlab.commands.output import OutputClosed, note
+            from dispatchlab.commands.output import OutputClosed, warn
             from dispatchlab.errors import DispatchLabError
 
             if isinstance(error, OutputClosed):
                 ctx.exit(141)
             if not isinstance(error, DispatchLabError):
                 raise
-            note(str(error))
+            warn(str(error))
             ctx.exit(error.exit_code)
 
 

@@ -144,7 +144,7 @@ TORCH: dict[str, dict[str, str | None]] = {
     "dump": {"imports": "json", "import_timeout": "5"},
     "explain": {"imports": "json", "import_timeout": "5"},
 }
-OF_LIVEPERM = {"free", "quiet", "modules"}
+OF_LIVEPERM = {"free", "quiet", "verbose"}
 LINES = {"permute": ["twice.yaml"], "dump": ["aten::relu"], "explain": ["aten::relu"]}
 
 

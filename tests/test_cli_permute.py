@@ -175,11 +175,24 @@ def test_a_folder_stands_for_all_scenarios_below_it(folder: Path) -> None:
     (folder / "below" / "a.yml").write_text(COMPOSITES)
     (folder / "below" / "bad.yaml").write_text("claim: [\n")
     (folder / "below" / "notes.txt").write_text("nothing\n")
-    result = permute("below", "twice.yaml", "--semantics", "strict")
+    result = permute("below", "twice.yaml", "--semantics", "strict", "--verbose")
     assert result.exit_code == 2
     assert re.findall("scenario: (.*)", result.stdout) == ["below/a.yml", "below/deeper/five.yaml", "twice.yaml"]
     assert result.stdout.splitlines()[-1] == "4 scenarios: 2 as expected, 1 not, 1 could not be read"
     assert result.stderr.startswith("below/bad.yaml:")
+    # Of several, the whole report is for those that are not as expected.
+    (folder / "below" / "bad.yaml").write_text(
+        FIVE.replace("registrations:", "expect: order-dependent\nregistrations:")
+    )
+    short = permute("below", "twice.yaml", "--semantics", "strict")
+    assert re.findall("scenario: (.*)", short.stdout) == ["below/a.yml", "below/bad.yaml"]
+    assert [line for line in short.stdout.splitlines() if "as expected (" in line] == [
+        "below/deeper/five.yaml: order-independent, as expected (32 sets)",
+        "twice.yaml: order-dependent, as expected (4 sets)",
+    ]
+    quiet = permute("below", "twice.yaml", "--semantics", "strict", "-q")
+    assert "as expected (" not in quiet.stdout
+    assert re.findall("scenario: (.*)", quiet.stdout) == ["below/a.yml", "below/bad.yaml"]
 
 
 def test_a_folder_without_scenarios_is_bad_input(folder: Path) -> None:
@@ -203,7 +216,7 @@ def test_json_is_one_object_a_line_with_the_summary_on_standard_error() -> None:
 @pytest.mark.usefixtures("folder")
 def test_several_jobs_give_the_same_reports_in_the_same_order() -> None:
     files = ["five.yaml", "two_defs.yaml", "nothing.yaml", "composites.yaml"]
-    one, three = permute(*files), permute(*files, "--jobs", "3")
+    one, three = permute(*files, "--verbose"), permute(*files, "--verbose", "--jobs", "3")
     assert (one.exit_code, three.exit_code) == (2, 2)
     assert timeless(three.stdout) == timeless(one.stdout)
     assert three.stderr == one.stderr
@@ -436,3 +449,31 @@ def test_a_counterexample_of_modules_is_saved_with_its_modules(folder: Path) -> 
     assert (again["walk"], again["as_expected"], again["registrations"]) == ("program", True, 2)
     assert permute("shop.yaml", "--save", "found.replay").exit_code == 1
     assert permute("shop.yaml", "--replay", "found.replay").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "reason"),
+    [
+        (
+            "{claim: Nothing is seen., operators: [test::bar], registrations: [{impl: foo, dispatch: CPU}]}",
+            [],
+            "what is observed is test::bar, and the registrations are about test::foo; name one of these",
+        ),
+        (
+            "{claim: One is no pair., registrations: [{impl: foo, dispatch: CPU}]}",
+            ["--walk", "sample"],
+            "it has one registration, so there are no pairs to sample",
+        ),
+    ],
+)
+def test_a_verdict_on_nothing_is_refused(folder: Path, text: str, arguments: list[str], reason: str) -> None:
+    (folder / "empty.yaml").write_text(text)
+    result = permute("empty.yaml", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"empty.yaml: there is nothing to explore: {reason}\n"
+
+
+def test_what_a_fallback_changes_is_observed_though_no_registration_names_it(folder: Path) -> None:
+    text = "{claim: Seen., operators: [test::bar], registrations: [{fallback: boxed, dispatch: CPU}, {impl: foo}]}"
+    (folder / "seen.yaml").write_text(text)
+    assert permute("seen.yaml").exit_code == 0

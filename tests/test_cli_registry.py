@@ -85,3 +85,11 @@ def test_lint_explains_a_rule_without_a_source() -> None:
     result = run("lint", "--explain", "order-matters")
     assert result.exit_code == 0
     assert result.stdout.startswith("# DL009: order-matters\n")
+
+
+def test_certify_of_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "refused.yaml"
+    file.write_text("{claim: Nothing is left., registrations: [{def: foo, kernel: unboxed}]}")
+    result = run("certify", str(file))
+    assert result.exit_code == 2
+    assert "has no operator to certify: nothing was selected, or everything in it was refused" in result.stderr

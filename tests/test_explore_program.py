@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from itertools import permutations, product
+from itertools import groupby, permutations, product
 from pathlib import Path
 
 import pytest
@@ -66,41 +66,46 @@ def modules(draw: st.DrawFn) -> list[Module]:
 
 
 def orders_of_python(found: list[Module]) -> set[tuple[int, ...]]:
-    """The orders that come of running every arrangement of the import lines that stand side by side, as Python does."""
-    program = Program.of(99, found)
-    choices: dict[str, list[list[tuple[int | str, ...]]]] = {}
-    for name, body in {**program.bodies, "": (program.roots,)}.items():
-        ways: list[list[tuple[int | str, ...]]] = []
-        for item in body:
-            ways.append([(item,)] if isinstance(item, int) else [*permutations(sorted(item))])
-        choices[name] = ways
-    names = list(choices)
+    """The orders that come of importing the modules that register in any order, with import lines in any order."""
+    making = {module.name for module in found if any(isinstance(item, int) for item in module.body)}
+    choices: dict[str, list[tuple[tuple[int | str, ...], ...]]] = {}
+    for module in found:
+        runs = [list(run) for _, run in groupby(module.body, key=lambda item: isinstance(item, str))]
+        ways = [permutations(run) if isinstance(run[0], str) else [tuple(run)] for run in runs]
+        choices[module.name] = list(product(*ways))
     orders = set()
-    for arrangement in product(*(product(*choices[name]) for name in names)):
-        text = {name: [item for run in runs for item in run] for name, runs in zip(names, arrangement, strict=True)}
-        made: list[int] = []
-        begun: set[str] = set()
-
-        def load(name: str, text: dict[str, list[int | str]], made: list[int], begun: set[str]) -> None:
-            parts = name.split(".")
-            for each in (".".join(parts[: length + 1]) for length in range(len(parts))):
-                if each in text and each not in begun:
-                    begun.add(each)
-                    for item in text[each]:
-                        if isinstance(item, int):
-                            made.append(item)
-                        else:
-                            load(item, text, made, begun)
-
-        for root in text[""]:
-            load(str(root), text, made, begun)
-        orders.add(tuple(made))
+    for arrangement in product(*choices.values()):
+        text = {name: [item for run in runs for item in run] for name, runs in zip(choices, arrangement, strict=True)}
+        for roots in permutations(making):
+            orders.add(made_by_python(text, roots, making))
     return orders
+
+
+def made_by_python(text: dict[str, list[int | str]], roots: tuple[str, ...], making: set[str]) -> tuple[int, ...]:
+    """What is registered when these modules are imported one after the other, packages before their modules."""
+    made: list[int] = []
+    begun: set[str] = set()
+
+    def load(name: str) -> None:
+        parts = name.split(".")
+        for each in (".".join(parts[: length + 1]) for length in range(len(parts))):
+            if each in begun or (each != name and each not in making):
+                continue
+            begun.add(each)
+            for item in text[each]:
+                if isinstance(item, int):
+                    made.append(item)
+                else:
+                    load(item)
+
+    for root in roots:
+        load(root)
+    return tuple(made)
 
 
 @examples(200)
 @given(modules())
-def test_the_orders_are_those_that_python_comes_to_with_every_arrangement_of_import_lines(found: list[Module]) -> None:
+def test_the_orders_are_those_that_python_comes_to_with_imports_in_every_order(found: list[Module]) -> None:
     count = sum(isinstance(item, int) for module in found for item in module.body)
     program = Program.of(count, found)
     orders = list(program.orders())
@@ -112,15 +117,15 @@ def test_the_orders_are_those_that_python_comes_to_with_every_arrangement_of_imp
 
 @examples(100)
 @given(modules(), st.randoms(use_true_random=False))
-def test_a_restricted_program_has_the_orders_without_the_registrations_left_out(
+def test_a_restricted_program_has_all_orders_without_the_registrations_left_out(
     found: list[Module], choose: random.Random
 ) -> None:
     count = sum(isinstance(item, int) for module in found for item in module.body)
     members = [index for index in range(count) if choose.random() < 0.6]
     program = Program.of(count, found)
     left = {tuple(members.index(step) for step in order if step in members) for order in program.orders()}
-    assert set(program.restricted_to(members).orders()) == left
-    # A file cannot say what kept imports apart, so the modules of a file may have more orders, and never fewer.
+    # What is left out kept some apart; the program of the others may have more orders for it, and never fewer.
+    assert left <= set(program.restricted_to(members).orders())
     assert left <= set(Program.of(len(members), modules_of(found, members)).orders())
 
 
@@ -150,12 +155,12 @@ def test_python_imports_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
     orders = list(Program.of(6, shop).orders())
     assert tuple(log) in orders
-    assert orders == [(0, 1, 2, 3, 4, 5), (0, 2, 4, 1, 3, 5)]
+    assert orders == [(0, 1, 2, 3, 4, 5), (0, 2, 1, 3, 4, 5), (0, 2, 4, 1, 3, 5)]
 
 
 def test_modules_that_import_each_other_have_an_order() -> None:
-    both = Program.of(2, [Module("a", ("b", 0)), Module("b", ("a", 1))])
-    assert list(both.orders()) == [(1, 0)]
+    both = Program.of(2, [Module("b", ("a", 0)), Module("a", ("b", 1))])
+    assert list(both.orders()) == [(0, 1)]
 
 
 @pytest.mark.parametrize("walk", ["graph", "orders", "sample"])

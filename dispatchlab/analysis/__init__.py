@@ -4,6 +4,7 @@ Scenarios:
 
 - `run_scenario`: explore one scenario, replay a counterexample on it, compare it with its model; or several scenarios,
   in several processes when asked.
+- `stand_ins`: boxed kernels for the C++ kernels that the bindings of PyTorch cannot register.
 - `report`: what was found, beside what the scenario expects.
 - `counterexamples`: replay them, explain them, cut scenarios down to them, print programs that show them.
 - `conformance`: compare the live engine with its model step by step.
@@ -21,6 +22,7 @@ Both:
 
 - `inspect_operators`: operators of any source, with the reasons behind their tables.
 - `sources`: scenarios, registries and operators by the texts that name them; two registries compared.
+- `pool_interrupts`: Ctrl-C and SIGTERM in worker processes.
 - `engines`: engines by name.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
 - `import_orders`: packages imported in every order.

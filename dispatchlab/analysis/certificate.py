@@ -105,6 +105,8 @@ class Certification:
         registrations: how many registrations the certificates are about, fallbacks included.
         steps: registrations and releases that were run on whole operators to hold the proof to them.
         elapsed_s: seconds.
+        selected: how many operators were to be certified.
+        interrupted: the work was stopped before the last of them.
     """
 
     registry: str
@@ -118,6 +120,8 @@ class Certification:
     registrations: int
     steps: int
     elapsed_s: float = 0.0
+    selected: int = 0
+    interrupted: bool = False
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:
         """The certificates with one verdict."""

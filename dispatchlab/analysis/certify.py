@@ -6,7 +6,6 @@ Note [What a certificate stands on].
 
 from __future__ import annotations
 
-import signal
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from dispatchlab.analysis.neighbourhoods import (
     explore_neighbourhood,
     plan_of,
 )
+from dispatchlab.analysis.pool_interrupts import leave_interrupts_to_parent
 from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.analysis.stale_slots import order_with_stale_slot
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
@@ -53,10 +53,22 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
 _OPERATORS_A_TASK = 32
+_TICK_S = 0.1
 _SMALL = 4_000  # edges that are worth a task of their own
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+
+class NothingToCertifyError(DispatchLabError):
+    """There is no operator, so a certificate would stand on nothing."""
+
+    def __init__(self, registry: str) -> None:
+        super().__init__(registry)
+        self.registry = registry
+
+    def __str__(self) -> str:
+        return f"{self.registry} has no operator to certify: nothing was selected, or everything in it was refused"
 
 
 class ProverDiedError(DispatchLabError):
@@ -74,7 +86,7 @@ def certification_of(
     operators: Sequence[RecordedOperator] | None = None,
     jobs: int = 1,
     progress: Callable[[Progress], None] | None = None,
-    report: Callable[[str], None] | None = None,
+    partial: bool = False,
 ) -> Certification:
     """The certificates of a registry.
 
@@ -85,40 +97,55 @@ def certification_of(
         operators: which operators; all when left out.
         jobs: how many processes work at once.
         progress: is called with how far it has come.
-        report: is called with a sentence when the work is stopped and the processes come to their end.
+        partial: after Ctrl-C return what was done, with `interrupted` true.
 
     Raises:
+        NothingToCertifyError: there is no operator.
         DispatchLabError: a record cannot be read.
     """
     started = perf_counter()
     chosen = tuple(recorded) if operators is None else tuple(operators)
+    if not chosen:
+        raise NothingToCertifyError(name)
     fallbacks = recorded.fallbacks
-    dispatcher = _with_fallbacks(semantics, fallbacks)
+    meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
+    known: dict[Neighbourhood, Explored] = {}
+    certificates: dict[str, Certificate] = {}
+    steps, interrupted = 0, False
     patterns = sorted({pattern_of(operator) for operator in chosen})
-    plans = {pattern: plan_of(dispatcher, pattern) for pattern in patterns}
-    with _workers(semantics, fallbacks, jobs, report) as run:
-        meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
-        known = _explore(list(plans.values()), run, meter)
-        tasks = _operator_tasks(plans, known, chosen)
-        certificates: dict[str, Certificate] = {}
-        steps = 0
-        for task, done in run(_certify, tasks):
-            for certificate, count in done:
-                certificates[certificate.operator] = certificate
-                steps += count
-            meter.add(sum(_cost_of_operator(operator) for operator, *_ in task))
+    try:
+        with _workers(semantics, fallbacks, jobs, meter.tick) as run:
+            dispatcher = _with_fallbacks(semantics, fallbacks)
+            plans = {}
+            for pattern in patterns:
+                plans[pattern] = plan_of(dispatcher, pattern)
+                meter.tick()
+            known |= _explore(list(plans.values()), run, meter)
+            tasks = _operator_tasks(plans, known, chosen)
+            for task, done in run(_certify, tasks):
+                for certificate, count in done:
+                    certificates[certificate.operator] = certificate
+                    steps += count
+                meter.add(sum(_cost_of_operator(operator) for operator, *_ in task))
+    except KeyboardInterrupt:
+        if not partial:
+            raise
+        interrupted = True
     return Certification(
         registry=name,
         semantics=semantics,
-        certificates=tuple(certificates[str(operator.name)] for operator in chosen),
+        certificates=tuple(certificates[name] for each in chosen if (name := str(each.name)) in certificates),
         patterns=len(patterns),
         neighbourhoods=len(known),
         largest=max((each.size for each in known), default=0),
         sets=sum(each.sets for each in known.values()),
         edges=sum(each.edges for each in known.values()),
-        registrations=len(fallbacks) + sum(len(each.kernels) + (not each.is_dangling) for each in chosen),
+        registrations=len(fallbacks)
+        + sum(len(each.kernels) + (not each.is_dangling) for each in chosen if str(each.name) in certificates),
         steps=steps,
         elapsed_s=perf_counter() - started,
+        selected=len(chosen),
+        interrupted=interrupted,
     )
 
 
@@ -135,6 +162,10 @@ class _Meter:
     def add(self, steps: int, sets: int = 0) -> None:
         self._done += steps
         self._sets += sets
+        self.tick()
+
+    def tick(self) -> None:
+        """Report how far the work has come, though nothing may have been added."""
         if self._progress is not None:
             elapsed = perf_counter() - self._started
             self._progress(Progress(self._sets, self._sets, self._done, self._total, elapsed))
@@ -361,7 +392,7 @@ _dispatcher: Semantics | None = None
 def _initialise(semantics: str, fallbacks: tuple[RecordedFallback, ...], *, alone: bool = False) -> None:
     global _dispatcher  # a worker makes it once
     if not alone:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides when to stop
+        leave_interrupts_to_parent()
     _dispatcher = _with_fallbacks(semantics, fallbacks)
 
 
@@ -380,43 +411,53 @@ def _certify(task: tuple[_OperatorTask, ...]) -> list[tuple[Certificate, int]]:
 
 
 class _Run:
-    """Runs tasks, here or in processes; gives each with its result, in no promised order."""
+    """Runs tasks, here or in processes; gives each with its result, in no promised order.
 
-    def __init__(self, pool: ProcessPoolExecutor | None) -> None:
-        self._pool = pool
+    Args:
+        pool: the processes; None for this one.
+        tick: is called now and then while processes are waited for.
+    """
+
+    def __init__(self, pool: ProcessPoolExecutor | None, tick: Callable[[], None]) -> None:
+        self._pool, self._tick = pool, tick
 
     def __call__(self, work: Callable[[A], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
         if self._pool is None:
             for task in tasks:
                 yield task, work(task)
             return
-        from concurrent.futures import BrokenExecutor, as_completed
+        from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 
         futures: dict[Future[R], A] = {self._pool.submit(work, task): task for task in tasks}
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            while futures:
+                for future in wait(futures, _TICK_S, FIRST_COMPLETED).done:
+                    yield futures.pop(future), future.result()
+                self._tick()
         except BrokenExecutor:
             raise ProverDiedError from None
 
 
 @contextmanager
 def _workers(
-    semantics: str, fallbacks: tuple[RecordedFallback, ...], jobs: int, report: Callable[[str], None] | None
+    semantics: str, fallbacks: tuple[RecordedFallback, ...], jobs: int, tick: Callable[[], None]
 ) -> Iterator[_Run]:
+    """Where tasks run; processes are ended at once when the work is stopped."""
     if jobs < 2:
         _initialise(semantics, fallbacks, alone=True)
-        yield _Run(None)
+        yield _Run(None, tick)
         return
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context
 
     context = get_context("spawn")
+    others = frozenset(active_children())
     with ProcessPoolExecutor(jobs, context, _initialise, (semantics, fallbacks)) as pool:
         try:
-            yield _Run(pool)
+            yield _Run(pool, tick)
         except BaseException:
-            if report is not None:
-                report("stopping")
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                if worker not in others:
+                    worker.kill()
             raise

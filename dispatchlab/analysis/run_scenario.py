@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import atexit
-import signal
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.analysis.counterexamples import explained, kept_text, model_of, program_of, replayed
 from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
+from dispatchlab.analysis.pool_interrupts import leave_interrupts_to_parent
 from dispatchlab.analysis.report import Report, report_of
+from dispatchlab.analysis.stand_ins import stand_in_note, with_stand_ins
 from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
@@ -25,10 +26,10 @@ from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Registration
+from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.replay_file import check_scenario, load_replay, staleness
-from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 # A terminal sends SIGINT to all of them, a script only to the first. The workers ignore it and look at an event
 # instead, about ten times a second, so that each of them hands in what it has covered, exactly once, and no worker that
 # waits for work dies with a traceback.
+
+LIVE_TIMEOUT_S: Final = 120.0
+"""The bound on the time of one scenario on the live engine, where no other is given."""
 
 WalkName: TypeAlias = Literal["graph", "orders", "sample"]
 
@@ -89,6 +93,57 @@ class FreeOptionError(DispatchLabError):
 
     def __str__(self) -> str:
         return f"{self.option} is about single registrations, and this scenario has modules: add --free"
+
+
+class NothingToExploreError(DispatchLabError):
+    """A verdict would stand on nothing.
+
+    Args:
+        reason: what is missing, a sentence.
+    """
+
+    def __init__(self, scenario: Scenario, reason: str) -> None:
+        super().__init__(scenario, reason)
+        self.scenario, self.reason = scenario, reason
+
+    def __str__(self) -> str:
+        return f"{self.scenario.file or self.scenario.claim}: there is nothing to explore: {self.reason}"
+
+
+def check_subject(scenario: Scenario, options: RunOptions) -> None:
+    """Refuse what would give a verdict on nothing.
+
+    Raises:
+        NothingToExploreError: nothing is registered, no operator that is observed can change, or no pair is sampled.
+    """
+    if not scenario.registrations:
+        raise NothingToExploreError(scenario, "it has no registrations")
+    named = operators_named_by(scenario.registrations)
+    if scenario.operators and named and not set(named) & set(scenario.operators) and not _has_fallback(scenario):
+        observed, others = _few(scenario.operators), _few(named)
+        raise NothingToExploreError(
+            scenario, f"what is observed is {observed}, and the registrations are about {others}; name one of these"
+        )
+    if options.walk == "sample" and len(scenario.registrations) < _PAIR:
+        raise NothingToExploreError(scenario, "it has one registration, so there are no pairs to sample")
+
+
+def _few(operators: Sequence[OperatorName]) -> str:
+    more = f" and {len(operators) - _SHOWN:,} more" if len(operators) > _SHOWN else ""
+    return f"{', '.join(map(str, operators[:_SHOWN]))}{more}"
+
+
+def _has_fallback(scenario: Scenario) -> bool:
+    """Whether something reaches operators that it does not name."""
+    return any(
+        isinstance(inner, Fallback)
+        for one in scenario.registrations
+        for inner in (one.registrations if isinstance(one, Block) else (one,))
+    )
+
+
+_PAIR: Final = 2
+_SHOWN: Final = 3
 
 
 class NoModelError(DispatchLabError):
@@ -158,14 +213,17 @@ def run_scenario(
         DispatchLabError: the scenario or an option cannot be used.
     """
     scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
+    check_subject(scenario, options)
     saved = None if options.replay is None else load_replay(options.replay)
     if saved is not None:
         check_scenario(saved, scenario)
     name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
     in_file = scenario.semantics if saved is None else saved.semantics
     interrupted = False
+    bounded = name == "torch" and options.timeout_s is None
     if name == "torch":
         progress = _stoppable(progress, cancelled)
+        options = replace(options, timeout_s=LIVE_TIMEOUT_S) if bounded else options
     with warnings.catch_warnings(), _engine(name, options, in_file) as engine:
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
@@ -174,20 +232,28 @@ def run_scenario(
             notes = (f"{about} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}",)
         if options.conform and model_of(engine) is None:
             raise NoModelError(engine.name, engine.semantics)
+        run, stand_ins = scenario, 0
+        if name == "torch":
+            registrations, stand_ins = with_stand_ins(scenario.registrations)
+            run = replace(scenario, registrations=registrations)
         try:
             if saved is not None:
                 notes += tuple(
                     f"{options.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
                 )
-                found = explained(engine, scenario, replayed(engine, scenario, saved))
+                found = explained(engine, run, replayed(engine, run, saved))
             else:
-                found = explained(engine, scenario, _explored(engine, scenario, options, progress, cancelled))
+                found = explained(engine, run, _explored(engine, run, options, progress, cancelled))
         except Interrupted as error:
             found, interrupted = error.exploration, True
         report = report_of(scenario, engine, found, require_proof=options.require_proof)
+        if bounded and found.verdict is Verdict.INCOMPLETE and not interrupted:
+            report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
+        if stand_ins:
+            report = _noted(report, stand_in_note(stand_ins))
         if options.conform and not interrupted:
             try:
-                report = _conforming(report, engine, scenario, options, progress)
+                report = _conforming(report, engine, run, options, progress)
             except Interrupted as error:
                 report, interrupted = _noted(report, sentence(error.exploration)), True
         kept, not_kept, program = None, None, None
@@ -198,7 +264,7 @@ def run_scenario(
                 not_kept = f"{options.save} was not written: {error}"
         elif name == "torch":
             with suppress(DispatchLabError):
-                program = program_of(scenario, report)
+                program = program_of(run, report)
         outcome = Outcome(report, kept, not_kept, program, notes=notes, interrupted=interrupted)
         if options.graph is None or interrupted:
             return outcome
@@ -441,7 +507,7 @@ _reports: SimpleQueue[tuple[str, Progress]] | None = None
 def _initialise(stop: Event, reports: SimpleQueue[tuple[str, Progress]]) -> None:
     global _stop, _reports
     _stop, _reports = stop, reports
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_interrupts_to_parent()
     engines = ExitStack()
     engines.enter_context(kept_engines())
     atexit.register(engines.close)

@@ -20,5 +20,6 @@
 - `trace`: the calls of a program.
 - `options`: options that several commands share, and the values that a shell completes.
 - `every_command`: what all options of all commands have in common.
+- `interrupts`: Ctrl-C and SIGTERM, and their exit codes.
 - `output`: where results, notes and files go; formats, colour and progress.
 """

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from dispatchlab.commands.interrupts import interrupt_code
 from dispatchlab.commands.options import (
     LIVE_IMPORT_HELP,
     SOURCE,
@@ -13,6 +14,7 @@ from dispatchlab.commands.options import (
     import_option,
     operators_option,
     progress_option,
+    quiet_option,
 )
 from dispatchlab.commands.output import Format, exit_with, note, progress_display, show
 
@@ -31,6 +33,7 @@ from dispatchlab.commands.output import Format, exit_with, note, progress_displa
 @import_option(LIVE_IMPORT_HELP)
 @format_option
 @progress_option
+@quiet_option
 def certify(
     *,
     registry: str,
@@ -48,7 +51,8 @@ def certify(
 
     REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch.
 
-    Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided.
+    Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided;
+    130 after Ctrl-C and 143 after SIGTERM, with what was certified until then.
 
     \b
     Examples:
@@ -60,8 +64,9 @@ def certify(
     from dispatchlab.analysis.sources import chosen, recorded_from
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 
-    recorded = recorded_from(registry, imports=imports, report=note)
     with progress_display(progress) as display:
+        display.stage(registry, "reading")
+        recorded = recorded_from(registry, imports=imports, report=note)
         found = certification_of(
             recorded,
             name=registry,
@@ -69,7 +74,7 @@ def certify(
             operators=tuple(chosen(recorded, operators)),
             jobs=jobs or os.cpu_count() or 1,
             progress=lambda done: display.update(registry, done),
-            report=note,
+            partial=True,
         )
         display.finish(registry)
     show(
@@ -78,4 +83,4 @@ def certify(
         json=lambda: certification_json(found),
         rich=lambda console: print_certification(console, found),
     )
-    exit_with(found.exit_code)
+    exit_with(interrupt_code() if found.interrupted else found.exit_code)

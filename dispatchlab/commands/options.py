@@ -194,8 +194,28 @@ def progress_option(command: _Command) -> _Command:
     return click.option(
         "--progress/--no-progress",
         default=None,
-        help="Show progress on standard error. Default: on a terminal.",
+        help="Show progress on standard error. Default: bars on a terminal; elsewhere a line after 5 seconds "
+        "and every 10 from then on.",
     )(command)
+
+
+def quiet_option(command: _Command) -> _Command:
+    """`-q` and `--quiet`."""
+    return click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=_be_quiet,
+        help="Print no progress and no notes on standard error; errors are printed.",
+    )(command)
+
+
+def _be_quiet(context: click.Context, option: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
+    if asked:
+        from dispatchlab.commands.output import QUIET
+
+        context.meta[QUIET] = True
 
 
 def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterable[str]:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 
 import click
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from dispatchlab.render.progress import Display
 
 Format: TypeAlias = Literal["rich", "text", "json"]
+
+QUIET: Final = "dispatchlab.quiet"
+"""The place in click's `meta` that says whether `--quiet` was given."""
+
+_FIRST_LINE_S: Final = 5.0
+_LINE_S: Final = 10.0
+
+_display: Display | None = None  # what shows progress, and is cleared before anything else is written
 
 
 class OutputClosed(Exception):
@@ -88,18 +96,21 @@ def _colors_are_forced() -> bool:
 
 
 def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value of an option
-    """Bars on a terminal; elsewhere nothing, or lines when they are requested.
+    """Bars on a terminal; elsewhere a line now and then of what takes long, or one a second when they are requested.
 
     Args:
         asked: the value of `--progress/--no-progress`.
     """
     from dispatchlab.render.progress import BarDisplay, LineDisplay, NoDisplay
 
-    if asked is False:
-        return NoDisplay()
-    if sys.stderr.isatty():
-        return BarDisplay(sys.stderr, color=use_color())
-    return LineDisplay(sys.stderr) if asked else NoDisplay()
+    global _display
+    if asked is False or (asked is None and is_quiet()):
+        _display = NoDisplay()
+    elif sys.stderr.isatty():
+        _display = BarDisplay(sys.stderr, color=use_color())
+    else:
+        _display = LineDisplay(sys.stderr) if asked else LineDisplay(sys.stderr, after_s=_FIRST_LINE_S, every_s=_LINE_S)
+    return _display
 
 
 def exit_with(code: int) -> NoReturn:
@@ -114,6 +125,8 @@ def out(text: str) -> None:
         OutputClosed: its reader has gone; standard output leads nowhere from now on.
         OutputFailed: it cannot be written.
     """
+    if _display is not None:
+        _display.clear()
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -158,8 +171,22 @@ def abandon_stdout() -> None:
         os.close(nowhere)
 
 
+def is_quiet() -> bool:
+    """Whether `--quiet` was given."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
 def note(text: str) -> None:
+    """Write a line to standard error that `--quiet` leaves out; nothing happens when that is closed."""
+    if not is_quiet():
+        warn(text)
+
+
+def warn(text: str) -> None:
     """Write a line to standard error; nothing happens when that is closed."""
+    if _display is not None:
+        _display.clear()
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dispatchlab.commands.interrupts import interrupt_code
 from dispatchlab.commands.options import (
     SCENARIO,
     NoEffectError,
@@ -17,6 +18,7 @@ from dispatchlab.commands.options import (
     format_option,
     import_option,
     progress_option,
+    quiet_option,
     refuse,
     semantics_option,
 )
@@ -25,11 +27,13 @@ from dispatchlab.commands.output import (
     OutputClosed,
     chosen_format,
     exit_with,
+    is_quiet,
     note,
     out,
     progress_display,
     rich_text,
     save,
+    warn,
 )
 from dispatchlab.errors import DispatchLabError
 
@@ -40,7 +44,6 @@ if TYPE_CHECKING:
     from dispatchlab.file_kinds import FileKind
 
 _BAD_INPUT = 2
-_INTERRUPTED = 130
 _CLOSED_PIPE = 141
 
 
@@ -98,7 +101,7 @@ class PictureFormatError(DispatchLabError):
     "timeout_s",
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
-    help="Stop after this many seconds.",
+    help="Stop after this many seconds. Default: 120 for each scenario with --engine torch, else no bound.",
 )
 @click.option(
     "--jobs",
@@ -132,8 +135,15 @@ class PictureFormatError(DispatchLabError):
     "--graph", metavar="FILE.dot|.svg", type=click.Path(), help="Draw the states with the counterexample marked."
 )
 @force_option
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print the whole report of every scenario. Default: of several, one line for each that is as expected.",
+)
 @format_option
 @progress_option
+@quiet_option
 @allow_import_option
 @click.pass_context
 def permute(
@@ -145,13 +155,14 @@ def permute(
     format: Format | None,
     progress: bool | None,
     force: bool,
+    verbose: bool,
     **options: Any,
 ) -> None:
     """Check whether the order of registrations matters.
 
-    A folder stands for all scenarios below it. Each scenario has a report of its own, and the exit code is the highest
-    of theirs: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a bound was hit (or there is no proof and
-    --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C, with what was covered until then.
+    A folder stands for all scenarios below it. The exit code is the highest of theirs: 0 as the scenario expects, 1 not
+    as expected, 2 bad input, 3 a bound was hit (or there is no proof and --require-proof), 4 nondeterministic, 5 the
+    engine crashed; 130 after Ctrl-C and 143 after SIGTERM, with what was covered until then.
 
     \b
     Examples:
@@ -168,7 +179,7 @@ def permute(
     _refuse_without_effect(context, asked)
     files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
     _check(asked, files, force=force)
-    printer = _Printer(files, asked, chosen_format(format), force=force)
+    printer = _Printer(files, asked, chosen_format(format), force=force, verbose=verbose or len(files) == 1)
     interrupted = closed = False
     try:
         with (
@@ -182,11 +193,11 @@ def permute(
     except OutputClosed:
         closed = True
     except KeyboardInterrupt:
-        note("interrupted")
+        warn("interrupted")
         interrupted = True
     if len(files) > 1 and not closed:
         closed = printer.print_summary()
-    exit_with(_INTERRUPTED if interrupted else _CLOSED_PIPE if closed else printer.code)
+    exit_with(interrupt_code() if interrupted else _CLOSED_PIPE if closed else printer.code)
 
 
 def _scenario_of(replay: str | None) -> tuple[str, ...]:
@@ -238,8 +249,10 @@ def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
 class _Printer:
     """Prints each outcome as soon as it is there, writes the requested files, and keeps the exit code."""
 
-    def __init__(self, files: Sequence[str], asked: RunOptions, format: Format, *, force: bool) -> None:
+    def __init__(self, files: Sequence[str], asked: RunOptions, format: Format, *, force: bool, verbose: bool) -> None:
         self.code = 0
+        self._verbose = verbose
+        self._wrote_report = False
         self._force = force
         self._files, self._asked, self._format = files, asked, format
         self._reports = self._as_expected = self._unreadable = 0
@@ -247,7 +260,7 @@ class _Printer:
     def print(self, outcome: Outcome | DispatchLabError) -> bool:
         """Print the outcome of one scenario; whether it was interrupted."""
         if isinstance(outcome, DispatchLabError):
-            note(str(outcome))
+            warn(str(outcome))
             self._unreadable += 1
             self.code = max(self.code, outcome.exit_code)
             return False
@@ -285,6 +298,13 @@ class _Printer:
         return False
 
     def _shown(self, report: Report) -> str:
+        if self._format != "json" and not report.exit_code and not self._verbose:
+            from dispatchlab.render.text import line_of
+
+            gap = "\n" if self._wrote_report else ""
+            self._wrote_report = False
+            return "" if is_quiet() else f"{gap}{line_of(report)}\n"
+        self._wrote_report = True
         match self._format:
             case "json":
                 from dispatchlab.render.json_view import report_json
@@ -325,7 +345,7 @@ class _Printer:
             self._fail(str(error))
 
     def _fail(self, trouble: str) -> None:
-        note(trouble)
+        warn(trouble)
         self.code = self.code or _BAD_INPUT
 
 

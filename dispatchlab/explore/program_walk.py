@@ -43,6 +43,7 @@ MANY_ORDERS: Final = 720
 """How many orders of one group run on an engine that cannot be forked; of more, as many random ones."""
 
 _NAMED: Final = 6
+_BROKEN_SETS: Final = 64  # sets that break an invariant after which the walk looks no further
 
 
 def explore_program(
@@ -189,6 +190,8 @@ class _Drive:
         self.observations = Observations()
         self.refusals: dict[int, tuple[StepSequence, Refusal]] = {}  # by registration, the first one
         self.complete: StepSequence | None = None  # an order that made every registration
+        self.broken: Counterexample | None = None  # a set that breaks an invariant, and no other sequence to it yet
+        self._patience = _BROKEN_SETS
         self.edges = 0
         self.at: StepSequence = ()  # the sequence that is being run
 
@@ -199,9 +202,17 @@ class _Drive:
     def note_refusal(self, sequence: StepSequence, refusal: Refusal) -> None:
         self.refusals.setdefault(sequence[-1], (sequence, refusal))
 
-    def found(self, pair: Pair) -> Ending:
-        """Two sequences disagree; verify it from scratch, without the modules that have no part in it."""
-        example = verified(self.fresh, pair)
+    def found(self, pair: Pair) -> Ending | None:
+        """Two sequences disagree; verify it from scratch, without the modules that have no part in it.
+
+        A set that breaks an invariant whatever the sequence is no finding yet: None, and the walk goes on to look for a
+        sequence to that set after which all is well.
+        """
+        example = verified(self.fresh, pair) if self.broken is None or pair[0] != pair[1] else self.broken
+        if example.flaw is Flaw.INVARIANT and self._patience:
+            self.broken = self.broken or example
+            self._patience -= 1
+            return None
         if example.flaw is Flaw.NONDETERMINISTIC:
             return Ending(Verdict.NONDETERMINISTIC, example)
         if example.flaw is Flaw.CRASH:
@@ -211,6 +222,8 @@ class _Drive:
     def ended(self, *, proved: bool) -> Ending:
         """Every order that was to be taken was taken. See Note [What a program can show]."""
         verdict = Verdict.ORDER_INDEPENDENT if proved else Verdict.NO_VIOLATION_FOUND
+        if self.broken is not None and (self.complete is None or not self.refusals):
+            return Ending(Verdict.ORDER_DEPENDENT, self._shorter(self.broken))
         if self.complete is None or not self.refusals:
             return Ending(verdict)
         index, (sequence, refusal) = min(self.refusals.items(), key=lambda item: (len(item[1][0]), item[0]))
@@ -336,7 +349,8 @@ class _StateDrive(_Drive):
         queue: deque[tuple[Position, Any, int, StepSequence]] = deque([(program.start, space.empty(), 0, ())])
         self._seen.add((program.start, space.empty()))
         pair = observations.observation(0, (space.observe(space.empty()), space.violations(space.empty())), (), 0)
-        while queue and pair is None:
+        ending = None if pair is None else self.found(pair)
+        while queue and ending is None:
             position, state, mask, sequence = queue.popleft()
             reason = self.watch.stop(observations.sets, len(self._seen), self.edges)
             if reason is not None:
@@ -349,7 +363,7 @@ class _StateDrive(_Drive):
                 new, refusal = space.register(state, index)
                 self.edges += 1
                 pair = observations.outcome(mask, index, refusal, longer, len(longer))
-                if pair is not None:
+                if pair is not None and (ending := self.found(pair)) is not None:
                     break
                 if refusal is not None:
                     self.note_refusal(longer, refusal)
@@ -363,10 +377,10 @@ class _StateDrive(_Drive):
                 reached = mask | 1 << index
                 look = space.observe(new), space.violations(new)
                 pair = observations.observation(reached, look, longer, len(longer))
-                if pair is not None:
+                if pair is not None and (ending := self.found(pair)) is not None:
                     break
                 queue.append((after, new, reached, longer))
-        return self.ended(proved=True) if pair is None else self.found(pair)
+        return ending or self.ended(proved=True)
 
     def explained(self, example: Counterexample) -> Counterexample:
         if example.why or example.flaw in (Flaw.NONDETERMINISTIC, Flaw.CRASH):
@@ -432,8 +446,9 @@ class _SandboxDrive(_Drive):
         """Run an order until it ends, is refused, or differs from what was seen; how the walk ends, if it does."""
         observations = self.observations
         mask = 0
+        pairs: list[Pair | None] = []
         with self.fresh() as session:
-            pair = observations.observation(0, session.look(), (), 0)
+            pairs.append(observations.observation(0, session.look(), (), 0))
             for length, index in enumerate(order, 1):
                 reason = self.watch.stop(observations.sets, observations.sets, self.edges)
                 if reason is not None:
@@ -441,7 +456,7 @@ class _SandboxDrive(_Drive):
                 self.at = order[:length]
                 refusal = session.register(index)
                 self.edges += 1
-                pair = pair or observations.outcome(mask, index, refusal, order, length)
+                pairs.append(observations.outcome(mask, index, refusal, order, length))
                 if refusal is not None:
                     self.note_refusal(order[:length], refusal)
                     break
@@ -449,12 +464,11 @@ class _SandboxDrive(_Drive):
                 reason = None if observations.has(mask) else self.watch.full(observations.sets + 1)
                 if reason is not None:
                     return Ending(Verdict.INCOMPLETE, reasons=(reason,))
-                pair = pair or observations.observation(mask, session.look(), order, length)
-                if pair is not None:
-                    break
+                pairs.append(observations.observation(mask, session.look(), order, length))
             else:
                 self.complete = self.complete or order
-        return None if pair is None else self.found(pair)
+        found = (self.found(pair) for pair in pairs if pair is not None)
+        return next((ending for ending in found if ending is not None), None)
 
     def coverage(self, *, found: bool) -> Iterator[str]:
         yield from super().coverage(found=found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from time import perf_counter
 from typing import Final
 
 from dispatchlab.explore.checker import Observations, Pair
@@ -15,17 +16,24 @@ from dispatchlab.explore.run_sequence import SequenceError, Sessions, run
 from dispatchlab.model.sequence import StepSequence
 
 STEPS: Final = 200_000
+SECONDS: Final = 30.0
 _SHORT: Final = 64  # sequences that need no tricks, both together
 _FEW: Final = 6  # registrations of which all pairs are soon tried
 _LONGEST: Final = {1: 4, 2: 6, 3: 6, 4: 6}  # by the number of registrations, how long sequences get
 
 
 class _BudgetSpent(Exception):
-    """No steps are left."""
+    """No steps are left, or no time."""
 
 
 def shrink(
-    sessions: Sessions, count: int, found: Counterexample, *, order: Sequence[int] = (), steps: int = STEPS
+    sessions: Sessions,
+    count: int,
+    found: Counterexample,
+    *,
+    order: Sequence[int] = (),
+    steps: int = STEPS,
+    seconds: float = SECONDS,
 ) -> Counterexample:
     """The shortest pair of sequences that disagrees, as far as it can be found with a number of steps.
 
@@ -35,16 +43,18 @@ def shrink(
         found: the counterexample to shorten.
         order: registrations that are registered in this order only.
         steps: how many steps may be run; `found`, as short as it then is, is given back when they are spent.
+        seconds: how long they may take.
     """
-    return _Shrink(sessions, count, order, steps).run(found)
+    return _Shrink(sessions, count, order, steps, seconds).run(found)
 
 
 class _Shrink:
-    def __init__(self, sessions: Sessions, count: int, order: Sequence[int], steps: int) -> None:
+    def __init__(self, sessions: Sessions, count: int, order: Sequence[int], steps: int, seconds: float) -> None:
         self.sessions = sessions
         self.order = order
         self.later = later_masks(count, order)
         self.left = steps
+        self.deadline = perf_counter() + seconds
 
     def run(self, found: Counterexample) -> Counterexample:
         crash = found.flaw is Flaw.CRASH
@@ -196,7 +206,7 @@ class _Shrink:
 
     def _spend(self, steps: int) -> None:
         self.left -= steps
-        if self.left < 0:
+        if self.left < 0 or perf_counter() >= self.deadline:
             raise _BudgetSpent
 
 

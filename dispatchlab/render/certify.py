@@ -26,6 +26,11 @@ def certification_text(found: Certification) -> str:
 
 def summary(found: Certification) -> Iterator[str]:
     """A line for each verdict and cause, and two for what was covered."""
+    if found.interrupted:
+        yield (
+            f"interrupted: {len(found.certificates):,} of {_count(found.selected, 'operator')} were certified, nothing "
+            "is known of the others"
+        )
     yield f"{found.registry} under {found.semantics}: {_count(len(found.certificates), 'operator')}"
     yield f"  {Certified.ORDER_INDEPENDENT}: {len(found.of(Certified.ORDER_INDEPENDENT)):,}"
     matters = found.of(Certified.ORDER_DEPENDENT)

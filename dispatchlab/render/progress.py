@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -23,8 +24,14 @@ class Display(Protocol):
     def update(self, scenario: str, progress: Progress, /) -> None:
         """Show how far a scenario has come."""
 
+    def stage(self, scenario: str, text: str, /) -> None:
+        """Show what is being done, where nothing is counted."""
+
     def finish(self, scenario: str, /) -> None:
         """Take a scenario off the display."""
+
+    def clear(self) -> None:
+        """Make room for other lines; the next update shows everything again."""
 
     def __enter__(self) -> Display:
         """Start."""
@@ -55,7 +62,13 @@ class NoDisplay:
     def update(self, scenario: str, progress: Progress, /) -> None:
         """Nothing."""
 
+    def stage(self, scenario: str, text: str, /) -> None:
+        """Nothing."""
+
     def finish(self, scenario: str, /) -> None:
+        """Nothing."""
+
+    def clear(self) -> None:
         """Nothing."""
 
     def __enter__(self) -> NoDisplay:
@@ -68,24 +81,43 @@ class NoDisplay:
 
 
 class LineDisplay(NoDisplay):
-    """Writes a line for each scenario at most once a second.
+    """Writes a line for each scenario now and then.
 
     Args:
         stream: where to.
+        after_s: seconds from the first update of a scenario to its first line.
+        every_s: seconds from a line to the next one.
         clock: seconds; for tests.
     """
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        after_s: float = 0.0,
+        every_s: float = _LINE_EVERY_S,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._stream = stream
+        self._after_s, self._every_s = after_s, every_s
         self._clock = clock
         self._next: dict[str, float] = {}
 
     def update(self, scenario: str, progress: Progress, /) -> None:
-        """Write a line if a second has passed since the last one."""
+        """Write a line if it is time for one."""
+        self._line(scenario, lambda: progress_text(progress))
+
+    def stage(self, scenario: str, text: str, /) -> None:
+        """Write a line if it is time for one."""
+        self._line(scenario, lambda: text)
+
+    def _line(self, scenario: str, text: Callable[[], str]) -> None:
         now = self._clock()
-        if now >= self._next.get(scenario, now):
-            self._next[scenario] = now + _LINE_EVERY_S
-            self._stream.write(f"{scenario}: {progress_text(progress)}\n")
+        if now < self._next.setdefault(scenario, now + self._after_s):
+            return
+        self._next[scenario] = now + self._every_s
+        with suppress(OSError, ValueError):  # standard error may be closed
+            self._stream.write(f"{scenario}: {text()}\n")
             self._stream.flush()
 
 
@@ -117,20 +149,33 @@ class BarDisplay(NoDisplay):
         )
         bars.refresh()
 
+    def stage(self, scenario: str, text: str, /) -> None:
+        """Draw anew, without a length."""
+        bars = self._bars or self._start()
+        if scenario not in self._tasks:
+            self._tasks[scenario] = bars.add_task(printable(scenario), text="")
+        bars.update(self._tasks[scenario], total=None, completed=0, text=text)
+        bars.refresh()
+
     def finish(self, scenario: str, /) -> None:
         """Remove the bar."""
         task = self._tasks.pop(scenario, None)
         if task is not None and self._bars is not None:
             self._bars.remove_task(task)
             if not self._tasks:
-                self._bars.stop()
-                self._bars = None
+                self.clear()
+
+    def clear(self) -> None:
+        """Take all bars away, as far as they were drawn."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+            self._tasks.clear()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bars is not None:
-            self._bars.stop()
+        self.clear()
 
     def _start(self) -> Bars:
         from rich.progress import BarColumn, TextColumn

@@ -196,6 +196,13 @@ def _with_slots(snapshot: Snapshot, keys: Collection[str]) -> str:
     return f"{text}\nslots that calls use, where they differ from the table:\n{''.join(shown)}"
 
 
+def line_of(report: Report) -> str:
+    """One run in a line, for those that are as expected among many."""
+    found = report.exploration
+    refused = f", {len(found.conflicts):,} refused" if found.conflicts else ""
+    return f"{report.scenario}: {found.verdict}, as expected ({found.sets:,} sets{refused})"
+
+
 def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:
     """The line that ends the reports of several scenarios."""
     total = reports + unreadable + not_explored

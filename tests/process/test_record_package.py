@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from importlib.metadata import PackageNotFoundError, version
 
+from dispatchlab.explore.program import Module
 from dispatchlab.model.registration import AliasKind, Block, Claim, Def, Fallback, Impl, TorchLibraryFunction
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
@@ -107,7 +108,9 @@ def test_sites_are_where_the_package_calls_and_helpers_are_named_besides(shop: t
 
 def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path, Scenario, str]) -> None:
     folder, scenario, _ = shop
-    done = dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json")
+    kept = json.loads(dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json").stdout)
+    assert (kept["verdict"], kept["walk"], kept["modules"]) == ("no violation found", "program", 1), kept
+    done = dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json", "--free")
     report = json.loads(done.stdout)
     assert (done.returncode, report["verdict"], report["components"]) == (1, "order-dependent", 7), done.stderr
     found = report["counterexample"]
@@ -119,7 +122,7 @@ def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path
     assert block.made_by.function in (TorchLibraryFunction.REGISTER_AUTOGRAD, TorchLibraryFunction.REGISTER_FAKE)
     assert f"-+{last} refused: other\n" in found["diff"]
     # The kernels that these calls end in commute, and it is the calls that do not.
-    lab = json.loads(dispatchlab(folder, "permute", "found.yaml", "--format", "json").stdout)
+    lab = json.loads(dispatchlab(folder, "permute", "found.yaml", "--format", "json", "--free").stdout)
     assert (lab["verdict"], lab["conflicts"]) == ("order-independent", [])
 
 
@@ -230,3 +233,69 @@ def test_what_cannot_be_recorded_is_an_error(tmp_path: Path) -> None:
     done = dispatchlab(tmp_path, "record", "-o", "found.yaml")
     assert done.returncode == 2
     assert "name packages to import, or use --all" in done.stderr
+
+
+_OPS = """\
+import torch
+
+torch.library.define("mart::bought", "(Tensor x) -> Tensor")
+
+
+@torch.library.impl("mart::bought", "cpu")
+def bought(x):
+    return x.clone()
+"""
+_FAKES = """\
+import torch
+from mart import ops
+
+
+@torch.library.register_fake("mart::bought")
+def bought_fake(x):
+    return torch.empty_like(x)
+
+
+torch.library.register_autograd("mart::bought", lambda ctx, grad: grad)
+"""
+_OVERRIDE = """\
+import torch
+
+lib = torch.library.Library("mart", "FRAGMENT")
+lib.impl("bought", lambda x: x + 1, "CPU")
+"""
+
+
+def test_modules_are_recorded_with_their_imports_and_their_lines_keep_their_order(tmp_path: Path) -> None:
+    package(tmp_path, "mart", init="from . import ops, fakes\n", ops=_OPS, fakes=_FAKES)
+    scenario, _ = recorded(tmp_path, "mart")
+    assert scenario.modules == (Module("mart.ops", (0, 1)), Module("mart.fakes", ("mart.ops", 2, 3)))
+    for more in (["--engine", "torch"], ["--semantics", "torch-2.13"]):
+        done = dispatchlab(tmp_path, "permute", "found.yaml", *more, "--format", "json")
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["orders"], report["modules"], report["conflicts"]) == (0, "1", 2, []), report
+        assert "the lines of a module in program order, nothing released" in report["notes"][-1]
+    free = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--free", "--format", "json")
+    assert free.returncode == 1
+
+
+def test_two_modules_that_override_each_other_are_found_in_a_record(tmp_path: Path) -> None:
+    package(tmp_path, "mart", init="from . import ops, fakes\n", ops=_OPS, fakes=_FAKES)
+    (tmp_path / "discount.py").write_text(_OVERRIDE)
+    scenario, _ = recorded(tmp_path, "mart", "discount")
+    assert scenario.modules[-1] == Module("discount", (4,))
+    done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--format", "json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["verdict"]) == (1, "order-dependent")
+    assert report["counterexample"]["kind"] == "non-commuting"
+    found = {report["counterexample"]["expected_sequence"], report["counterexample"]["actual_sequence"]}
+    assert all("+4" in sequence and "-" not in sequence for sequence in found)
+
+
+def test_a_module_that_needs_another_and_does_not_import_it_is_found(tmp_path: Path) -> None:
+    fakes = _FAKES.replace("from mart import ops\n", "")
+    package(tmp_path, "mart", init="from . import ops, fakes\n", ops=_OPS, fakes=fakes)
+    recorded(tmp_path, "mart")
+    done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--format", "json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["counterexample"]["kind"]) == (1, "outcome"), report
+    assert report["counterexample"]["actual_sequence"] == "+2"

@@ -60,7 +60,7 @@ def check_inferred_def(registration: Def) -> None:
     Raises:
         NotExpressibleError: they cannot.
     """
-    if registration.kernel is None or not _is_t_t(registration.kernel):
+    if registration.kernel is None or not has_binding(registration.kernel):
         raise NotExpressibleError(registration, f"its bindings infer a schema only from {T_T}")
     if registration.alias is not AliasKind.CONSERVATIVE or registration.tags:
         raise NotExpressibleError(registration, "its bindings give an inferred schema no tags and CONSERVATIVE only")
@@ -73,7 +73,7 @@ def check_unboxed_impl(registration: Impl) -> None:
         NotExpressibleError: they have not.
     """
     kernel = registration.kernel
-    if not _is_t_t(kernel):
+    if not has_binding(kernel):
         shown = kernel.signature or kernel.inferred or "an unboxed kernel of unknown type"
         reason = f"its bindings register unboxed kernels only as {T_T_SIGNATURE}, and {shown} needs an extension"
         raise NotExpressibleError(registration, reason)
@@ -137,7 +137,8 @@ def stand_in(*arguments: object, **named: object) -> object:
     return arguments[0] if arguments else None
 
 
-def _is_t_t(kernel: Kernel) -> bool:
+def has_binding(kernel: Kernel) -> bool:
+    """Whether the bindings have this unboxed kernel: they have one, `T_T`."""
     return (
         kernel.form is KernelForm.UNBOXED
         and not kernel.symint

@@ -1,6 +1,7 @@
 """What importing packages registers: watched, recorded as a scenario, and looked at after one order of imports.
 
 - `watch`: each call that registers, and its call site.
+- `module_watch`: what each module body registers and imports, in program order.
 - `record_package`: packages as a scenario.
 - `import_run`: one order of imports in a fresh process.
 """

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab.errors import DispatchLabError, ParseError
+from dispatchlab.explore.program import Module
 from dispatchlab.live.bridge.torch import import_packages, semantics, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps, tags_of
 from dispatchlab.live.introspection.site_log import running_ownership, site_text
+from dispatchlab.live.recording.module_watch import ModuleWatch
+from dispatchlab.live.recording.module_watch import native as native_event
 from dispatchlab.live.recording.watch import Registered, RegistrationWatch, WatchedCall
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
@@ -93,7 +96,8 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     version = str(torch().__version__)
     roots = package_roots()
     before = all_dumps()
-    with RegistrationWatch() as watch:
+    modules = ModuleWatch(packages, roots)
+    with RegistrationWatch(modules.registered) as watch, modules:
         import_packages(packages)
     kept = [call for call in watch.calls if not call.released]
     calls = [call for call in kept if not call.site.by_torch]
@@ -102,7 +106,12 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     reader = _Reader(roots)
     added = _added(before, after, Counter(_registered_at(kept)), reader)
     native = [registration for operator in added for registration in reader.registrations(operator)]
-    python = [registration for call in calls for registration in reader.call(call)]
+    events: dict[int, object] = {id(one): native_event(one.operator, _key(one), one.debug) for one in native}
+    python = []
+    for call in calls:
+        for registration in reader.call(call):
+            python.append(registration)
+            events[id(registration)] = id(call)
     needed = list(_foundations((*native, *python), {**after, **before}, reader))
     touched = {_qualified(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
@@ -117,7 +126,15 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         registry=registry,
         packages=tuple(packages),
     )
-    text, left_out = _written(scenario, (*needed, *native, *python))
+
+    def modules_of(some: Sequence[Registration]) -> tuple[Module, ...]:
+        numbers: dict[object, list[int]] = {}
+        for number, each in enumerate(some):
+            if id(each) in events:
+                numbers.setdefault(events[id(each)], []).append(number)
+        return modules.modules(numbers)
+
+    text, left_out = _written(scenario, (*needed, *native, *python), modules_of)
     defined = sum(isinstance(one, Def) for call in calls for one in call.made)
     kernels = sum(isinstance(one, Impl) for call in calls for one in call.made)
     return PackageRecord(
@@ -202,11 +219,20 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 
 
-def _written(scenario: Scenario, registrations: tuple[Registration, ...]) -> tuple[str, list[str]]:
+def _key(one: Def | Impl) -> DispatchKey | None:
+    return one.key if isinstance(one, Impl) else None
+
+
+def _written(
+    scenario: Scenario,
+    registrations: tuple[Registration, ...],
+    modules_of: Callable[[Sequence[Registration]], tuple[Module, ...]],
+) -> tuple[str, list[str]]:
     """The text of a scenario with all registrations that can be written, and a sentence for each that cannot."""
 
     def text(some: tuple[Registration, ...]) -> str:
-        return scenario_text(replace(scenario, registrations=some, operators=operators_named_by(some)))
+        named = operators_named_by(some)
+        return scenario_text(replace(scenario, registrations=some, operators=named, modules=modules_of(some)))
 
     try:
         return text(registrations), []

@@ -55,13 +55,17 @@ class WatchedCall:
 class RegistrationWatch:
     """Records everything that is registered while it is on.
 
+    Args:
+        kept: is called with the `id` of each call of `calls`, while the code that made it is running.
+
     >>> with RegistrationWatch() as watch:
     ...     import_module("my_package")
     >>> watch.calls
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Callable[[int], None] | None = None) -> None:
         self.calls: list[WatchedCall] = []
+        self._kept = kept
         self.unreadable: list[str] = []
         self._libraries: dict[int, _WatchedLibrary] = {}
         self._active: WatchedCall | None = None
@@ -225,6 +229,8 @@ class RegistrationWatch:
     def _keep(self, library: _WatchedLibrary, call: WatchedCall) -> WatchedCall:
         library.calls.append(call)
         self.calls.append(call)
+        if self._kept is not None:
+            self._kept(id(call))
         return call
 
     @contextlib.contextmanager

@@ -152,6 +152,7 @@ class _Interrupts:
     def __init__(self) -> None:
         self.wanted = False
         signal.signal(signal.SIGINT, self._arrived)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which `timeout` sends to the whole group as well
 
     def request(self) -> None:
         self.wanted = True
