@@ -10,7 +10,7 @@ from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOpera
 from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
 from dispatchlab.registry.file import DEFAULT, bundled_names, is_registry_file, open_named
 from dispatchlab.registry.find import find, find_names, is_glob
-from dispatchlab.registry.model import Recorded, RecordedOperator
+from dispatchlab.registry.model import Recorded, RecordedOperator, Registry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +91,8 @@ def recorded_from(
     if source == LIVE:
         from dispatchlab.live.registry import live_registry
 
-        found = live_registry(imports)
+        found = registry = live_registry(imports)
+        report_unreadable(registry, report)
     elif imports:
         raise ImportOfRecordError(imports)
     else:
@@ -99,6 +100,13 @@ def recorded_from(
         found = _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)
     report_renamed(found.privateuse1, report)
     return found
+
+
+def report_unreadable(registry: Registry, report: Callable[[str], None] | None) -> None:
+    """Report what could not be read of a registry and is left out."""
+    if report is not None:
+        for each in registry.unreadable:
+            report(each)
 
 
 def report_renamed(privateuse1: str, report: Callable[[str], None] | None) -> None:

@@ -59,6 +59,8 @@ def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> No
     if not force:
         check_overwrite(file, FileKind.REGISTRY)
     registry = live_registry(packages)
+    for each in registry.unreadable:
+        note(each)
     content = registry_bytes(registry)
     save(file, content, FileKind.REGISTRY, force=force)
     note(

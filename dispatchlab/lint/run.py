@@ -8,7 +8,14 @@ from dispatchlab.analysis.certificate import OrderReason, pattern_of
 from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.coverage import Fill
 from dispatchlab.analysis.replay_on_lab import for_registry
-from dispatchlab.analysis.sources import LIVE, chosen, is_scenario_source, recorded_from, report_renamed
+from dispatchlab.analysis.sources import (
+    LIVE,
+    chosen,
+    is_scenario_source,
+    recorded_from,
+    report_renamed,
+    report_unreadable,
+)
 from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
 from dispatchlab.lint.provenance import OperatorCalls, calls_in
 from dispatchlab.lint.rule import Finding, Identity, LintReport, Rule, Subject
@@ -167,6 +174,7 @@ def _moments(
     from dispatchlab.live.registry import live_moments
 
     found = live_moments(imports)
+    report_unreadable(found.kept, report)
     report_renamed(found.kept.privateuse1, report)
     before = found.before if base is None and imports else base
     calls = {name: OperatorCalls(functions) for name, functions in found.functions.items()}

@@ -27,7 +27,7 @@ def live_registry(imports: Sequence[str] = ()) -> Registry:
         TorchMissingError: PyTorch cannot be imported.
         ImportFailedError: a package cannot be imported; also `ImportEndedError` and `ImportTimeoutError`.
         WorkerCrashed: the process died.
-        DumpError: this PyTorch prints something that this version cannot read.
+        DumpError: the fallbacks cannot be read.
     """
     with LiveEngine() as engine:
         found: Registry = engine.ask(f"{_READER}:record_registry", tuple(imports))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
@@ -214,6 +214,7 @@ class Registry:
         fallbacks: sorted by key, each key once.
         imports: the packages that were imported besides torch.
         privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
+        unreadable: what could not be read of the dispatcher and is left out, a sentence each; files do not hold it.
     """
 
     torch: str
@@ -221,6 +222,7 @@ class Registry:
     fallbacks: tuple[RecordedFallback, ...] = ()
     imports: tuple[str, ...] = ()
     privateuse1: str = ""
+    unreadable: tuple[str, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         return f"<Registry: PyTorch {self.torch}, {len(self):,} operators>"

@@ -14,6 +14,7 @@ from dispatchlab.live.introspection.called_functions import called_functions
 from dispatchlab.live.introspection.package_paths import package_roots, without_root
 from dispatchlab.live.introspection.queries import privateuse1_name
 from dispatchlab.live.introspection.site_log import import_logged, log_of_imports, site_text
+from dispatchlab.model.dump_format import DumpError
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.registry.model import (
     RecordedFallback,
@@ -39,7 +40,7 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
     Raises:
         TorchMissingError: PyTorch cannot be imported.
         ImportFailedError: one of `imports` cannot be.
-        DumpError: this PyTorch prints something that this version cannot read.
+        DumpError: the fallbacks cannot be read.
     """
     version, imported = str(torch().__version__), tuple(imports)
     import_logged(imported)
@@ -49,8 +50,25 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         if only is not None:
             names = [name for name in names if name in only]
         fallbacks = [_fallback(one, roots) for one in read_fallbacks(fallback_rows())]
-        found = registry_of(version, [_operator(name, roots) for name in names], fallbacks, imported)
-        return replace(found, privateuse1=privateuse1_name())
+        operators, unreadable = _readable(names, roots)
+        found = registry_of(version, operators, fallbacks, imported)
+        return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable))
+
+
+def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[RecordedOperator], list[str]]:
+    """The operators whose dumps can be read, and a sentence for each of the others: one costs none of the others."""
+    operators: list[RecordedOperator] = []
+    unreadable: list[str] = []
+    for name in names:
+        try:
+            operators.append(_operator(name, roots))
+        except (DumpError, ValueError) as error:
+            line = str(error).splitlines()[0]
+            unreadable.append(f"{name} cannot be read and is left out: {line[:_LONG]}")
+    return operators, unreadable
+
+
+_LONG = 200
 
 
 class RegistryMoments(NamedTuple):
