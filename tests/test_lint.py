@@ -433,6 +433,35 @@ def test_twenty_causes_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None
     assert [len(value["sources"][0][name]) for name in ("findings", "groups")] == [46, 23]
 
 
+def test_what_other_packages_registered_is_counted_and_left_out() -> None:
+    def operator(name: str, *debugs: str) -> RecordedOperator:
+        kernels = [RecordedKernel(DispatchKey.CPU, debugs[0])]
+        kernels += [RecordedKernel(DispatchKey.CPU, debug, active=False) for debug in debugs[1:]]
+        parsed = OperatorName(*name.split("::"))
+        return RecordedOperator(parsed, f"{name}(Tensor x) -> Tensor", debugs[0], kernels=tuple(kernels))
+
+    registry = registry_of(
+        "",
+        [
+            operator("mine::f", "registered at mine/ops.py:3"),
+            operator("mine::native", "registered at /build/csrc/ops.cpp:3"),
+            operator("mine::replaced", "registered at mine/ops.py:4", "registered at theirs/ops.py:3"),
+            operator("theirs::f", "registered at theirs/ops.py:5"),
+            operator("theirs::native", "registered at /home/ci/theirs/csrc/ops.cpp:3"),
+        ],
+    )
+    subject = Subject(registry, Fill(for_registry("strict"), ()))
+    report = run_rules(subject, selected(("DL002", "DL006")), source="live", imports=("mine.ops",))
+    assert {(finding.code, finding.operator) for finding in report.findings} == {
+        ("DL006", "mine::f"),
+        ("DL006", "mine::native"),
+        ("DL006", "mine::replaced"),
+        ("DL002", "mine::replaced"),
+    }
+    assert report.others == {"theirs": 2}
+    assert "  2 more are about operators of theirs: lint them with --import theirs\n" in lint_text(report)
+
+
 def test_errors_come_before_warnings_and_information_last(tmp_path: Path) -> None:
     text = impl("test_cpu::f", "CPU") + "  - def: f(Tensor x) -> Tensor\n" + impl("f", "CPU")
     findings(tmp_path, text)

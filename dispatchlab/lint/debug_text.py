@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.model import Recorded, RecordedOperator
@@ -50,6 +50,26 @@ def file_in(debug: str) -> str:
 def is_absolute(path: str) -> bool:
     """Whether a path starts at the root of some machine, this one or that of a build."""
     return path.startswith(("/", "\\")) or path[1:2] == ":"
+
+
+def imported_packages(operators: Iterable[RecordedOperator]) -> frozenset[str]:
+    """The packages whose Python registered something for these operators, PyTorch left out."""
+    debugs = (debug for one in operators for debug in (one.debug, *(kernel.debug for kernel in one.kernels)))
+    paths = {path for debug in debugs for path, _ in sites_in(debug) if path.endswith(".py") and not is_absolute(path)}
+    return frozenset(path.partition("/")[0] for path in paths if "/" in path) - {Packages.TORCH}
+
+
+def package_among(packages: Collection[str], debug: str) -> str | None:
+    """Which of these packages made a registration; None when its path names none, or only the API of PyTorch.
+
+    A path of C++ starts on the machine that built it; the folder of the package lies somewhere on it.
+    """
+    for path, _ in sites_in(debug):
+        parts = path.replace("\\", "/").split("/")[:-1]
+        for part in reversed(parts) if is_absolute(path) else parts[:1]:
+            if part in packages:
+                return part
+    return None
 
 
 class Packages:

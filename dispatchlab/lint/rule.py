@@ -135,6 +135,7 @@ class LintReport:
         findings: by operator, and of one operator by code.
         known: how many findings were left out because the registry that it is compared with has them, too.
         own: how many operators were left out because PyTorch alone has registered them.
+        others: how many findings were left out because other packages registered what they are about, by package.
         accepted: how many were left out because a baseline accepts them.
         outdated: accepted findings that are not found any more.
         not_checked: code of a rule that could not run here -> why, a clause.
@@ -146,6 +147,7 @@ class LintReport:
     findings: tuple[Finding, ...]
     known: int = 0
     own: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
     accepted: int = 0
     outdated: tuple[Identity, ...] = ()
     not_checked: Mapping[str, str] = field(default_factory=dict)

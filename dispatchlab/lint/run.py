@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dispatchlab.analysis.certificate import OrderReason, pattern_of
@@ -17,6 +18,7 @@ from dispatchlab.analysis.sources import (
     report_unreadable,
 )
 from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
+from dispatchlab.lint.debug_text import imported_packages, package_among
 from dispatchlab.lint.provenance import OperatorCalls, calls_in
 from dispatchlab.lint.rule import Finding, Identity, LintReport, Rule, Subject
 from dispatchlab.registry.model import Recorded, RecordedOperator
@@ -33,6 +35,7 @@ def lint(
     base: Subject | None = None,
     operators: Sequence[RecordedOperator] | None = None,
     accepted: Collection[Identity] = (),
+    imports: Sequence[str] = (),
     without_own: bool = False,
 ) -> LintReport:
     """What is wrong with a registry.
@@ -44,6 +47,7 @@ def lint(
         base: what was there before; what is found in it, too, is left out, and so are operators that are equal in both.
         operators: which operators to look at; all when left out.
         accepted: the identities of findings that a baseline accepts.
+        imports: the packages that are linted; what other packages registered meanwhile is left out.
         without_own: leave out the operators that PyTorch alone has registered, all of which it brings by itself.
 
     Raises:
@@ -69,6 +73,9 @@ def lint(
         old = _owned(_run(base, [rule for rule in runnable if rule.can_run(base)], before, None))
         fresh = [finding for finding in found if _owner_of(finding) not in old]
         known, found = len(found) - len(fresh), fresh
+    others: Counter[str] = Counter()
+    if imports:
+        found, others = _without_others(found, imported_packages(looked_at), imports)
     kept = [finding for finding in found if finding.identity not in accepted]
     identities = {finding.identity for finding in found}
     return LintReport(
@@ -78,6 +85,7 @@ def lint(
         tuple(kept),
         known=known,
         own=len(own),
+        others=dict(sorted(others.items())),
         accepted=len(found) - len(kept),
         outdated=tuple(sorted(set(accepted) - identities)),
         not_checked={rule.code: rule.needs for rule in rules if rule not in runnable},
@@ -94,6 +102,23 @@ def _run(
         if names is None or one.operator in names
     }
     return sorted(found, key=lambda finding: (finding.operator, finding.code, finding.identity, finding.message))
+
+
+def _without_others(
+    findings: Sequence[Finding], packages: frozenset[str], imports: Sequence[str]
+) -> tuple[list[Finding], Counter[str]]:
+    """The findings that are about registrations of these imports, and how many are about those of other packages."""
+    mine = {name.partition(".")[0] for name in imports}
+    kept: list[Finding] = []
+    others: Counter[str] = Counter()
+    for finding in findings:
+        owners = [package_among(packages | mine, debug) for debug in finding.owners]
+        foreign = [owner for owner in owners if owner is not None and owner not in mine]
+        if foreign and len(foreign) == len(owners):
+            others[foreign[0]] += 1
+        else:
+            kept.append(finding)
+    return kept, others
 
 
 def _changed(operators: Sequence[RecordedOperator], base: Recorded) -> list[RecordedOperator]:
@@ -157,6 +182,7 @@ def lint_source(
         base=None if base is None else _subject(base, None),
         operators=looked_at,
         accepted=accepted,
+        imports=imports if not operators else (),
         without_own=(bool(imports) or isinstance(recorded, Overlay)) and not operators,
     )
 

@@ -77,6 +77,8 @@ def lint_summary(report: LintReport, *, complete: bool = False) -> Iterator[str]
         yield f"  {report.known:,} more were there before"
     if report.own:
         yield f"  {_counted(report.own, 'operator')} that PyTorch registered for itself were left out"
+    for package, count in report.others.items():
+        yield f"  {count:,} more are about operators of {package}: lint them with --import {package}"
     if report.accepted:
         yield f"  {report.accepted:,} more are accepted by the baseline"
     if report.outdated:
