@@ -459,7 +459,7 @@ def test_what_other_packages_registered_is_counted_and_left_out() -> None:
         ("DL002", "mine::replaced"),
     }
     assert report.others == {"theirs": 2}
-    assert "  2 more are about operators of theirs: lint them with --import theirs\n" in lint_text(report)
+    assert "  2 findings about operators of theirs left out: lint them with --import theirs\n" in lint_text(report)
 
 
 def test_errors_come_before_warnings_and_information_last(tmp_path: Path) -> None:

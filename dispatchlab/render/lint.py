@@ -76,9 +76,9 @@ def lint_summary(report: LintReport, *, complete: bool = False) -> Iterator[str]
     if report.known:
         yield f"  {report.known:,} more were there before"
     if report.own:
-        yield f"  {_counted(report.own, 'operator')} that PyTorch registered for itself were left out"
+        yield f"  {_counted(report.own, 'operator')} that PyTorch registered for itself left out"
     for package, count in report.others.items():
-        yield f"  {count:,} more are about operators of {package}: lint them with --import {package}"
+        yield f"  {_counted(count, 'finding')} about operators of {package} left out: lint them with --import {package}"
     if report.accepted:
         yield f"  {report.accepted:,} more are accepted by the baseline"
     if report.outdated:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.json_schema import errors
+from tests.test_sarif import schema
+
 pytest.importorskip("torch")
 
 PROGRAM = """
@@ -67,9 +70,79 @@ def test_a_module_without_registrations_is_clean(tmp_path: Path) -> None:
     assert lint(tmp_path, "harmless") == []
 
 
-@pytest.mark.skipif(find_spec("optimum") is None or find_spec("optimum.quanto") is None, reason="needs optimum-quanto")
-def test_the_dangling_kernel_of_quanto_is_found(tmp_path: Path) -> None:
-    (finding,) = lint(tmp_path, "optimum.quanto", "DL001", "DL012")
-    assert finding["code"] == "DL012"
-    assert finding["operator"] == "quanto_py::qbytes_mm"
-    assert str(finding["message"]).endswith("did you mean quanto::qbytes_mm?")
+QUANTO = find_spec("optimum") is not None and find_spec("optimum.quanto") is not None
+
+
+def pinned(found: list[dict[str, object]]) -> dict[object, set[str]]:
+    """The operators of each code."""
+    codes: dict[object, set[str]] = {}
+    for one in found:
+        codes.setdefault(one["code"], set()).add(str(one["operator"]))
+    return codes
+
+
+@pytest.mark.skipif(not QUANTO, reason="needs optimum-quanto")
+def test_the_findings_on_quanto_are_these(tmp_path: Path) -> None:
+    found = lint(tmp_path, "optimum.quanto")
+    assert pinned(found) == {
+        "DL010": {"quanto::qbytes_mm", "quanto::quantize_affine", "quanto::quantize_symmetric", "quanto::unpack"},
+        "DL012": {"quanto_py::qbytes_mm"},
+    }
+    (dangling,) = (one for one in found if one["code"] == "DL012")
+    assert str(dangling["message"]).endswith("did you mean quanto::qbytes_mm?")
+    assert "optimum/quanto/library/qbytes_mm.py:" in str(dangling["message"])
+
+
+@pytest.mark.skipif(find_spec("torchao") is None, reason="needs torchao")
+def test_the_findings_on_torchao_are_these(tmp_path: Path) -> None:
+    """Its extension is for other versions of Python and has not loaded, so what it defines in Python cannot run."""
+    found = pinned(lint(tmp_path, "torchao"))
+    assert set(found) <= {"DL010", "DL011"}
+    assert len(found["DL011"]) == 11
+    assert "torchao::da8w4_linear_cpu" in found["DL011"]
+    assert {name.partition("::")[0] for names in found.values() for name in names} <= {"torchao", "ao", "float8_sparse"}
+
+
+CHECKOUT = """
+import torch
+
+lib = torch.library.Library("srcpkg", "DEF")
+
+def register(name):
+    lib.define(f"{name}(Tensor x) -> Tensor")
+    lib.impl(name, lambda x: x.sin(), "CPU")
+
+for name in ("one", "two"):
+    register(name)
+lib.define("three(Tensor x) -> Tensor")
+lib.impl("three", lambda x: x.sin(), "CPU")
+"""
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_sarif_has_the_lines_of_the_calls_in_a_src_layout(tmp_path: Path, *, installed: bool) -> None:
+    checkout, packages = tmp_path / "checkout", tmp_path / "packages"
+    (checkout / ".git").mkdir(parents=True)
+    for folder in (checkout / "src", packages):
+        (folder / "srcpkg").mkdir(parents=True)
+        (folder / "srcpkg" / "__init__.py").write_text("from srcpkg import ops\n")
+        (folder / "srcpkg" / "ops.py").write_text(CHECKOUT)
+    where = packages if installed else checkout / "src"
+    line = ["lint", "live", "--import", "srcpkg", "--select", "DL006", "--format", "sarif"]
+    run = subprocess.run(
+        [sys.executable, "-m", "dispatchlab", *line],
+        cwd=checkout / "src",
+        env={"PYTHONPATH": f"{where}:{Path(__file__).parent.parent.parent}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1, run.stderr
+    value = json.loads(run.stdout)
+    assert errors(value, schema()) == []
+    (sarif,) = value["runs"]
+    assert sarif["originalUriBaseIds"]["%SRCROOT%"]["uri"] == f"{checkout.resolve().as_uri()}/"
+    places = [result["locations"][0]["physicalLocation"] for result in sarif["results"]]
+    assert {place["artifactLocation"]["uri"] for place in places} == {"src/srcpkg/ops.py"}
+    assert {place["artifactLocation"]["uriBaseId"] for place in places} == {"%SRCROOT%"}
+    assert sorted(place["region"]["startLine"] for place in places) == [11, 13]
