@@ -30,7 +30,7 @@ def kernel(x: int) -> int:
 
 def in_force(dispatcher: Dispatcher) -> dict[object, object]:
     """The whole state, as it is now."""
-    return {**dispatcher.state}
+    return dict(dispatcher.state.items())
 
 
 # -- threads

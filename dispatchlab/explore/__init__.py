@@ -19,5 +19,6 @@
 - `shrink`: make a counterexample short.
 - `difference`: what differs, as a unified diff.
 - `limits`: bounds on states and time, cancellation, progress.
+- `replay_proof`: after a proof, compare random sequences in fresh sandboxes with the states.
 - `prng`: random numbers that are the same for ever.
 """

@@ -14,6 +14,7 @@ from dispatchlab.explore.limits import Progress, Watch, count_orders
 from dispatchlab.explore.partition import explore_forkable
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
 from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, RandomWalks
+from dispatchlab.explore.replay_proof import replay_proof
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
 from dispatchlab.model.kernel_identity import distinguished
@@ -72,7 +73,14 @@ def explore(
         found = explore_forkable(
             engine, registrations, operators, order=order, seed=seed, watch=watch, factored=factored
         )
-        return _verified(found, fresh)
+        return replay_proof(
+            _verified(found, fresh),
+            lambda: engine.space(registrations, operators),
+            fresh,
+            order=order,
+            seed=seed,
+            watch=watch,
+        )
 
     unsure = check_determinism(fresh, fresh, count, seed=seed, order=order)
     if unsure is not None:

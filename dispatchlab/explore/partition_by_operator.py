@@ -13,6 +13,7 @@ from dispatchlab.explore.partition import renumbered
 from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Verdict
 from dispatchlab.explore.run_sequence import on_sandboxes
+from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
 
@@ -64,6 +65,7 @@ def explore_apart(
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
     """
+    registrations = distinguished(registrations)
     groups = groups_of(registrations) if len(registrations) > TOGETHER else [tuple(range(len(registrations)))]
     if len(groups) == 1:
         return explore(engine, registrations, operators, order=order, progress=progress, timeout_s=timeout_s, **options)
@@ -168,6 +170,7 @@ def joined(found: Sequence[tuple[tuple[int, ...], Exploration]], count: int, ord
         counterexample=_in_scenario(gravest.counterexample, members),
         notes=(*notes, f"{len(found)} groups that share no operator were explored separately"),
         elapsed_s=sum(one.elapsed_s for _, one in found),
+        replayed=sum(one.replayed for _, one in found),
     )
 
 

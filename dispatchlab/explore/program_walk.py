@@ -32,8 +32,10 @@ from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.program import Position, Program
 from dispatchlab.explore.protocol import Engine, EngineCrashed, Footprints, Forkable, StateSpace
 from dispatchlab.explore.random_walk import DEFAULT_SAMPLES
+from dispatchlab.explore.replay_proof import replay_proof
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, run
+from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import StepSequence
@@ -44,6 +46,9 @@ MANY_ORDERS: Final = 720
 
 _NAMED: Final = 6
 _BROKEN_SETS: Final = 64  # sets that break an invariant after which the walk looks no further
+
+_REPLAYED: Final = 4
+"""How many orders of each group are replayed after a proof."""
 
 
 def explore_program(
@@ -83,6 +88,7 @@ def explore_program(
         Interrupted: by Ctrl-C, with what was covered.
     """
     watch = Watch(max_states=max_states, timeout_s=timeout_s, cancelled=cancelled, progress=progress)
+    registrations = distinguished(registrations)
     search = _ProgramWalk(engine, registrations, operators, program, walk, samples, seed, watch)
     try:
         found = search.take()
@@ -173,9 +179,20 @@ class _ProgramWalk:
         program = self.program.restricted_to(members)
         fresh = on_sandboxes(self.engine, registrations, operators)
         if isinstance(self.engine, Forkable) and self.walk == "graph":
-            space = self.engine.space(registrations, operators)
+            forkable = self.engine
+            space = forkable.space(registrations, operators)
             found = finish(_StateDrive(space, program, fresh, self.watch))
             is_apart = not isinstance(space, Footprints) or not strays_of(space, len(members), operators)
+            if is_apart:
+                random = SplitMix64(self.seed)
+                found = replay_proof(
+                    found,
+                    lambda: forkable.space(registrations, operators),
+                    fresh,
+                    seed=self.seed,
+                    watch=self.watch,
+                    program=(program.random_order(random.split()) for _ in range(_REPLAYED)),
+                )
             return found, is_apart
         samples, every = self.samples if self.walk == "sample" else None, self.walk == "orders"
         drive = _SandboxDrive(program, fresh, self.watch, every=every, samples=samples, seed=self.seed)

@@ -134,6 +134,7 @@ class Exploration:
         seed: the seed of a sampled walk or of passes.
         passes: how many passes were walked.
         modules: how many modules register, where the orders are those of their imports.
+        replayed: how many random sequences ran in fresh sandboxes after a proof, and showed what its states show.
     """
 
     verdict: Verdict
@@ -153,6 +154,7 @@ class Exploration:
     seed: int | None = None
     passes: int | None = None
     modules: int | None = None
+    replayed: int = 0
 
     __repr__ = short_repr
 

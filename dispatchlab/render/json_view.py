@@ -23,6 +23,7 @@ A report (`permute --format json`, one object on one line for each scenario):
     never_accepted    the registrations that were accepted nowhere, by number
     counterexample    null, or {kind, expected_sequence, actual_sequence, diff, why}; sequences as "+0 +1 -0"
     notes             sentences
+    replayed          how many random sequences ran in fresh sandboxes after a proof, and showed what its states show
     seed, passes        null where they do not apply
     modules           how many modules register, where the orders are those of their imports; else null
     elapsed_s         seconds

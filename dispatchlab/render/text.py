@@ -117,6 +117,11 @@ def counts(found: Exploration) -> Iterator[tuple[str, str]]:
         yield "passes", f"{found.passes:,}"
 
 
+def replayed_text(found: Exploration) -> str:
+    """What was held against a proof: the sequences that ran in fresh sandboxes."""
+    return f"{found.replayed:,} random sequences in fresh sandboxes, which show what the states show"
+
+
 def never_accepted_text(found: Exploration, registrations: Sequence[str]) -> tuple[str, ...]:
     """The registrations that were accepted nowhere, one a line."""
     return tuple(f"{index} {registrations[index]}" for index in found.never_accepted)
@@ -134,6 +139,8 @@ def _report(report: Report, found: Exploration) -> Iterator[str]:
         first, *more = note.splitlines()
         yield f"note: {first}"
         yield from _indented("\n".join(more))
+    if found.replayed:
+        yield f"replayed: {replayed_text(found)}"
     yield f"walk: {found.walk}"
     yield f"elapsed: {seconds(found.elapsed_s)}"
     yield f"as expected: {'yes' if report.as_expected else 'no'}"

@@ -1,0 +1,64 @@
+"""A proof is held against fresh sandboxes: a space that lies about them, or whose equality forgets, proves nothing."""
+
+from __future__ import annotations
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.program import Module, Program
+from dispatchlab.explore.program_walk import explore_program
+from dispatchlab.explore.result import Flaw, Verdict
+from tests.engine_shorthand import FOO, K, define, impl, overrides_allowed
+from tests.planted_spaces import ForgetfulSpace, TwoFacedEngine, verdicts_of_wrong_spaces
+from tests.toy_engines import FOO as TOY
+from tests.toy_engines import Planted, toy
+
+
+def test_a_proof_says_how_many_sequences_were_replayed() -> None:
+    registrations = [define(), impl(K.CPU, "cpu"), impl(K.CUDA, "cuda")]
+    found = [explore(LabEngine(), registrations, [FOO], seed=seed) for seed in (0, 0, 1)]
+    assert {(one.verdict, one.replayed) for one in found} == {(Verdict.ORDER_INDEPENDENT, 8)}
+    with overrides_allowed():
+        assert explore(LabEngine(), [impl(K.CPU, "1"), impl(K.CPU, "2")], [FOO]).replayed == 0
+
+
+def test_a_space_that_says_something_else_than_its_sandbox_is_nondeterministic() -> None:
+    real = toy(3, Planted("counts", by=1, partner=0, effect="shows", when=0b100, modulo=3))
+    found = explore(TwoFacedEngine(toy(3), real), TwoFacedEngine(toy(3), real).registrations, [TOY])
+    assert (found.verdict, found.replayed) == (Verdict.NONDETERMINISTIC, 0)
+    example = found.counterexample
+    assert example is not None
+    assert example.flaw is Flaw.NONDETERMINISTIC
+    assert example.why == ("expected is what the states of the engine show, actual is a fresh sandbox",)
+    assert "+flaw 0: " in example.diff
+
+
+def test_an_equality_that_forgets_hides_no_counterexample() -> None:
+    real = toy(3, Planted("depends on order", by=1, partner=0, effect="shows", when=0b100))
+    engine = TwoFacedEngine(ForgetfulSpace(real), real)
+    found = explore(engine, engine.registrations, [TOY])
+    example = found.counterexample
+    assert found.verdict is Verdict.ORDER_DEPENDENT
+    assert example is not None
+    assert sorted(map(len, (example.expected_sequence, example.actual_sequence))) == [3, 3]
+
+
+def test_no_engine_with_a_wrong_space_is_proved() -> None:
+    verdicts = verdicts_of_wrong_spaces(24)
+    assert verdicts.total() == 24
+    assert set(verdicts) == {Verdict.ORDER_DEPENDENT, Verdict.NONDETERMINISTIC}
+
+
+def test_a_timeout_ends_the_replay_after_its_first_sequence() -> None:
+    found = explore(LabEngine(), [define()], [FOO], timeout_s=1e-9)
+    assert found.verdict in (Verdict.INCOMPLETE, Verdict.ORDER_INDEPENDENT)
+    assert found.replayed <= 1
+
+
+def test_the_orders_of_a_program_are_replayed_too() -> None:
+    registrations = [define(), impl(K.CPU, "cpu"), impl(K.CUDA, "cuda")]
+    program = Program.of(3, [Module("a", (0, 1)), Module("b", (2,))])
+    found = explore_program(LabEngine(), registrations, [FOO], program=program)
+    assert (found.verdict, found.replayed) == (Verdict.ORDER_INDEPENDENT, 4)
+    wrong = TwoFacedEngine(toy(3), toy(3, Planted("counts", by=1, partner=0, effect="shows")))
+    found = explore_program(wrong, wrong.registrations, [TOY], program=program)
+    assert found.verdict is Verdict.NONDETERMINISTIC
