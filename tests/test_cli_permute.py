@@ -61,6 +61,7 @@ edges: 160
 orders: 14,400
 conflicts: none
 never accepted: none
+replayed: 6 random sequences in fresh sandboxes, which show what the states show
 walk: graph
 elapsed: ...
 as expected: yes

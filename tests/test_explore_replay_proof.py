@@ -7,6 +7,7 @@ from dispatchlab.explore.explore import explore
 from dispatchlab.explore.program import Module, Program
 from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.result import Flaw, Verdict
+from dispatchlab.model.registration import Registration
 from tests.engine_shorthand import FOO, K, define, impl, overrides_allowed
 from tests.planted_spaces import ForgetfulSpace, TwoFacedEngine, verdicts_of_wrong_spaces
 from tests.toy_engines import FOO as TOY
@@ -14,7 +15,7 @@ from tests.toy_engines import Planted, toy
 
 
 def test_a_proof_says_how_many_sequences_were_replayed() -> None:
-    registrations = [define(), impl(K.CPU, "cpu"), impl(K.CUDA, "cuda")]
+    registrations: list[Registration] = [define(), impl(K.CPU, "cpu"), impl(K.CUDA, "cuda")]
     found = [explore(LabEngine(), registrations, [FOO], seed=seed) for seed in (0, 0, 1)]
     assert {(one.verdict, one.replayed) for one in found} == {(Verdict.ORDER_INDEPENDENT, 8)}
     with overrides_allowed():
@@ -55,7 +56,7 @@ def test_a_timeout_ends_the_replay_after_its_first_sequence() -> None:
 
 
 def test_the_orders_of_a_program_are_replayed_too() -> None:
-    registrations = [define(), impl(K.CPU, "cpu"), impl(K.CUDA, "cuda")]
+    registrations: list[Registration] = [define(), impl(K.CPU, "cpu"), impl(K.CUDA, "cuda")]
     program = Program.of(3, [Module("a", (0, 1)), Module("b", (2,))])
     found = explore_program(LabEngine(), registrations, [FOO], program=program)
     assert (found.verdict, found.replayed) == (Verdict.ORDER_INDEPENDENT, 4)

@@ -100,6 +100,10 @@ class Watch:
                 self._progress(Progress(*done, self.total_edges, now - self._started))
         return None
 
+    def is_over(self) -> bool:
+        """Whether time is up or somebody has cancelled, whatever was counted."""
+        return perf_counter() >= self._deadline or (self._cancelled is not None and self._cancelled())
+
     def settle(self, exploration: Exploration) -> None:
         """Count a finished part; `stop` gets the counts of the next part from zero."""
         self._sets += exploration.sets

@@ -79,7 +79,7 @@ def replay_proof(
     done = 0
     try:
         for plan in chosen:
-            if done and watch.stop(found.sets, found.states, found.edges) is not None:
+            if done and watch.is_over():
                 break
             with warnings.catch_warnings(), fresh() as session:
                 warnings.simplefilter("ignore")  # of overrides, which are reported to whoever registers
