@@ -161,14 +161,17 @@ def test_an_operator_is_its_dump_an_empty_line_and_its_table() -> None:
 
 
 def test_conflicts_say_who_excludes_whom() -> None:
-    assert (
-        conflict_text(Conflict((4,), "unknown_key", "no such key")) == "4 is always refused (unknown_key): no such key"
-    )
+    found = INDEPENDENT.exploration
+    one = Conflict((4,), "unknown_key", "no such key")
+    never = replace(found, never_accepted=(4,))
+    assert conflict_text(one, never) == "4 is always refused (unknown_key): no such key"
+    somewhere = replace(found, never_accepted=())
+    assert conflict_text(one, somewhere) == "4 is refused unless others come before it (unknown_key): no such key"
     two = Conflict((0, 3), "duplicate_def", "twice", asymmetric=True)
     expected = "0 and 3 exclude one another (duplicate_def; the last registration decides the error): twice"
-    assert conflict_text(two) == expected
+    assert conflict_text(two, found) == expected
     three = Conflict((1, 2, 5), "other", "no")
-    assert conflict_text(three) == "1, 2 and 5 exclude one another (other): no"
+    assert conflict_text(three, found) == "1, 2 and 5 exclude one another (other): no"
 
 
 def test_the_summary_counts_what_was_expected_what_was_not_and_what_could_not_be_used() -> None:

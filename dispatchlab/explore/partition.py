@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.compare_sequences import check_determinism
@@ -145,6 +145,7 @@ class _Run:
         self.order = order
         self.seed = seed
         self.watch = watch
+        self.hidden: tuple[OperatorName, ...] = ()  # operators with state that is never observed
         self.sum = Exploration(
             Verdict.ORDER_INDEPENDENT, "graph", len(registrations), 0, 0, 0, count_orders(len(registrations), order)
         )
@@ -154,6 +155,8 @@ class _Run:
         everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), tuple(self.order))
         self.watch.total_edges = count_edges(len(self.registrations), self.order)
         found = self._one(everything, self._space(everything), None)
+        if self._hiding(found, [everything]) is not found:
+            found = replace(found, notes=(hidden_state_note(found, everything.operators),))
         return replace(found, notes=(*notes, *found.notes))
 
     def parts(self, whole: Footprints, parts: Sequence[Part]) -> Exploration:
@@ -183,6 +186,8 @@ class _Run:
     def _result(self) -> Exploration:
         conflicts = () if self.sum.counterexample else tuple(dict.fromkeys(self.sum.conflicts))
         never = tuple(sorted(set(self.sum.never_accepted))) if self.sum.verdict is Verdict.ORDER_INDEPENDENT else ()
+        if self.hidden and self.sum.counterexample is None:
+            self._note(hidden_state_note(self.sum, self.hidden))
         return replace(
             self.sum,
             conflicts=tuple(sorted(conflicts, key=lambda one: (len(one.members), one.members))),
@@ -199,6 +204,7 @@ class _Run:
         strays = strays_of(space, len(first.indices), first.operators)
         if strays:
             return strays
+        found = self._hiding(found, members)
         self._add(found, found, 1)
         self.watch.settle(found)
         alike = _signature(space, len(first.indices), first.order, self.seed) if others else ()
@@ -208,7 +214,7 @@ class _Run:
                 renamed = self._renamed(found, first, other, twin)
                 self._add(renamed, found, 0)
             else:
-                own = self._one(other, twin, self._shorter())
+                own = self._hiding(self._one(other, twin, self._shorter()), [other])
                 self._add(own, own, 1)
                 self.watch.settle(own)
                 self._note("parts that look alike behave differently, so they were explored one by one")
@@ -267,6 +273,13 @@ class _Run:
             notes=total.notes if found is not None else total.notes + more.notes,
         )
 
+    def _hiding(self, found: Exploration, parts: Sequence[Part]) -> Exploration:
+        """Keep whose state is hidden for one note on all parts, in place of a note on each."""
+        if found.verdict is not Verdict.ORDER_INDEPENDENT or found.states == found.sets:
+            return found
+        self.hidden = (*self.hidden, *(name for part in parts for name in part.operators))
+        return replace(found, notes=())
+
     def _note(self, note: str) -> None:
         self.sum = replace(self.sum, notes=(*self.sum.notes, note))
 
@@ -281,6 +294,17 @@ class _Run:
             conflicts.append(Conflict(members, conflict.kind, message, conflict.asymmetric))
         never = tuple(number[index] for index in found.never_accepted)
         return replace(found, counterexample=None, conflicts=tuple(conflicts), never_accepted=never)
+
+
+def hidden_state_note(found: Exploration, operators: Sequence[OperatorName]) -> str:
+    """What a reader should know of states that look alike."""
+    names = ", ".join(map(str, operators[:_NAMED]))
+    more = f" and {len(operators) - _NAMED:,} more" if len(operators) > _NAMED else ""
+    of = f" of {names}{more}" if operators else ""
+    return f"{found.states:,} states for {found.sets:,} sets: the engine keeps hidden state{of} that is never observed"
+
+
+_NAMED: Final = 3
 
 
 def strays_of(space: StateSpace[Any], count: int, operators: Sequence[OperatorName]) -> frozenset[StateVariable]:

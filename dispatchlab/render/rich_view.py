@@ -146,7 +146,7 @@ def _panel(console: Console, report: Report) -> Panel:
         grid.add_row(title, number)
     grid.add_row("registrations", f"{found.registrations:,}")
     if found.counterexample is None or found.conflicts:
-        conflicts = [conflict_text(conflict) for conflict in found.conflicts]
+        conflicts = [conflict_text(conflict, found) for conflict in found.conflicts]
         grid.add_row("conflicts", plain("\n".join(conflicts) or "none"))
     if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
         never = never_accepted_text(found, report.registrations)

@@ -72,17 +72,23 @@ def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
     return replace(found, counterexample=replace(counterexample, diff="".join(kept)))
 
 
-def conflict_text(conflict: Conflict) -> str:
-    """Who excludes whom, and what the engine says to it."""
+def conflict_text(conflict: Conflict, found: Exploration) -> str:
+    """Who excludes whom, and what the engine says to it; whoever is refused alone may be accepted after others."""
     members = [str(member) for member in conflict.members]
     if len(members) == 1:
-        who = f"{members[0]} is always refused"
+        always = conflict.members[0] in found.never_accepted or not _is_done(found)
+        who = f"{members[0]} is always refused" if always else f"{members[0]} is refused unless others come before it"
     elif len(members) == 2:
         who = f"{members[0]} and {members[1]} exclude one another"
     else:
         who = f"{', '.join(members[:-1])} and {members[-1]} exclude one another"
     blame = "; the last registration decides the error" if conflict.asymmetric else ""
     return f"{who} ({conflict.kind}{blame}): {conflict.message}"
+
+
+def _is_done(found: Exploration) -> bool:
+    """Whether every registration was tried wherever it can be."""
+    return found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
 
 
 def step_text(step: Step, registrations: Sequence[str]) -> str:
@@ -151,7 +157,7 @@ def _findings(found: Exploration, registrations: Sequence[str]) -> Iterator[str]
     for title, number in counts(found):
         yield f"{title}: {number}"
     if found.counterexample is None or found.conflicts:
-        yield from _listed("conflicts", [conflict_text(conflict) for conflict in found.conflicts])
+        yield from _listed("conflicts", [conflict_text(conflict, found) for conflict in found.conflicts])
     if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
         yield from _listed("never accepted", never_accepted_text(found, registrations))
     if found.counterexample is not None:
