@@ -16,6 +16,7 @@ from dispatchlab.atomic_write import WriteError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
+from dispatchlab.registry.builds import has_kernels_for
 from dispatchlab.registry.file import (
     RegistryFile,
     UnknownRegistryError,
@@ -307,6 +308,41 @@ def test_what_no_reader_would_take_is_not_written() -> None:
     assert str(caught.value).startswith(
         "the registry cannot be written, for no file of it would be read: the bytes of the directory come to 8,388,"
     )
+
+
+def test_the_registry_of_the_build_for_cuda_has_the_kernels_that_the_default_one_lacks() -> None:
+    cuda, default = open_bundled("torch-2.13-cuda").load(), open_bundled().load()
+    assert (cuda.torch, len(cuda), cuda.imports) == ("2.13.0+cu130", 3599, ())
+    assert len(set(cuda.names) & set(default.names)) == 3597
+    for key, wanted in (("CUDA", (1331, 21)), ("SparseCUDA", (174, 1)), ("QuantizedCUDA", (51, 0)), ("CPU", None)):
+        counts = tuple(
+            sum(str(kernel.key) == key for operator in registry for kernel in operator.kernels)
+            for registry in (cuda, default)
+        )
+        assert counts == wanted or (wanted is None and counts[0] == counts[1])
+    assert [each.key for each in cuda.fallbacks] == [each.key for each in default.fallbacks]
+
+
+@pytest.mark.parametrize(
+    ("torch", "imports", "backend", "answers"),
+    [
+        ("2.13.0+cpu", (), "CPU", True),
+        ("2.13.0+cpu", (), "Meta", True),
+        ("2.13.0+cpu", (), "CUDA", False),
+        ("2.13.0+cpu", ("my_package",), "CUDA", False),
+        ("2.13.0+cu130", (), "CUDA", True),
+        ("2.13.0+cu130", (), "XPU", False),
+        ("2.13.0+rocm7.1", (), "HIP", True),
+        ("2.13.0+cpu", (), "PrivateUse1", False),
+        ("2.13.0+cpu", ("my_backend",), "PrivateUse1", True),
+        ("2.13.0", (), "MPS", True),
+        ("strict (five.yaml)", (), "CUDA", True),
+    ],
+)
+def test_a_build_answers_for_the_backends_that_it_has_kernels_for(
+    torch: str, imports: tuple[str, ...], backend: str, *, answers: bool
+) -> None:
+    assert has_kernels_for(torch, imports, backend) is answers
 
 
 def test_an_unknown_registry_is_refused_with_the_nearest_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
