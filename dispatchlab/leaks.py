@@ -240,11 +240,11 @@ def _dump_difference(operator: str, old: str, new: str) -> list[str]:
 
 def _difference(operator: str, old: RecordedOperator | None, new: RecordedOperator | None) -> list[str]:
     """What differs between two records of an operator, in the words of a comparison of registries."""
-    from dispatchlab.registry.compare import compare, diff_text
+    from dispatchlab.registry.compare import change_lines, compare
     from dispatchlab.registry.model import registry_of
 
     sides = [registry_of(name, [] if one is None else [one]) for name, one in (("before", old), ("now", new))]
-    lines = diff_text(compare(*sides), "before", "now").splitlines()[1:]
+    lines = list(change_lines(compare(*sides)))
     if lines and lines[0] == operator:
         return [f"{operator}: {line.strip()}" for line in lines[1:]]
     if lines and old is None and new is not None:

@@ -7,6 +7,10 @@ Each scenario is explored on the lab engine; its verdict has to be what it expec
 golden file holds, `expect/<same path>.txt`. `EXPECTTEST_ACCEPT=1 pytest` writes golden files, nothing else does. A
 golden file without a scenario fails. Without the option this plugin does nothing and imports nothing.
 
+Records of packages are tests, too: `dispatchlab_records` names files or folders of records, as `dispatchlab record`
+writes them. Each is compared with what its packages register now, in a process of its own;
+`EXPECTTEST_ACCEPT=1 pytest` records it again. Without PyTorch these tests are skipped.
+
 A test that asks for the fixture `dispatcher_leaks` fails when it leaves registrations behind, on a lab dispatcher that
 was there before or on the running PyTorch, and shows which; `dispatchlab_leaks = true` asks for it in every test.
 """
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from dispatchlab.leaks import Watch
 
 _SCENARIOS = "dispatchlab_scenarios"
+_RECORDS = "dispatchlab_records"
 _EXPECT = "dispatchlab_expect"
 _ALLOW_IMPORT = "dispatchlab_allow_import"
 _LEAKS = "dispatchlab_leaks"
@@ -40,6 +45,7 @@ class GoldenError(Exception):
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The ini options."""
     parser.addini(_SCENARIOS, "folders whose scenarios dispatchlab collects as tests", type="paths", default=[])
+    parser.addini(_RECORDS, "records of packages, and folders of them, that are checked", type="paths", default=[])
     parser.addini(_EXPECT, "folder of the golden files of dispatchlab's scenarios", default="expect")
     parser.addini(_ALLOW_IMPORT, "let scenarios name functions, which are imported", type="bool", default=False)
     parser.addini(_LEAKS, "fail every test that leaves registrations behind", type="bool", default=False)
@@ -53,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for folder in folders:
         if not folder.is_dir():
             raise pytest.UsageError(f"{_SCENARIOS}: there is no folder {folder}")
+    for path in _records(config):
+        if not path.exists():
+            raise pytest.UsageError(f"{_RECORDS}: there is no file or folder {path}")
+    folders = [*folders, *_records(config)]
     if not folders or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     looked_at = [(config.invocation_params.dir / arg).resolve() for arg in config.args]
@@ -86,19 +96,21 @@ class _EveryTest:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A YAML file below one of the folders is a scenario."""
+    """A YAML file below one of the folders is a scenario, a record or both."""
     if file_path.suffix not in _SUFFIXES:
         return None
     folder = _folder_of(file_path, _folders(parent.config))
-    if folder is None:
+    record_folder = _folder_of(file_path, _records(parent.config))
+    if folder is None and record_folder is None:
         return None
     from dispatchlab.scenario.folders import is_scenario_below
 
-    return (
-        ScenarioFile.from_parent(parent, path=file_path, folder=folder)
-        if is_scenario_below(file_path, folder)
-        else None
-    )
+    if folder is not None and not is_scenario_below(file_path, folder):
+        folder = None
+    is_record = record_folder is not None and is_scenario_below(file_path, record_folder)
+    if folder is None and not is_record:
+        return None
+    return ScenarioFile.from_parent(parent, path=file_path, folder=folder, is_record=is_record)
 
 
 # Note [Folders that pytest leaves out]
@@ -155,15 +167,18 @@ def pytest_make_collect_report(
 
 
 class ScenarioFile(pytest.File):
-    """A scenario file: one item."""
+    """A scenario file: an item for the scenario, one for the record that it is, or both."""
 
-    def __init__(self, *, folder: Path, **kwargs: Any) -> None:
+    def __init__(self, *, folder: Path | None, is_record: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.folder = folder
+        self.folder, self.is_record = folder, is_record
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One item."""
-        yield ScenarioItem.from_parent(self, name="permute", golden=_golden(self.path, self.folder, self.config))
+        """The items."""
+        if self.folder is not None:
+            yield ScenarioItem.from_parent(self, name="permute", golden=_golden(self.path, self.folder, self.config))
+        if self.is_record:
+            yield RecordItem.from_parent(self, name="record", golden=self.path)
 
 
 class _Item(pytest.Item):
@@ -251,6 +266,35 @@ def is_accepting() -> bool:
     return os.environ.get("EXPECTTEST_ACCEPT", "").strip().casefold() not in ("", "0", "false", "no", "off")
 
 
+class RecordItem(_Item):
+    """Compares a record with what its packages register now."""
+
+    def runtest(self) -> None:
+        """Fail when something else is registered; without PyTorch, skip."""
+        from dispatchlab.analysis.check_record import check_record
+        from dispatchlab.live.bridge.torch import TorchMissingError
+        from dispatchlab.render.record import check_text
+
+        try:
+            found = check_record(str(self.path), name=self._shown(self.path))
+        except TorchMissingError as error:
+            pytest.skip(str(error))
+        if found.is_same:
+            return
+        if is_accepting():
+            from dispatchlab.atomic_write import write_file
+            from dispatchlab.file_kinds import MARK, FileKind, marked
+
+            is_marked = MARK in _read(self.golden).partition("\n")[0]
+            write_file(self.path, marked(found.text, FileKind.SCENARIO, str(self.path)) if is_marked else found.text)
+            return
+        raise GoldenError(f"{check_text(found)}or accept it with: EXPECTTEST_ACCEPT=1 pytest")
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where it is."""
+        return self.path, None, self._shown(self.path)
+
+
 def _read(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
 
@@ -262,6 +306,10 @@ def _folders(config: pytest.Config) -> list[Path]:
     return list(config.getini(_SCENARIOS))
 
 
+def _records(config: pytest.Config) -> list[Path]:
+    return list(config.getini(_RECORDS))
+
+
 def _expect(config: pytest.Config) -> Path:
     inifile = config.inipath
     base = config.rootpath if inifile is None else inifile.parent
@@ -269,7 +317,7 @@ def _expect(config: pytest.Config) -> Path:
 
 
 def _folder_of(path: Path, folders: list[Path]) -> Path | None:
-    """The innermost of the folders that a file is in."""
+    """The innermost of the folders that a file is in; a file may be named itself."""
     around = [folder for folder in folders if path.is_relative_to(folder)]
     return max(around, key=lambda folder: len(folder.parts), default=None)
 

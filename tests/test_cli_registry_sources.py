@@ -199,6 +199,8 @@ def test_registries_are_compared(small: str, tmp_path: Path) -> None:
     assert (code, text.splitlines()[1:]) == (
         0,
         [
+            "  else: 1 operator went",
+            "  test: 1 def changed",
             "fallback AutogradCPU went: fallthrough registered at v.cpp:5",
             "operator went: else::gone, without a def, with 1 kernel",
             "test::bar.out",

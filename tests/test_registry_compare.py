@@ -19,7 +19,7 @@ from tests.registry_cases import BAR, DANGLING, FALLBACKS, FOO, SMALL, T_T, kern
 def with_tables(before: Registry, after: Registry, *, locations: bool = True) -> RegistryDiff:
     first, second = bench(before), bench(after)
     tables = (first.dispatcher.dump_table, second.dispatcher.dump_table)
-    return compare(before, after, tables=tables, locations=locations)
+    return compare(before, after, tables=lambda _: tables, locations=locations)
 
 
 def with_foo(foo: RecordedOperator) -> Registry:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dispatchlab.analysis.sources import recorded_from
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.file import RegistryFile, UnknownRegistryError, save_registry
+from dispatchlab.registry.model import registry_of
 from dispatchlab.registry.overlay import Overlay
 from dispatchlab.scenario.load import ScenarioError, load_scenario, parse_scenario
 from dispatchlab.scenario.write import scenario_text
 from tests.command_line import run, run_raising
-from tests.registry_cases import SMALL
+from tests.registry_cases import BAR, FOO, SMALL
 
 RECORD = """\
 claim: What importing mine registers does not depend on its order.
@@ -71,13 +74,19 @@ def test_a_record_is_laid_over_its_registry(record: str) -> None:
     assert [str(one.name) for one in found] == list(found.names)
 
 
-def test_lint_reports_what_the_package_adds_and_knows_the_kernels_of_pytorch(record: str) -> None:
-    for more in ((), ("--against", "torch-2.13")):
-        found = json.loads(run("lint", record, *more, "--format", "json").stdout)
-        text = json.dumps(found)
-        assert "mine::odd" not in text or "DL006" in text
-        assert "aten::mul.Tensor" not in text
-        assert "aten::__and__" not in text
+def test_lint_reports_what_the_package_does_to_operators_of_pytorch_and_knows_their_kernels(record: str) -> None:
+    """Over the registry a kernel for the CPU overrides PyTorch's; alone, it is the operator's only one."""
+    text = RECORD.replace("PrivateUse1", "CPU")
+    for body, more, expected in (
+        (text, (), [("DL002", "aten::mul.Tensor")]),
+        (text, ("--against", "torch-2.13"), [("DL002", "aten::mul.Tensor")]),
+        (text.replace("registry: torch-2.13\n", ""), (), [("DL010", "aten::mul.Tensor")]),
+    ):
+        Path(record).write_text(body)
+        arguments = ("lint", record, "--select", "DL001,DL002,DL006,DL007,DL010", *more, "--format", "json")
+        (source,) = json.loads(run(*arguments).stdout)["sources"]
+        assert [(each["code"], each["operator"]) for each in source["findings"]] == expected
+        assert source["operators"] == 2 or more
 
 
 def test_a_record_without_a_registry_is_taken_alone_and_says_so(record: str) -> None:
@@ -167,3 +176,76 @@ def test_only_the_record_of_packages_may_register_nothing() -> None:
     assert scenario_text(parse_scenario(nothing)) == nothing
     with pytest.raises(ScenarioError, match="expected at least one registration"):
         parse_scenario("claim: A.\nregistrations: []\n")
+
+
+def test_diff_begins_with_a_summary_by_namespace_and_takes_operators(record: str) -> None:
+    text = run("diff", "torch-2.13", record).stdout
+    assert text.splitlines()[1:3] == ["  aten: 1 kernel came, 1 row changed", "  mine: 1 operator came"]
+    only = run("diff", "torch-2.13", record, "--operator", "aten::mul*").stdout
+    assert "mine::odd" not in only
+    assert "kernel PrivateUse1 came: registered at mine/ops.py:3" in only
+    found = json.loads(run("diff", "torch-2.13", record, "--operator", "mine::*", "--format", "json").stdout)
+    assert (found["compared"], found["namespaces"]) == (1, {"mine": {"operator came": 1}})
+    result = run("diff", "torch-2.13", record, "--operator", "mine::no")
+    assert (result.exit_code, "there is no operator mine::no" in result.stderr) == (2, True)
+
+
+def test_certify_of_a_record_is_about_what_differs_from_its_registry(tmp_path: Path) -> None:
+    save_registry(SMALL, tmp_path / "small.dlreg")
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "{claim: A., registry: small.dlreg, registrations: "
+        "[{impl: bar.out, dispatch: CUDA, debug: mine}, {def: new() -> (), debug: mine}]}"
+    )
+    arguments = ("certify", str(path), "--jobs", "1", "--format")
+    found = json.loads(run(*arguments, "json").stdout)
+    assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::new"]
+    assert (found["against"], found["left_out"], found["known"]) == ("small.dlreg", 2, [])
+    text = run(*arguments, "text").stdout
+    assert "  left out, as they are the same in small.dlreg: 2; --all certifies them, too\n" in text
+    for more, names in (
+        (["--operator", "test::foo"], ["test::foo"]),
+        (["--all"], ["else::gone", "test::bar.out", "test::foo", "test::new"]),
+    ):
+        found = json.loads(run(*arguments, "json", *more).stdout)
+        assert ([each["operator"] for each in found["certificates"]], found["against"]) == (names, "")
+
+
+def test_certify_leaves_out_what_overrides_another_in_the_registry_already(tmp_path: Path) -> None:
+    save_registry(SMALL, tmp_path / "small.dlreg")
+    path = tmp_path / "mine.yaml"
+    path.write_text("{claim: A., registry: small.dlreg, registrations: [{impl: foo, dispatch: CUDA, debug: mine}]}")
+    arguments = ("certify", str(path), "--jobs", "1", "--format", "json")
+    result = run(*arguments)
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["known"], found["certificates"]) == (0, ["test::foo"], [])
+    path.write_text("{claim: A., registry: small.dlreg, registrations: [{impl: foo, dispatch: CPU, debug: mine}]}")
+    result = run(*arguments)
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["known"]) == (1, [])
+    (certificate,) = found["certificates"]
+    assert [reason["keys"] for reason in certificate["reasons"]] == [["CPU"]]
+
+
+def test_what_cannot_be_read_costs_its_operator_the_arguments_and_nothing_else(tmp_path: Path) -> None:
+    unreadable = replace(FOO, schema="test::foo(Nobody knows) -> this")
+    save_registry(registry_of("2.13.0", (unreadable, BAR)), tmp_path / "odd.dlreg")
+    path = str(tmp_path / "odd.dlreg")
+    assert (
+        "schema: test::foo(Nobody knows) -> this\n"
+        in run("dump", "test::foo", "--from", path, "--format", "text").stdout
+    )
+    assert "Nobody" in run("explain", "test::foo", "--from", path).stderr
+    assert run("explain", "test::bar.out", "--from", path).exit_code == 0
+    found = json.loads(run("certify", path, "--jobs", "1", "--all", "--format", "json").stdout)
+    assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::foo"]
+    assert run("diff", path, path, "--exit-code").exit_code == 0
+    assert run("lint", path).exit_code in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [("2.13.0+cpu", "torch-2.13"), ("2.13.1", "torch-2.13"), ("2.13.0+cu126", "torch-2.13-cuda"), ("2.6.0+cpu", None)],
+)
+def test_a_version_of_pytorch_has_the_bundled_registry_of_its_build(version: str, name: str | None) -> None:
+    assert bundled_for(version) == name

@@ -25,6 +25,7 @@ Both:
 - `pool_interrupts`: Ctrl-C and SIGTERM in worker processes.
 - `engines`: engines by name.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
+- `check_record`: whether packages register what a record of them has.
 - `import_orders`: packages imported in every order.
 - `run_program`: a Python file as a program.
 """

@@ -107,6 +107,9 @@ class Certification:
         elapsed_s: seconds.
         selected: how many operators were to be certified.
         interrupted: the work was stopped before the last of them.
+        against: the registry whose operators are left out where they are the same; empty when none are.
+        left_out: how many operators these are.
+        known: operators whose order matters in that registry already, for the same reasons; they have no certificate.
     """
 
     registry: str
@@ -122,6 +125,9 @@ class Certification:
     elapsed_s: float = 0.0
     selected: int = 0
     interrupted: bool = False
+    against: str = ""
+    left_out: int = 0
+    known: tuple[str, ...] = ()
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:
         """The certificates with one verdict."""

@@ -35,6 +35,7 @@ from dispatchlab.analysis.neighbourhoods import (
 )
 from dispatchlab.analysis.pool_interrupts import leave_interrupts_to_parent
 from dispatchlab.analysis.replay_on_lab import for_registry
+from dispatchlab.analysis.sources import Difference
 from dispatchlab.analysis.stale_slots import order_with_stale_slot
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
@@ -147,6 +148,42 @@ def certification_of(
         selected=len(chosen),
         interrupted=interrupted,
     )
+
+
+def without_known(found: Certification, difference: Difference) -> Certification:
+    """A certification of what a recording adds to a registry, without what is found in that registry already.
+
+    Args:
+        found: the certification of the operators that differ.
+        difference: these, and what they differ from.
+    """
+    own = {str(operator.name): operator for operator in difference.operators}
+    kept: list[Certificate] = []
+    known: list[str] = []
+    for one in found.certificates:
+        base = None if difference.base is None else difference.base.operator(one.operator)
+        fresh = tuple(each for each in one.reasons if base is None or not _is_in(each, own[one.operator], base))
+        if fresh or not one.reasons:
+            kept.append(replace(one, reasons=fresh))
+        else:
+            known.append(one.operator)
+    return replace(
+        found,
+        certificates=tuple(kept),
+        against=difference.against,
+        left_out=difference.left_out,
+        known=tuple(known),
+    )
+
+
+def _is_in(reason: OrderReason, own: RecordedOperator, base: RecordedOperator) -> bool:
+    """Whether it is an override that has the same kernels in the base."""
+    if reason.cause is not Cause.OVERRIDE:
+        return False
+    mine, theirs = (
+        [(one.inferred, one.flags, one.active) for one in each.kernels_at(reason.keys[0])] for each in (own, base)
+    )
+    return mine == theirs
 
 
 class _Meter:

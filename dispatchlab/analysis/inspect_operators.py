@@ -332,7 +332,12 @@ def _over_registry(
         if known is not None:
             ground += (one for one in operator_registrations(known) if not isinstance(one, Def) or name not in defined)
     found = _after(scenario, engine, names, sequence, source, ground=ground)
-    return found._replace(semantics=semantics, build=beneath.torch, bare=False)
+    return found._replace(
+        semantics=semantics,
+        build=beneath.torch,
+        imports=(*beneath.imports, *scenario.packages),
+        bare=False,
+    )
 
 
 def inspect_installed(

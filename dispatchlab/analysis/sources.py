@@ -212,6 +212,7 @@ def compare_sources(
     semantics: str | None = None,
     tables: bool = True,
     locations: bool = True,
+    operators: Sequence[str] = (),
     report: Callable[[str], None] | None = None,
 ) -> SourceComparison:
     """Compare two sources.
@@ -224,10 +225,12 @@ def compare_sources(
         semantics: those of scenarios, and of the lab engine that computes the tables; `strict` when left out.
         tables: compare the rows of computed tables, too.
         locations: compare debug texts, too.
+        operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
         report: see `recorded_from`.
 
     Raises:
         ImportOfRecordError: there are modules to import, and no source is `live`.
+        UnknownOperatorError: an operator is in neither.
         DispatchLabError: a source cannot be used.
     """
     if imports and LIVE not in (before, after):
@@ -236,15 +239,35 @@ def compare_sources(
     into_second = imports if after == LIVE else ()
     first = recorded_from(before, imports=into_first, semantics=semantics, report=report)
     second = recorded_from(after, imports=into_second, semantics=semantics, report=report)
-    dump_tables = None
-    if tables:
+    from dispatchlab.registry.compare import TableOf, compare
+
+    def dump_tables(names: Sequence[str]) -> tuple[TableOf, TableOf]:
         from dispatchlab.analysis.replay_on_lab import bench
 
-        replayed = [bench(each, semantics=semantics or "strict") for each in (first, second)]
-        dump_tables = replayed[0].dispatcher.dump_table, replayed[1].dispatcher.dump_table
-    from dispatchlab.registry.compare import compare
+        replayed = [bench(each, semantics=semantics or "strict", operators=names) for each in (first, second)]
+        held.extend(replayed)
+        return replayed[0].dispatcher.dump_table, replayed[1].dispatcher.dump_table
 
-    return SourceComparison(first, second, compare(first, second, tables=dump_tables, locations=locations))
+    held: list[object] = []
+    found = compare(
+        first,
+        second,
+        tables=dump_tables if tables else None,
+        locations=locations,
+        operators=_in_either(first, second, operators) if operators else None,
+    )
+    return SourceComparison(first, second, found)
+
+
+def _in_either(first: Recorded, second: Recorded, asked: Sequence[str]) -> frozenset[str]:
+    every = tuple(sorted({*first.names, *second.names}))
+    found: set[str] = set()
+    for each in asked:
+        named = every if each == "*" else find_names(every, each)
+        if not named:
+            raise UnknownOperatorError(each, every, "either of them")
+        found.update(named)
+    return frozenset(found)
 
 
 def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
@@ -266,6 +289,58 @@ def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperato
             if str(operator.name) not in seen:
                 seen.add(str(operator.name))
                 yield operator
+
+
+class Difference(NamedTuple):
+    """What a recording has that the registry that it came from has not.
+
+    Args:
+        operators: the operators that are new or not the same, by name; source locations do not count.
+        against: what the registry is called; empty when there is none, and `operators` is everything.
+        left_out: how many operators are the same.
+        base: that registry.
+    """
+
+    operators: tuple[RecordedOperator, ...]
+    against: str = ""
+    left_out: int = 0
+    base: Recorded | None = None
+
+
+def own_operators(recorded: Recorded, source: str) -> Difference:
+    """The operators of a recording that are not those of the bundled registry of its PyTorch.
+
+    For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
+    registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator.
+    """
+    from dispatchlab.registry.builds import bundled_for
+    from dispatchlab.registry.overlay import Overlay
+
+    bundled = bundled_for(recorded.torch)
+    if isinstance(recorded, Overlay):
+        base, name = recorded.beneath, recorded.name
+    elif source in bundled_names() or bundled is None:
+        return Difference(tuple(recorded))
+    else:
+        base, name = open_named(bundled), bundled
+    if {(one.key, one.fallthrough) for one in recorded.fallbacks} != {
+        (one.key, one.fallthrough) for one in base.fallbacks
+    }:
+        return Difference(tuple(recorded))
+    if isinstance(recorded, Overlay):
+        own = tuple(one for one in recorded.over if _shape(one) != _shape(base.operator(one.name)))
+    else:
+        known = {str(one.name): _shape(one) for one in base}
+        own = tuple(one for one in recorded if _shape(one) != known.get(str(one.name)))
+    return Difference(own, name, len(recorded.names) - len(own), base)
+
+
+def _shape(operator: RecordedOperator | None) -> object:
+    """What the order of its registrations can depend on."""
+    if operator is None:
+        return None
+    kernels = tuple((one.key, one.inferred, one.flags, one.active) for one in operator.kernels)
+    return operator.schema, operator.alias, kernels
 
 
 class NoScenarioError(DispatchLabError):

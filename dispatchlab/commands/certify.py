@@ -31,6 +31,12 @@ from dispatchlab.commands.output import Format, exit_with, note, progress_displa
 )
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Use N processes. Default: one for each core.")
 @import_option(LIVE_IMPORT_HELP)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Certify every operator. Default: of a recording, those that are not as in the registry that it was made on.",
+)
 @format_option
 @progress_option
 @quiet_option
@@ -41,6 +47,7 @@ def certify(
     semantics: str,
     jobs: int | None,
     imports: tuple[str, ...],
+    everything: bool,
     format: Format | None,
     progress: bool | None,
 ) -> None:
@@ -49,7 +56,9 @@ def certify(
     Where it does, shows both sequences and the owners of the registrations. The reason is a kernel that overrides
     another, or, under torch-2.13, a slot that calls use and that is not refreshed.
 
-    REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch.
+    REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch. Of a file, a record of
+    packages and `live`, only what differs from the bundled registry of its PyTorch is certified, unless --all or
+    --operator is given.
 
     Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided;
     130 after Ctrl-C and 143 after SIGTERM, with what was certified until then.
@@ -60,23 +69,29 @@ def certify(
       dispatchlab certify --semantics torch-2.13 --operator 'aten::*matmul*'
       dispatchlab certify today.registry --jobs 2 --format json
     """
-    from dispatchlab.analysis.certify import certification_of
-    from dispatchlab.analysis.sources import chosen, recorded_from
+    from dispatchlab.analysis.certify import certification_of, without_known
+    from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 
     with progress_display(progress) as display:
         display.stage(registry, "reading")
         recorded = recorded_from(registry, imports=imports, report=note)
+        asked = (
+            Difference(tuple(chosen(recorded, operators)))
+            if operators or everything
+            else own_operators(recorded, registry)
+        )
         found = certification_of(
             recorded,
             name=registry,
             semantics=semantics,
-            operators=tuple(chosen(recorded, operators)),
+            operators=asked.operators,
             jobs=jobs or os.cpu_count() or 1,
             progress=lambda done: display.update(registry, done),
             partial=True,
         )
         display.finish(registry)
+    found = without_known(found, asked)
     show(
         format,
         text=lambda: certification_text(found),

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import SOURCE, format_option, import_option, refuse, semantics_option
+from dispatchlab.commands.options import (
+    SOURCE,
+    format_option,
+    import_option,
+    operators_option,
+    refuse,
+    semantics_option,
+)
 from dispatchlab.commands.output import Format, exit_with, note, show
 
 
 @click.command()
 @click.argument("before", metavar="A", type=SOURCE)
 @click.argument("after", metavar="B", type=SOURCE)
+@operators_option
 @import_option()
 @semantics_option
 @click.option("--tables/--no-tables", default=True, help="Also compare the rows of computed tables. Default: yes.")
@@ -26,6 +34,7 @@ def diff(
     *,
     before: str,
     after: str,
+    operators: tuple[str, ...],
     imports: tuple[str, ...],
     semantics: str | None,
     tables: bool,
@@ -35,11 +44,13 @@ def diff(
 ) -> None:
     """Show what was added, removed and changed from A to B: operators, schemas, kernels, table rows, fallbacks.
 
-    A and B are recorded registries, names of bundled ones, scenarios, or `live`, the installed PyTorch.
+    Begins with a summary, by namespace when there are several. A and B are recorded registries, names of bundled ones,
+    scenarios, or `live`, the installed PyTorch.
 
     \b
     Examples:
       dispatchlab diff torch-2.13 live --import my_package
+      dispatchlab diff torch-2.13 my_package.yaml --operator 'aten::*'
       dispatchlab diff before.dlreg after.dlreg --no-locations --exit-code
     """
     from dispatchlab.analysis.sources import compare_sources, is_scenario_source
@@ -49,7 +60,14 @@ def diff(
     if not tables and not any(map(is_scenario_source, (before, after))):
         refuse(context, ("semantics",), "is for scenarios and for tables, and neither is compared: leave it out")
     found = compare_sources(
-        before, after, imports=imports, semantics=semantics, tables=tables, locations=locations, report=note
+        before,
+        after,
+        imports=imports,
+        semantics=semantics,
+        tables=tables,
+        locations=locations,
+        operators=operators,
+        report=note,
     )
     show(format, text=lambda: diff_text(found.diff, before, after), json=lambda: diff_json(found, before, after))
     exit_with(found.diff.exit_code if exit_code else 0)

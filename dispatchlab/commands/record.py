@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dispatchlab.commands.options import force_option, import_timeout_option
-from dispatchlab.commands.output import exit_with, note, save
+from dispatchlab.commands.options import force_option, import_timeout_option, refuse
+from dispatchlab.commands.output import exit_with, note, out, save
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.record_package import PackageRecord
@@ -17,22 +17,58 @@ _FEW = 3
 
 @click.command()
 @click.argument("packages", metavar="PACKAGE...", nargs=-1)
-@click.option("-o", "--output", "file", metavar="FILE", required=True, type=click.Path(), help="The file to write.")
+@click.option("-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write.")
 @force_option
 @click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
+@click.option(
+    "--check",
+    "checked",
+    metavar="FILE",
+    type=click.Path(),
+    help="Compare with the record in FILE, and write nothing. PACKAGE is what FILE names when left out.",
+)
+@click.option(
+    "--format", type=click.Choice(["text", "json"]), help="Output format of --check. Default: text.", default=None
+)
 @import_timeout_option
-def record(*, packages: tuple[str, ...], file: str, everything: bool, force: bool) -> None:
+@click.pass_context
+def record(
+    context: click.Context,
+    /,
+    *,
+    packages: tuple[str, ...],
+    file: str | None,
+    everything: bool,
+    force: bool,
+    checked: str | None,
+    format: Literal["text", "json"] | None,
+) -> None:
     """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
     Imports the packages in this order, in a new process. Leaves out the registrations that PyTorch makes for itself
     meanwhile. With --all, writes the whole registry of the running PyTorch after these imports.
 
+    With --check, compares what the packages register now with what they did when FILE was recorded: operators, schemas,
+    kernels and calls of torch.library. Source locations do not count. Exit codes of --check: 0 when it is the same, 1
+    when something differs.
+
     \b
     Examples:
       dispatchlab record my_package -o my_package.yaml
       dispatchlab permute my_package.yaml --engine torch
+      dispatchlab record --check my_package.yaml
       dispatchlab record --all -o today.dlreg
     """
+    if checked is not None:
+        refuse(
+            context, ("file", "force", "everything"), "has no effect with --check, which writes nothing: leave it out"
+        )
+        _check(checked, packages, format)
+        return
+    refuse(context, ("format",), "is for --check: leave it out")
+    if file is None:
+        note("no file was named: name the one to write with -o FILE, or the one to compare with by --check FILE")
+        exit_with(2)
     if everything:
         _record_registry(packages, file, force=force)
         return
@@ -49,6 +85,17 @@ def record(*, packages: tuple[str, ...], file: str, everything: bool, force: boo
     save(file, found.text, FileKind.SCENARIO, force=force)
     for line in _summary(found):
         note(f"{file}: {line}")
+
+
+def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None) -> None:
+    from dispatchlab.analysis.check_record import check_record
+    from dispatchlab.render.record import check_json, check_text
+
+    found = check_record(file, packages)
+    for each in found.unreadable:
+        note(f"{file}: left out: {each}")
+    out(check_json(found) if format == "json" else check_text(found))
+    exit_with(found.exit_code)
 
 
 def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> None:

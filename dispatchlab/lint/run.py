@@ -21,7 +21,7 @@ from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
 from dispatchlab.lint.debug_text import imported_packages, package_among
 from dispatchlab.lint.provenance import OperatorCalls, calls_in
 from dispatchlab.lint.rule import Finding, Identity, LintReport, Rule, Subject
-from dispatchlab.registry.model import Recorded, RecordedOperator
+from dispatchlab.registry.model import Recorded, RecordedOperator, registry_of
 from dispatchlab.registry.overlay import Overlay
 from dispatchlab.registry.ownership import ownership_of
 from dispatchlab.scenario.load import load_scenario
@@ -69,7 +69,7 @@ def lint(
     known = 0
     if base is not None and found:
         concerned = {finding.operator for finding in found}
-        before = [operator for operator in base.recorded if str(operator.name) in concerned]
+        before = _of(base.recorded, concerned)
         old = _owned(_run(base, [rule for rule in runnable if rule.can_run(base)], before, None))
         fresh = [finding for finding in found if _owner_of(finding) not in old]
         known, found = len(found) - len(fresh), fresh
@@ -123,8 +123,19 @@ def _without_others(
 
 def _changed(operators: Sequence[RecordedOperator], base: Recorded) -> list[RecordedOperator]:
     """The operators that are not the same in `base`."""
-    before = {str(operator.name): operator for operator in base}
+    before = {str(operator.name): operator for operator in _of(base, [str(one.name) for one in operators])}
     return [operator for operator in operators if before.get(str(operator.name)) != operator]
+
+
+_FEW = 100
+
+
+def _of(recorded: Recorded, names: Collection[str]) -> list[RecordedOperator]:
+    """The operators of these names that there are; a few are read one by one."""
+    if len(names) <= _FEW:
+        return [found for name in names if (found := recorded.operator(name)) is not None]
+    wanted = frozenset(names)
+    return [operator for operator in recorded if str(operator.name) in wanted]
 
 
 def _same_fallbacks(one: Recorded, other: Recorded) -> bool:
@@ -173,7 +184,8 @@ def lint_source(
     looked_at: tuple[RecordedOperator, ...] | None = tuple(chosen(recorded, operators)) if operators else None
     if isinstance(recorded, Overlay):
         if base is None:  # what the registry beneath has is not of the packages
-            base = earlier = recorded.beneath
+            base = recorded.beneath
+            earlier = registry_of(base.torch, _of(base, recorded.over.names), base.fallbacks)  # no other one can go
         looked_at = looked_at or tuple(recorded.over)
     return lint(
         _subject(recorded, earlier, calls),

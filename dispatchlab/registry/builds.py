@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dispatchlab.model.keys import BACKENDS, DispatchKey
-from dispatchlab.registry.file import DEFAULT
+from dispatchlab.registry.file import DEFAULT, bundled_names
 
 CUDA = "torch-2.13-cuda"
 """The bundled registry of a build with kernels for CUDA."""
@@ -23,6 +23,14 @@ _BUILDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 _IN_TREE = ("CUDA", "HIP", "MPS", "XPU")
 """The backends whose kernels come with PyTorch itself; those of all others come with packages."""
+
+
+def bundled_for(torch: str) -> str | None:
+    """The bundled registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along."""
+    version, _, build = torch.partition("+")
+    name = f"torch-{'.'.join(version.split('.')[:2])}"
+    wanted = f"{name}-cuda" if build.startswith("cu") else name
+    return next((each for each in (wanted, name) if each in bundled_names()), None)
 
 
 def backend_named(key: DispatchKey) -> str | None:

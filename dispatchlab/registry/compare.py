@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, zip_longest
@@ -13,9 +13,13 @@ from dispatchlab.model.dump_format import Provenance, TableEntry, kernel_text, p
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.short_repr import member_repr
 from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
+from dispatchlab.registry.overlay import overlaid_names
 
 TableOf: TypeAlias = Callable[[str], str]
 """The computed table of an operator of a registry, from whatever engine it was replayed on."""
+
+TablesOf: TypeAlias = Callable[[Sequence[str]], tuple[TableOf, TableOf]]
+"""The tables of some operators, in the first registry and in the second."""
 
 
 class Subject(StrEnum):
@@ -97,39 +101,64 @@ def compare(
     before: Recorded,
     after: Recorded,
     *,
-    tables: tuple[TableOf, TableOf] | None = None,
+    tables: TablesOf | None = None,
     locations: bool = True,
+    operators: Collection[str] | None = None,
 ) -> RegistryDiff:
     """In what do two registries differ?
 
     Args:
         before: the first.
         after: the second.
-        tables: how to get the computed tables of each; left out, no rows are compared. An operator that came or went
-            is one change, without its kernels and rows.
+        tables: how to get the computed tables of some operators of each; left out, no rows are compared. An operator
+            that came or went is one change, without its kernels and rows.
         locations: whether debug texts count. Between two versions of PyTorch nearly every line number differs; without
             them kernels are identified by their key, type and flags.
+        operators: compare these operators alone, and no fallbacks; everything when left out.
 
     Raises:
         RegistryFileError: a registry is in a file that is damaged.
     """
-    looked_at = 0
-    changes = list(_fallbacks(before, after, locations=locations))
-    all_tables = bool(changes)
-    names = sorted({*before.names, *after.names})
-    olds, news = {str(each.name): each for each in before}, {str(each.name): each for each in after}
-    for name in names:
-        old, new = olds.get(name), news.get(name)
+    fallbacks = list(_fallbacks(before, after, locations=locations))
+    names = sorted({*before.names, *after.names} if operators is None else operators)
+    every = tables is not None and bool(fallbacks)  # a fallback is in every table
+    pairs = _pairs(before, after, names, every=every)
+    in_both = [name for name, (old, new) in pairs.items() if old is not None and new is not None]
+    dumps = None
+    if tables is not None:
+        dumps = tables([name for name in in_both if every or _kernels_differ(*pairs[name])])
+    changes = fallbacks if operators is None else []
+    for name, (old, new) in pairs.items():
         if old is None or new is None:
             changes += _one_sided(name, old, new)
             continue
-        differences = [] if old == new else list(_operator(name, old, new, locations=locations))
-        changes += differences
-        if tables is not None:
-            looked_at += 1
-            if all_tables or old.kernels != new.kernels:
-                changes += _rows(name, tables[0](name), tables[1](name), locations=locations)
-    return RegistryDiff(tuple(changes), len(names), None if tables is None else looked_at)
+        if old != new:
+            changes += _operator(name, old, new, locations=locations)
+        if dumps is not None and (every or _kernels_differ(old, new)):
+            changes += _rows(name, dumps[0](name), dumps[1](name), locations=locations)
+    shared = len(names) - sum(None in pair for pair in pairs.values())
+    return RegistryDiff(tuple(changes), len(names), None if tables is None else shared)
+
+
+_Pair: TypeAlias = tuple[RecordedOperator | None, RecordedOperator | None]
+
+
+def _pairs(before: Recorded, after: Recorded, names: Sequence[str], *, every: bool) -> dict[str, _Pair]:
+    """The operators of both sides; unless all are asked for, without those of a registry that both sides stand on."""
+    differing = None if every else overlaid_names(before, after)
+    if differing is not None:
+        return {name: (before.operator(name), after.operator(name)) for name in names if name in differing}
+    if len(names) < len(before.names) // _FEW:
+        return {name: (before.operator(name), after.operator(name)) for name in names}
+    olds, news = {str(each.name): each for each in before}, {str(each.name): each for each in after}
+    return {name: (olds.get(name), news.get(name)) for name in names}
+
+
+_FEW = 20  # one part in so many is read one by one, and more as a whole
+
+
+def _kernels_differ(old: RecordedOperator | None, new: RecordedOperator | None) -> bool:
+    return old is None or new is None or old.kernels != new.kernels
 
 
 def _change(
@@ -243,14 +272,30 @@ _KEYS_SHOWN = 6
 
 
 def diff_text(diff: RegistryDiff, before: str, after: str) -> str:
-    """What differs, operator by operator, under one line that counts it.
+    """What differs, operator by operator, under one line that counts it, and one for each of several namespaces.
 
     Args:
         diff: the comparison.
         before: what to call the first registry.
         after: what to call the second.
     """
-    return "".join(f"{line}\n" for line in (f"{before} -> {after}: {summary(diff)}", *_lines(diff.changes)))
+    head = f"{before} -> {after}: {summary(diff)}"
+    return "".join(f"{line}\n" for line in (head, *_namespace_lines(diff), *change_lines(diff)))
+
+
+def by_namespace(diff: RegistryDiff) -> dict[str, RegistryDiff]:
+    """The differences of each namespace that has some, by name; fallbacks are of none."""
+    found: dict[str, list[Change]] = {}
+    for change in diff.changes:
+        if change.operator is not None:
+            found.setdefault(change.operator.partition("::")[0], []).append(change)
+    return {name: RegistryDiff(tuple(found[name]), 0, None) for name in sorted(found)}
+
+
+def _namespace_lines(diff: RegistryDiff) -> Iterator[str]:
+    namespaces = by_namespace(diff)
+    for name, part in namespaces.items() if len(namespaces) > 1 else ():
+        yield f"  {name}: {', '.join(_counts(part))}"
 
 
 def summary(diff: RegistryDiff) -> str:
@@ -258,21 +303,31 @@ def summary(diff: RegistryDiff) -> str:
     compared = f"{diff.compared:,} operators compared"
     if diff.tables is not None:
         compared += f", {diff.tables:,} tables"
-    parts = [
+    return f"{', '.join(_counts(diff)) or 'no difference'} ({compared})"
+
+
+def counts(diff: RegistryDiff) -> Mapping[str, int]:
+    """How many differences there are of each sort that there is, such as `operator came`."""
+    found = {f"{subject} {kind}": diff.count(subject, kind) for subject in Subject for kind in ChangeKind}
+    return {what: number for what, number in found.items() if number}
+
+
+def _counts(diff: RegistryDiff) -> list[str]:
+    return [
         f"{number:,} {_plural(subject, number)} {kind}"
         for subject in Subject
         for kind in ChangeKind
         if (number := diff.count(subject, kind))
     ]
-    return f"{', '.join(parts) or 'no difference'} ({compared})"
 
 
 def _plural(subject: Subject, number: int) -> str:
     return str(subject) if number == 1 or subject is Subject.TAGS else f"{subject}s"
 
 
-def _lines(changes: Sequence[Change]) -> Iterator[str]:
-    for operator, group in groupby(changes, key=lambda change: change.operator):
+def change_lines(diff: RegistryDiff) -> Iterator[str]:
+    """The differences, operator by operator."""
+    for operator, group in groupby(diff.changes, key=lambda change: change.operator):
         of_one = list(group)
         if operator is None:
             yield from (_line(change) for change in of_one)

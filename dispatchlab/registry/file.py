@@ -170,6 +170,7 @@ class RegistryFile:
             raise self._damaged("its operators are not in order, or too many")
         self.fallbacks = self._read_fallbacks()
         self._blocks = self._find_blocks(HEAD.size + packed_size, plain_size)
+        self._last: tuple[int, list[object]] = (-1, [])
 
     def __repr__(self) -> str:
         return f"<RegistryFile {self.path}: PyTorch {self.torch}, {len(self):,} operators>"
@@ -192,7 +193,14 @@ class RegistryFile:
         if at is None:
             return None
         block, place = divmod(at, self._per_block)
-        return self._operator(at, self._rows(block)[place])
+        last = self._last
+        if last[0] != block:
+            last = self._last = block, self._rows(block)
+        return self._operator(at, last[1][place])
+
+    def is_copy(self, other: RegistryFile) -> bool:
+        """Whether another file holds the same bytes, so that every operator is equal."""
+        return self._data == other._data
 
     def load(self) -> Registry:
         """All of it.

@@ -9,7 +9,22 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dispatchlab.model.names import OperatorName
+from dispatchlab.registry.file import RegistryFile
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator, Registry
+
+
+def overlaid_names(one: Recorded, other: Recorded) -> frozenset[str] | None:
+    """The operators in which two registries can differ that stand on one and the same; None when they do not."""
+    beneath, over = _split(one)
+    other_beneath, other_over = _split(other)
+    same = beneath is other_beneath or (
+        isinstance(beneath, RegistryFile) and isinstance(other_beneath, RegistryFile) and beneath.is_copy(other_beneath)
+    )
+    return frozenset((*over, *other_over)) if same else None
+
+
+def _split(recorded: Recorded) -> tuple[Recorded, tuple[str, ...]]:
+    return (recorded.beneath, recorded.over.names) if isinstance(recorded, Overlay) else (recorded, ())
 
 
 class Overlay:

@@ -32,6 +32,10 @@ def summary(found: Certification) -> Iterator[str]:
             "is known of the others"
         )
     yield f"{found.registry} under {found.semantics}: {_count(len(found.certificates), 'operator')}"
+    if found.against:
+        yield f"  left out, as they are the same in {found.against}: {found.left_out:,}; --all certifies them, too"
+    if found.known:
+        yield f"  {Certified.ORDER_DEPENDENT} in {found.against} already, for the same reasons: {len(found.known):,}"
     yield f"  {Certified.ORDER_INDEPENDENT}: {len(found.of(Certified.ORDER_INDEPENDENT)):,}"
     matters = found.of(Certified.ORDER_DEPENDENT)
     yield f"  {Certified.ORDER_DEPENDENT}: {len(matters):,}"

@@ -24,6 +24,7 @@ from itertools import pairwise
 
 from dispatchlab.analysis.sources import SourceComparison
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.compare import by_namespace, counts
 from dispatchlab.registry.find import KeyCount
 from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
 from dispatchlab.render.as_json import as_json, fields_of, json_text
@@ -42,6 +43,7 @@ def diff_json(found: SourceComparison, before: str, after: str) -> str:
         "after": {"source": after, "torch": found.after.torch, "operators": len(found.after.names)},
         "compared": found.diff.compared,
         "tables": found.diff.tables,
+        "namespaces": {name: counts(part) for name, part in by_namespace(found.diff).items()},
         "changes": found.diff.changes,
     }
     return json_text(value)

@@ -136,7 +136,7 @@ def _registration(registration: Registration, namespace: str, debug: str | None)
             if registration.kernel != Kernel():
                 yield from _kernel(registration.kernel)
         case Fallback():
-            yield f"fallback: {scalar_text(_kernel_word(registration.kernel))}"
+            yield f"fallback: {scalar_text(kernel_word(registration.kernel))}"
             if registration.key:
                 yield f"dispatch: {registration.key}"
         case NameOnly():
@@ -193,13 +193,14 @@ def _def(registration: Def, namespace: str) -> Lines:
 
 
 def _kernel(kernel: Kernel) -> Lines:
-    yield f"kernel: {scalar_text(_kernel_word(kernel))}"
+    yield f"kernel: {scalar_text(kernel_word(kernel))}"
     usual = None if kernel.inferred is None else cpp_signature(kernel.inferred)
     if kernel.signature != usual:
         yield f"signature: {scalar_text(UNKNOWN if kernel.signature is None else kernel.signature)}"
 
 
-def _kernel_word(kernel: Kernel) -> str:
+def kernel_word(kernel: Kernel) -> str:
+    """A kernel as scenario files have it: `boxed`, an inferred schema, a reference."""
     if kernel.function is not None:
         return _reference(kernel)
     if kernel.form is KernelForm.UNBOXED and isinstance(kernel.inferred, FunctionSchema):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -29,3 +31,24 @@ def native_kernels() -> Path:
     if isinstance(built, str):
         pytest.skip(built)
     return built
+
+
+_BUILD = """
+from pathlib import Path
+from torch.utils import cpp_extension
+source = {source!r}
+cpp_extension.load("dispatchlab_symint_kernels", [source], extra_cflags=["-O0"], is_python_module=False)
+print(Path(cpp_extension._get_build_directory("dispatchlab_symint_kernels", False)) / "dispatchlab_symint_kernels.so")
+"""
+
+
+@cache
+def symint_kernels() -> Path:
+    """A library of operators, built in another process so that this one does not load it; skips where it cannot be."""
+    for tool in ("ninja", "c++"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} was not found, and the C++ kernels of this test need it")
+    script = _BUILD.format(source=str(_SOURCE.with_name("symint_kernels.cpp")))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.splitlines()[-1])

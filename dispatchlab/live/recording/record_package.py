@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.explore.program import Module
-from dispatchlab.live.bridge.torch import import_packages, semantics, torch
+from dispatchlab.live.bridge.torch import import_packages, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps, tags_of
 from dispatchlab.live.introspection.site_log import running_ownership, site_text
@@ -39,7 +39,7 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import clone_with_name
-from dispatchlab.registry.file import bundled_names
+from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.model import RecordedKernel, RecordedOperator, read_dump
 from dispatchlab.scenario.scenario import Scenario, operators_named_by, registration_names
 from dispatchlab.scenario.write import UnwritableError, scenario_text
@@ -116,7 +116,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     touched = {_qualified(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
     read = {name: found for name in map(str, touched) if name in after and (found := reader.dump(name, after[name]))}
-    registry = semantics() if semantics() in bundled_names() else None
+    registry = bundled_for(version)
     scenario = Scenario(
         claim=f"What importing {' and then '.join(packages)} registers does not depend on its order.",
         registrations=(),

@@ -1,0 +1,82 @@
+"""A release is compared with the record of the last one: by the command, and by an item of pytest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from importlib.metadata import entry_points
+
+from tests.live.packages import HELPER, ROOT, SHOP, dispatchlab, package
+
+INI = "[pytest]\ndispatchlab_records = records\ntestpaths = tests\npythonpath = .\naddopts = --strict-config\n"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    package(tmp_path, "shop", init=SHOP, helper=HELPER, lazy="")
+    (tmp_path / "records").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_own.py").write_text("def test_own():\n    pass\n")
+    (tmp_path / "pytest.ini").write_text(INI)
+    done = dispatchlab(tmp_path, "record", "shop", "-o", "records/shop.yaml")
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def pytest_in(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
+    paths = os.pathsep.join((str(ROOT), str(folder)))
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, "-q"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, "EXPECTTEST_ACCEPT": "", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_release_that_registers_the_same_passes_and_one_that_does_not_shows_what_differs(shop: Path) -> None:
+    done = dispatchlab(shop, "record", "--check", "records/shop.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "records/shop.yaml: shop registers the same as when it was recorded: 16 registrations\n"
+
+    init = shop / "shop" / "__init__.py"
+    changed = SHOP.replace('\nlib.define("plain(Tensor x)', '\n# moved\nlib.define("plain(Tensor y)')
+    lost = changed.replace('@torch.library.register_fake("shop::bought")\n', "")
+    init.write_text(lost)
+    done = dispatchlab(shop, "record", "--check", "records/shop.yaml", "--format", "json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["same"], found["packages"]) == (False, ["shop"])
+    assert [(change["kind"], change["registration"]) for change in found["changes"]] == [
+        ("went", "impl shop::bought Meta"),
+        ("went", "register_fake shop::bought"),
+        ("changed", "def shop::plain"),
+    ]
+
+
+def test_a_record_is_an_item_of_pytest(shop: Path) -> None:
+    done = pytest_in(shop)
+    assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout
+    init = shop / "shop" / "__init__.py"
+    init.write_text(SHOP.replace('"plain(Tensor x)', '"plain(Tensor y)'))
+    done = pytest_in(shop)
+    assert (done.returncode, "1 failed, 1 passed" in done.stdout) == (1, True), done.stdout
+    assert "records/shop.yaml: shop registers something else: 1 changed" in done.stdout
+    assert "    - (Tensor x) -> Tensor\n    + (Tensor y) -> Tensor\n" in done.stdout
+    assert "EXPECTTEST_ACCEPT=1 pytest" in done.stdout
+    assert "Traceback" not in done.stdout
+    done = pytest_in(shop, EXPECTTEST_ACCEPT="1")
+    assert done.returncode == 0, done.stdout
+    assert "plain(Tensor y)" in (shop / "records" / "shop.yaml").read_text()
+    assert dispatchlab(shop, "record", "--check", "records/shop.yaml").returncode == 0

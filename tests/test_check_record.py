@@ -1,0 +1,119 @@
+"""What differs between two records of the same packages, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from expecttest import assert_expected_inline
+
+from dispatchlab.analysis.check_record import NoPackagesError, RecordCheck, check_record, compare_records
+from dispatchlab.render.record import check_json, check_text
+from dispatchlab.scenario.load import parse_scenario
+from tests.command_line import run
+
+HEAD = """\
+claim: What importing mine registers does not depend on its order.
+namespace: mine
+registry: torch-2.13
+packages: [mine]
+registrations:
+"""
+FOUNDATION = """\
+  - def: aten::mul.Tensor(Tensor self, Tensor other) -> Tensor
+    debug: torch.cpp:1
+"""
+DEF = """\
+  - library: mine
+    kind: FRAGMENT
+    made_by: {call: define, operator: foo}
+    debug: registered at mine/ops.py:1
+    registrations:
+      - def: foo(Tensor! out) -> ()
+"""
+CPU = """\
+  - impl: foo
+    dispatch: CPU
+    debug: registered at mine/ops.py:2
+"""
+FAKE = """\
+  - library: mine
+    kind: FRAGMENT
+    made_by: {call: register_fake, operator: foo}
+    debug: registered at mine/ops.py:3
+    registrations:
+      - impl: foo
+        dispatch: Meta
+"""
+
+
+def checked(before: str, after: str, *foreign: str) -> RecordCheck:
+    sides = [parse_scenario(HEAD + body) for body in (before, after)]
+    changes = compare_records(sides[0], sides[1], foreign=foreign)
+    counts = [len(side.registrations) for side in sides]
+    return RecordCheck("mine.yaml", ("mine",), "2.13.0", counts[0], counts[1], changes, (), "")
+
+
+def test_lines_and_foreign_defs_do_not_count() -> None:
+    moved = (FOUNDATION + DEF + CPU).replace("ops.py:1", "ops.py:9").replace("[Tensor other]", "")
+    found = checked(DEF + CPU, moved, "aten::mul.Tensor")
+    assert (found.changes, found.exit_code) == ((), 0)
+    assert check_text(found) == ("mine.yaml: mine registers the same as when it was recorded: 3 registrations\n")
+
+
+def test_every_registration_that_came_went_or_changed_is_shown_under_its_operator() -> None:
+    found = checked(DEF + CPU + FAKE, DEF.replace("Tensor! out", "Tensor! out, int n=1") + CPU.replace("CPU", "CUDA"))
+    assert found.exit_code == 1
+    assert_expected_inline(
+        check_text(found),
+        """\
+mine.yaml: mine registers something else: 1 came, 3 went, 1 changed (3 registrations then, 2 now)
+mine::foo
+  changed: def mine::foo, registered at mine/ops.py:1
+    - (Tensor! out) -> ()
+    + (Tensor! out, int n=1) -> ()
+  went: impl mine::foo CPU: boxed, registered at mine/ops.py:2
+  came: impl mine::foo CUDA: boxed, registered at mine/ops.py:2
+  went: impl mine::foo Meta: boxed, registered at mine/ops.py:3
+  went: register_fake mine::foo, registered at mine/ops.py:3
+if this is right, record it again: dispatchlab record mine -o mine.yaml
+""",
+    )
+    value = json.loads(check_json(found))
+    assert value["same"] is False
+    assert [change["kind"] for change in value["changes"]] == ["changed", "went", "came", "went", "went"]
+    assert value["registrations"] == {"then": 3, "now": 2}
+
+
+def test_a_call_of_torch_library_that_reaches_no_dispatcher_counts() -> None:
+    lost = FAKE.replace("    registrations:\n      - impl: foo\n        dispatch: Meta\n", "")
+    found = checked(DEF + lost, DEF)
+    assert [(change.kind, change.registration) for change in found.changes] == [("went", "register_fake mine::foo")]
+
+
+def test_which_of_two_kernels_comes_last_counts() -> None:
+    typed = CPU.replace("    debug", "    kernel: (Tensor _0) -> ()\n    debug")
+    found = checked(DEF + CPU + typed, DEF + typed + CPU)
+    (change,) = found.changes
+    assert (change.kind, change.before, change.after) == (
+        "changed",
+        "(Tensor _0) -> () over boxed",
+        "boxed over (Tensor _0) -> ()",
+    )
+
+
+def test_a_scenario_that_names_no_packages_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(HEAD.replace("packages: [mine]\n", "") + DEF)
+    with pytest.raises(NoPackagesError, match="add `packages:"):
+        check_record(str(path))
+
+
+def test_options_of_the_other_mode_are_refused(tmp_path: Path) -> None:
+    result = run("record", "mine", "--check", "mine.yaml", "-o", "other.yaml")
+    assert (result.exit_code, "has no effect with --check" in result.stderr) == (2, True)
+    result = run("record", "mine", "-o", str(tmp_path / "other.yaml"), "--format", "json")
+    assert (result.exit_code, "is for --check" in result.stderr) == (2, True)
+    result = run("record", "mine")
+    assert (result.exit_code, "no file was named" in result.stderr) == (2, True)
