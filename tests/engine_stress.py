@@ -72,7 +72,7 @@ def many_threads(semantics: str, operations: int, *, threads: int = 16) -> int:
                         done[number] += 1
                     case _:
                         assert len(library.handles) >= 0
-                        dispatcher.dump(f"test::op{number}_{turn - 1}")
+                        dispatcher.find_schema(f"test::op{number}_{turn - 1}")
                         while len(mine) > 40:
                             mine.pop(0)[1].release()
                             done[number] += 1

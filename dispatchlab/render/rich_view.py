@@ -21,7 +21,7 @@ from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS
 from dispatchlab.model.operator_view import OUTRANKED, Beaten, OperatorView, TableRow
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.render.formatting import printable, seconds
-from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, reasons, step_text
+from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, reasons, replayed_text, step_text
 
 _FAMILIES = tuple(
     tuple(str(key) for key in RUNTIME_KEYS if key.functionality is functionality)
@@ -151,6 +151,8 @@ def _panel(console: Console, report: Report) -> Panel:
     if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
         never = never_accepted_text(found, report.registrations)
         grid.add_row("never accepted", plain("\n".join(never) or "none", _HELD_BACK if never else ""))
+    if found.replayed:
+        grid.add_row("replayed", replayed_text(found))
     for note in found.notes:
         grid.add_row("note", plain(note))
     grid.add_row("engine", f"{report.engine}, {report.semantics}")
