@@ -57,8 +57,8 @@ def stand_in_note(count: int) -> str:
     """What a report says about stand-ins."""
     kernels = "kernel" if count == 1 else "kernels"
     return (
-        f"{count:,} C++ {kernels} had boxed stand-ins at the same keys: C++ signatures, and the schemas of C++ types "
-        "with symbolic integers or without, were not compared by PyTorch"
+        f"{count:,} C++ {kernels} had boxed stand-ins at the same keys: PyTorch did not compare the signatures and "
+        "schemas of their C++ types, symbolic integers included"
     )
 
 

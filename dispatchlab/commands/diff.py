@@ -9,10 +9,11 @@ from dispatchlab.commands.options import (
     format_option,
     import_option,
     operators_option,
+    quiet_option,
     refuse,
     semantics_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, show
+from dispatchlab.commands.output import Format, exit_with, note, reading, show
 
 
 @click.command()
@@ -27,6 +28,7 @@ from dispatchlab.commands.output import Format, exit_with, note, show
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @format_option
+@quiet_option
 @click.pass_context
 def diff(
     context: click.Context,
@@ -59,15 +61,16 @@ def diff(
 
     if not tables and not any(map(is_scenario_source, (before, after))):
         refuse(context, ("semantics",), "is for scenarios and for tables, and neither is compared: leave it out")
-    found = compare_sources(
-        before,
-        after,
-        imports=imports,
-        semantics=semantics,
-        tables=tables,
-        locations=locations,
-        operators=operators,
-        report=note,
-    )
+    with reading((before, after), imports):
+        found = compare_sources(
+            before,
+            after,
+            imports=imports,
+            semantics=semantics,
+            tables=tables,
+            locations=locations,
+            operators=operators,
+            report=note,
+        )
     show(format, text=lambda: diff_text(found.diff, before, after), json=lambda: diff_json(found, before, after))
     exit_with(found.diff.exit_code if exit_code else 0)

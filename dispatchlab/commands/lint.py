@@ -13,9 +13,10 @@ from dispatchlab.commands.options import (
     force_option,
     import_option,
     operators_option,
+    quiet_option,
     refuse,
 )
-from dispatchlab.commands.output import exit_with, note, out, save, show
+from dispatchlab.commands.output import exit_with, note, out, reading, save, show
 
 
 @click.command()
@@ -52,6 +53,7 @@ from dispatchlab.commands.output import exit_with, note, out, save, show
     help="The checkout that paths of SARIF are relative to. Default: the folder with .git that this one is in.",
 )
 @click.option("--format", type=click.Choice(["rich", "text", "json", "sarif"]), help=FORMAT_HELP)
+@quiet_option
 @click.pass_context
 def lint(
     context: click.Context,
@@ -112,12 +114,13 @@ def lint(
         refuse(context, ("show_all",), f"has no effect with --format {format}, which has all findings: leave it out")
     accepted = frozenset[Identity]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)
-    reports = [
-        lint_source(
-            source, rules, operators=operators, imports=imports, against=against, accepted=accepted, report=note
-        )
-        for source in sources or (LIVE,)
-    ]
+    with reading(sources or (LIVE,), imports):
+        reports = [
+            lint_source(
+                source, rules, operators=operators, imports=imports, against=against, accepted=accepted, report=note
+            )
+            for source in sources or (LIVE,)
+        ]
     if format == "sarif":
         out(sarif(reports, checkout_of(".") if root is None else Checkout(root), imports=imports))
     else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 
@@ -111,6 +112,16 @@ def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value 
     else:
         _display = LineDisplay(sys.stderr) if asked else LineDisplay(sys.stderr, after_s=_FIRST_LINE_S, every_s=_LINE_S)
     return _display
+
+
+@contextmanager
+def reading(sources: Sequence[str], imports: Sequence[str]) -> Iterator[None]:
+    """Show on a terminal that the running PyTorch is read, which takes seconds; nothing for other sources."""
+    with progress_display(None) as display:
+        if "live" in sources:
+            packages = f", importing {' and '.join(imports)}" if imports else ""
+            display.stage("live", f"starting PyTorch{packages} and reading its registry")
+        yield
 
 
 def exit_with(code: int) -> NoReturn:
