@@ -10,7 +10,7 @@ import pytest
 
 from dispatchlab.adopt import first_files
 from dispatchlab.adopt.checkout import find_checkout
-from dispatchlab.adopt.first_files import FOLDER, NothingToRecordError
+from dispatchlab.adopt.first_files import FOLDER, NothingToRecordError, Recorded
 from dispatchlab.adopt.pytest_option import ConfigEditError, pytest_config
 from dispatchlab.live.bridge.torch import ImportFailedError, TorchMissingError
 from tests.command_line import run
@@ -33,7 +33,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my_package").mkdir()
     (tmp_path / "my_package" / "__init__.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: RECORD)
+    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(RECORD, installed=True))
     return tmp_path
 
 
@@ -58,6 +58,7 @@ def test_it_writes_a_scenario_its_golden_file_and_the_options(checkout: Path) ->
     assert tomllib.loads(written["pyproject.toml"])["tool"]["pytest"]["ini_options"] == {
         "dispatchlab_scenarios": [FOLDER],
         "dispatchlab_expect": f"{FOLDER}/expect",
+        "dispatchlab_records": [f"{FOLDER}/my_package.yaml"],
     }
     assert result.stdout.splitlines()[1:4] == [
         f"  edited  pyproject.toml{' ' * 28}pytest collects the scenarios in {FOLDER}",
@@ -106,7 +107,7 @@ def test_what_exists_is_kept_unless_forced(checkout: Path) -> None:
 def test_registrations_whose_order_matters_are_expected_to_and_said(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: TWO_AT_ONE_KEY)
+    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(TWO_AT_ONE_KEY, installed=True))
     result = run("init")
     assert result.exit_code == 0
     assert (
@@ -127,7 +128,7 @@ def test_registrations_whose_order_matters_are_expected_to_and_said(
 def test_without_a_record_the_scenario_is_an_example_and_the_reason_is_said(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
 ) -> None:
-    def fail(name: str, source: Path) -> str:
+    def fail(name: str, source: Path) -> Recorded:
         raise error
 
     monkeypatch.setattr(first_files, "record_module", fail)
@@ -139,8 +140,18 @@ def test_without_a_record_the_scenario_is_an_example_and_the_reason_is_said(
     assert "lint live" not in (checkout / ".github" / "workflows" / "dispatchlab.yml").read_text()
 
 
+def test_a_package_that_is_not_installed_is_recorded_and_not_compared_later(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(RECORD, installed=False))
+    result = run("init")
+    assert result.exit_code == 0
+    assert "note: my_package is not installed, so pytest does not compare the record" in result.stderr
+    assert "dispatchlab_records" not in (checkout / "pyproject.toml").read_text()
+
+
 def test_a_module_that_is_named_must_be_recorded(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str, source: Path) -> str:
+    def fail(name: str, source: Path) -> Recorded:
         raise ImportFailedError(name, "ImportError: x")
 
     monkeypatch.setattr(first_files, "record_module", fail)
@@ -154,7 +165,8 @@ def test_a_folder_that_is_configured_already_is_used(checkout: Path) -> None:
     (checkout / "pyproject.toml").write_text(f'{PROJECT}[tool.pytest.ini_options]\ndispatchlab_scenarios = ["a"]\n')
     before = (checkout / "pyproject.toml").read_text()
     assert run("init").exit_code == 0
-    assert (checkout / "pyproject.toml").read_text() == before
+    record = 'dispatchlab_records = ["a/my_package.yaml"]\n'
+    assert (checkout / "pyproject.toml").read_text().replace(record, "") == before
     assert (checkout / "a" / "my_package.yaml").exists()
     assert (checkout / "expect" / "my_package.txt").exists()
 

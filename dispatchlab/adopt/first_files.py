@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from dispatchlab.adopt.checkout import Checkout
 from dispatchlab.adopt.ci_workflow import workflow
 from dispatchlab.adopt.demo import demo_text
-from dispatchlab.adopt.pytest_option import folders_of, pytest_config
+from dispatchlab.adopt.pytest_option import PytestConfig, folders_of, pytest_config
 from dispatchlab.analysis.report import Report
 from dispatchlab.atomic_write import write_file
 from dispatchlab.errors import DispatchLabError
@@ -28,6 +28,7 @@ from dispatchlab.scenario.write import scenario_text
 
 SCENARIOS = "dispatchlab_scenarios"
 EXPECT = "dispatchlab_expect"
+RECORDS = "dispatchlab_records"
 EXAMPLE = "example"
 FOLDER = "dispatch_scenarios"
 """Beside the tests and not among them: a conftest.py of theirs may expect test functions where scenarios are."""
@@ -57,6 +58,19 @@ class NothingToRecordError(DispatchLabError):
 
     def __str__(self) -> str:
         return f"importing {self.module} registers nothing; name the module that registers, such as {self.module}.ops"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What importing a module registers.
+
+    Args:
+        text: the scenario.
+        installed: whether the module can be imported anywhere, as pytest has to; else only from the checkout.
+    """
+
+    text: str
+    installed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +123,7 @@ def plan(
     checkout: Checkout,
     module: str | None,
     *,
-    record: Callable[[str], str],
+    record: Callable[[str], Recorded],
     golden: Callable[[Scenario], tuple[Report, str]],
     ci: bool,
     force: bool,
@@ -119,7 +133,7 @@ def plan(
     Args:
         checkout: the checkout.
         module: the module to record; the one that has the name of the checkout, when left out.
-        record: imports a module elsewhere, and gives the scenario of what it registers.
+        record: imports a module elsewhere, and gives what it registers.
         golden: explores a scenario, and gives its golden file.
         ci: whether to write a workflow for GitHub.
         force: replace files that exist.
@@ -130,22 +144,23 @@ def plan(
     """
     notes: list[str] = []
     root = checkout.root
-    option, folder, expect = _option(checkout)
+    config = pytest_config(root)
+    folder, expect = _folders(config)
     name = module or (checkout.modules[0] if checkout.certain else None)
     existing = _existing(root, folder, name)
     if existing is not None and not force:
         scenario_file = PlannedFile(existing, "keep", _read(root / existing), "the first scenario")
-        scenario = load_scenario(str(root / existing))
+        scenario, checked = load_scenario(str(root / existing)), None
     else:
-        name, text = _first_scenario(checkout, name, record, notes, required=module is not None)
+        name, text, installed = _first_scenario(checkout, name, record, notes, required=module is not None)
         path = f"{folder}/{name or EXAMPLE}.yaml"
         scenario, text = _settled(text, path, golden, notes)
-        text = marked(text, FileKind.SCENARIO, path)
+        text, checked = marked(text, FileKind.SCENARIO, path), path if installed else None
         scenario_file = _planned(
             root, path, text, "what importing the package registers" if name else "an example", force
         )
     golden_path = f"{expect}/{Path(scenario_file.path).relative_to(folder).with_suffix('.txt').as_posix()}"
-    files = [option, scenario_file]
+    files = [_option(root, config, folder, expect, checked), scenario_file]
     if (root / golden_path).exists() and not force:
         files.append(PlannedFile(golden_path, "keep", _read(root / golden_path), "its golden file"))
     else:
@@ -157,25 +172,37 @@ def plan(
     return Plan(root, tuple(files), tuple(notes), folder)
 
 
-def _option(checkout: Checkout) -> tuple[PlannedFile, str, str]:
-    """The configuration with the options, the folder of scenarios, and the folder of golden files."""
-    root = checkout.root
-    config = pytest_config(root)
+def _folders(config: PytestConfig) -> tuple[str, str]:
+    """The folder of scenarios, and that of golden files: those that are configured, if there are."""
     values = config.values()
-    folder, missing = FOLDER, dict[str, str | list[str]]()
     if folders := folders_of(values.get(SCENARIOS, [])):
-        folder, expect = folders[0].rstrip("/"), str(values.get(EXPECT, "expect"))
-    else:
-        expect = str(values.get(EXPECT, f"{folder}/expect"))
-        missing = {SCENARIOS: [folder]}
+        return folders[0].rstrip("/"), str(values.get(EXPECT, "expect"))
+    return FOLDER, str(values.get(EXPECT, f"{FOLDER}/expect"))
+
+
+def _option(root: Path, config: PytestConfig, folder: str, expect: str, record: str | None) -> PlannedFile:
+    """The configuration with the options that are not set yet.
+
+    Args:
+        root: the checkout.
+        config: the configuration.
+        folder: the folder of scenarios.
+        expect: the folder of golden files.
+        record: the record that pytest compares with what is registered then; None when it cannot.
+    """
+    values = config.values()
+    missing: dict[str, str | list[str]] = {}
+    if not folders_of(values.get(SCENARIOS, [])):
+        missing[SCENARIOS] = [folder]
         if EXPECT not in values:
             missing[EXPECT] = expect
+    if record is not None and RECORDS not in values:
+        missing[RECORDS] = [record]
     path = config.path.relative_to(root).as_posix()
     what = f"pytest collects the scenarios in {folder}"
     if not missing:
-        return PlannedFile(path, "keep", config.text, what), folder, expect
-    action: Action = "edit" if config.path.exists() else "write"
-    return PlannedFile(path, action, config.with_options(missing), what), folder, expect
+        return PlannedFile(path, "keep", config.text, what)
+    return PlannedFile(path, "edit" if config.path.exists() else "write", config.with_options(missing), what)
 
 
 def _existing(root: Path, folder: str, name: str | None) -> str | None:
@@ -187,20 +214,24 @@ def _existing(root: Path, folder: str, name: str | None) -> str | None:
 
 
 def _first_scenario(
-    checkout: Checkout, name: str | None, record: Callable[[str], str], notes: list[str], *, required: bool
-) -> tuple[str | None, str]:
-    """The module that was recorded with its scenario; the example, and a note why, when there is nothing to record."""
+    checkout: Checkout, name: str | None, record: Callable[[str], Recorded], notes: list[str], *, required: bool
+) -> tuple[str | None, str, bool]:
+    """The module that was recorded, its scenario, and whether it is installed; the example, when there is nothing."""
     try:
         if name is None:
             raise ModuleNotClearError(str(checkout.root), checkout.modules)
-        return name, record(name)
+        found = record(name)
     except DispatchLabError as error:
         if required:
             raise
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         notes.append(f"the first scenario is an example, and not a record of your package: {reason}")
         notes.append("once that works: dispatchlab init MODULE")
-        return None, demo_text()
+        return None, demo_text(), False
+    if not found.installed:
+        notes.append(f"{name} is not installed, so pytest does not compare the record with what it registers")
+        notes.append("to have that: pip install -e . and dispatchlab init --force")
+    return name, found.text, found.installed
 
 
 def _settled(
@@ -237,7 +268,7 @@ def _read(path: Path) -> str:
         raise WriteError(str(path), error.strerror or str(error)) from None
 
 
-def record_module(module: str, source: Path) -> str:
+def record_module(module: str, source: Path) -> Recorded:
     """Record what a module registers, in a process of its own, where it is found as installed or in the checkout.
 
     Args:
@@ -252,13 +283,13 @@ def record_module(module: str, source: Path) -> str:
     from dispatchlab.live.bridge.torch import ImportFailedError
 
     try:
-        return _recorded(module)
+        return Recorded(_recorded(module), installed=True)
     except ImportFailedError as error:
         if str(source) in sys.path or not re.search(r"ModuleNotFoundError|has no attribute", error.reason):
             raise
     sys.path.append(str(source))
     try:
-        return _recorded(module)
+        return Recorded(_recorded(module), installed=False)
     finally:
         sys.path.remove(str(source))
 

@@ -19,6 +19,9 @@ from dispatchlab.live.worker.engine import LiveEngine
 torch: Any = pytest.importorskip("torch", reason="tries features on the installed PyTorch, and there is none")
 
 ROOT = Path(__file__).parents[2]
+ON_PATH: list[str] = []
+"""Folders whose packages count as installed."""
+
 PACKAGE = """\
 import torch
 
@@ -37,7 +40,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *ON_PATH])},
         capture_output=True,
         text=True,
         check=False,
@@ -62,7 +65,8 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_after_init_pytest_is_green_with_a_golden_file(checkout: Path) -> None:
     made = run(checkout, "dispatchlab", "init")
-    assert (made.returncode, made.stderr) == (0, "")
+    assert made.returncode == 0
+    assert made.stderr.startswith("note: my_package is not installed")
     golden = checkout / FOLDER / "expect" / "my_package.txt"
     assert "name: my_package::twice\n" in golden.read_text()
     assert "registered at my_package/__init__.py:5" in (checkout / FOLDER / "my_package.yaml").read_text()
@@ -74,6 +78,21 @@ def test_after_init_pytest_is_green_with_a_golden_file(checkout: Path) -> None:
     assert f"PASSED {FOLDER}/my_package.yaml::permute" in tested.stdout
     golden.unlink()
     assert run(checkout, "pytest", *plugin, "-p", "no:cacheprovider").returncode == 1
+
+
+def test_what_is_installed_is_compared_with_its_record(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.ON_PATH", [str(checkout / "src")])
+    made = run(checkout, "dispatchlab", "init")
+    assert (made.returncode, made.stderr) == (0, "")
+    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
+    tested = run(checkout, "pytest", *plugin, "-p", "no:cacheprovider", "-rA", FOLDER)
+    assert tested.returncode == 0, tested.stdout
+    assert f"PASSED {FOLDER}/my_package.yaml::record" in tested.stdout
+    (checkout / "src" / "my_package" / "__init__.py").write_text(PACKAGE.replace('"CPU"', '"CUDA"'))
+    changed = run(checkout, "pytest", *plugin, "-p", "no:cacheprovider", "-rA", FOLDER)
+    assert changed.returncode == 1
+    assert f"FAILED {FOLDER}/my_package.yaml::record" in changed.stdout
 
 
 def test_init_on_a_module_that_is_not_there_writes_nothing(checkout: Path) -> None:

@@ -98,7 +98,7 @@ def bash(script: str, folder: Path, environment: dict[str, str]) -> subprocess.C
 
 def test_the_commands_of_the_guide_end_as_it_says(checkout: Path, environment: dict[str, str]) -> None:
     blocks = _BLOCK.findall(GUIDE.read_text(encoding="utf-8"))
-    assert len(blocks) == GUIDE.read_text(encoding="utf-8").count("```bash") == 5
+    assert len(blocks) == GUIDE.read_text(encoding="utf-8").count("```bash") == 6
     ends = []
     for code, script in blocks:
         result = bash(script, checkout, environment)
