@@ -43,6 +43,9 @@ class FileKind(Enum):
         self.label = label
         self.usage = usage
 
+    def __repr__(self) -> str:
+        return f"FileKind.{self.name}"
+
 
 class FileContent(NamedTuple):
     """What the content of a file is recognised as.

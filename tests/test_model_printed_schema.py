@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from dispatchlab.errors import ParseError
 from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
-from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema
+from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema, source_text
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.schema_source import source_text
 from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, optional_of, union_of
 from tests.effort import examples
 from tests.test_model_schema_properties import schemas

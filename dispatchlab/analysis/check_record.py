@@ -24,8 +24,7 @@ from dispatchlab.model.registration import (
     Registration,
     TorchLibraryFunction,
 )
-from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.schema_source import source_text
+from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
 from dispatchlab.registry.compare import ChangeKind
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.write import kernel_word

@@ -12,8 +12,7 @@ from dispatchlab.live.bridge.expressible import NotExpressibleError
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Impl, Registration
-from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.schema_source import source_text
+from dispatchlab.model.schema import FunctionSchema, source_text
 from dispatchlab.model.sequence import StepSequence, format_sequence
 
 _PROGRAM = '''\

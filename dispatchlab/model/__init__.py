@@ -7,7 +7,6 @@
 - `schema`: `FunctionSchema` and its printing;
 - `schema_types`: the types of arguments and returns;
 - `schema_parser`: `parse_schema` and `parse_name`;
-- `schema_source`: the text of a schema that the parser reads;
 - `printed_schema`: schemas as PyTorch prints them, which its parser does not always read;
 - `schema_difference`: whether a kernel fits the schema of its operator;
 - `infer_schema`: the schema of a Python function's annotations;

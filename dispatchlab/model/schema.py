@@ -1,19 +1,38 @@
 """Function schemas as frozen values that print as PyTorch's text.
 
-`parse_schema` in schema_parser.py reads the text; here are the values and their printing. The types are in
-schema_types.py. The alias kind is no part of a schema, it belongs to a def. Source: function_schema.h, alias_info.h and
-ivalue.cpp in aten/src/ATen/core.
+`parse_schema` in schema_parser.py reads the text; here are the values, their printing (`str`), and the text that the
+parser reads as exactly this value (`source_text`). The types are in schema_types.py. The alias kind is no part of a
+schema, it belongs to a def. Source: function_schema.h, alias_info.h and ivalue.cpp in aten/src/ATen/core.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema_types import INT, TENSOR, ListType, OptionalType, SimpleType, Type, without_size
+from dispatchlab.model.schema_types import (
+    ALL_NUMBERS,
+    INT,
+    TENSOR,
+    ClassType,
+    DictType,
+    ListType,
+    OptionalType,
+    SimpleType,
+    TupleType,
+    Type,
+    TypeVariable,
+    UnionType,
+    WrapperType,
+    without_size,
+)
 
 Constant = bool | int | float | complex | str | None
 DefaultValue = Constant | tuple[Constant, ...]
+
+NAMED_CONSTANTS = {"float": 6, "complex": 9, "long": 4, "strided": 0, "Mean": 1, "contiguous_format": 0}
+"""The names that a default of a number may have, and the number that the parser reads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +114,7 @@ _ESCAPED = [_ESCAPES.get(chr(byte)) or (chr(byte) if 32 <= byte < 127 else _octa
 # (`int[] x=1`); a carriage return or a byte above 127 in a string; `Tensor!` (`Tensor($0! -> )`); an alias set inside
 # of an optional inside of a list, or of a list of lists; `Scalar??` and unions with all numbers. Packages do register
 # some of these, and then nothing but the print is left of the schema. So there are two more functions:
-# `parse_printed` (printed_schema.py) reads whatever is printed, and `source_text` (schema_source.py) writes the text
+# `parse_printed` (printed_schema.py) reads whatever is printed, and `source_text` writes the text
 # that means the value to either parser, `Tensor!` say. Scenario files hold the latter, dumps and records the former.
 # A few prints lose what they print: `[1, 1]` and `[1, 1, 1]` are both `=1`, the alias set in `int(a)[][]` is gone, and
 # a string for a type that is not `str` has no quotes. What is read of such a print is a value that prints the same.
@@ -176,8 +195,6 @@ class FunctionSchema:
         return False
 
     def __repr__(self) -> str:
-        from dispatchlab.model.schema_source import source_text  # which imports this module
-
         return f"{'parse_schema' if self.name.name else 'parse_inferred'}({source_text(self)!r})"
 
     def __str__(self) -> str:
@@ -223,3 +240,119 @@ def sets_text(sets: frozenset[str]) -> str:
 
 _TENSORS = (TENSOR, OptionalType(TENSOR))
 _DISPATCHED = frozenset((*_TENSORS, *(ListType(tensor) for tensor in _TENSORS)))
+
+
+def source_text(schema: FunctionSchema) -> str:
+    """The text of a schema, as somebody would write it to register it.
+
+    >>> from dispatchlab import parse_schema
+    >>> print(schema := parse_schema("test::foo(Tensor! out) -> ()"))
+    test::foo(Tensor($0! -> ) out) -> ()
+    >>> source_text(schema)
+    'test::foo(Tensor! out) -> ()'
+    """
+    return f"{schema.name}({', '.join(_source_arguments(schema))}) -> {_source_returns(schema)}"
+
+
+def _source_arguments(schema: FunctionSchema) -> list[str]:
+    parts: list[str] = []
+    keyword_only = False
+    for argument in schema.arguments:
+        if argument.kwarg_only and not keyword_only:
+            keyword_only = True
+            parts.append("*")
+        parts.append(_source_argument(argument))
+    return [*parts, "..."] if schema.is_vararg else parts
+
+
+def _source_returns(schema: FunctionSchema) -> str:
+    parts = [*map(_source_argument, schema.returns), *(["..."] if schema.is_varret else [])]
+    alone = len(parts) == 1 and not parts[0].startswith("(")
+    return parts[0] if alone else f"({', '.join(parts)})"
+
+
+def _source_argument(argument: Argument) -> str:
+    text = _source_annotated(argument.type, argument.alias)
+    if argument.name:
+        text += f" {argument.name}"
+    return text if argument.default is None else f"{text}={_source_default(argument.default, argument.type)}"
+
+
+def _source_annotated(type_: Type, alias: AliasInfo | None) -> str:
+    """A type with its annotations: those of elements stand behind the elements."""
+    if type_ == _OPTIONAL_NUMBERS:
+        return f"Scalar{_source_annotation(alias)}??"
+    match type_:
+        case OptionalType(WrapperType() | TupleType() | ClassType() as element) if alias is not None and alias.before:
+            # which alone takes an annotation there
+            return f"Union({_source_type(element)}, NoneType){_source_annotation(alias)}"
+        case OptionalType(element):
+            return f"{_source_annotated(element, alias)}?"
+        case ListType(element, size):
+            inner = alias.contained[0] if alias is not None and alias.contained else None
+            return f"{_source_annotated(element, inner)}[{'' if size is None else size}]{_source_annotation(alias)}"
+        case _:
+            return f"{_source_type(type_)}{_source_annotation(alias)}"
+
+
+def _source_annotation(alias: AliasInfo | None) -> str:
+    if alias is None or not alias.before:
+        return ""
+    if any(name.startswith("$") for name in alias.before):
+        return "!"
+    arrow = "" if alias.before == alias.after else f" -> {sets_text(alias.after)}"
+    return f"({sets_text(alias.before)}{'!' if alias.is_write else ''}{arrow})"
+
+
+def _source_type(type_: Type) -> str:
+    match type_:
+        case SimpleType() | TypeVariable() | ClassType():
+            return str(type_)
+        case ListType() | OptionalType():
+            return _source_annotated(type_, None)
+        case TupleType(elements):
+            return f"({', '.join(map(_source_type, elements))})"
+        case DictType(key, value):
+            return f"Dict({_source_type(key)}, {_source_type(value)})"
+        case WrapperType(wrapper, element):
+            return f"{wrapper}({_source_type(element)})"
+        case UnionType(members):
+            return f"Union({', '.join(map(_source_type, members))})"
+        case _:
+            assert_never(type_)
+
+
+_OPTIONAL_NUMBERS = OptionalType(ALL_NUMBERS)
+
+
+def _source_default(default: Default, type_: Type) -> str:
+    value = default.value
+    if type(value) is int and str(type_) in ("float", "complex"):
+        return _NAME_OF_NUMBER.get(value, str(value))  # a number would become one of the type, and a name stays an int
+    if not isinstance(value, tuple):
+        return _source_constant(value)
+    if isinstance(type_, ListType) and len(value) == type_.size and len({*map(_source_constant, value)}) == 1:
+        return _source_constant(value[0])  # `int[2] stride=1`
+    return f"[{', '.join(map(_source_constant, value))}]"
+
+
+_NAME_OF_NUMBER = {number: name for name, number in reversed(NAMED_CONSTANTS.items())} | {0: "strided"}
+
+
+def _source_constant(value: Constant) -> str:
+    match value:
+        case str():
+            return f'"{"".join(_SOURCE_ESCAPED[byte] for byte in value.encode("utf-8", "surrogateescape"))}"'
+        case complex():
+            return f"{float_text(value.imag)}j"  # the parser makes no other: its real part is 0
+        case float():
+            return float_text(value)
+        case _:
+            return str(value)
+
+
+# NB: the parser reads every byte in octal, and has no escape for a carriage return
+_SOURCE_ESCAPES = {char: escape for char, escape in _ESCAPES.items() if char != "\r"}
+_SOURCE_ESCAPED = [
+    _SOURCE_ESCAPES.get(chr(byte)) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in range(256)
+]

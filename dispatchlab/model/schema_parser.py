@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 
 from dispatchlab.errors import ErrorKind, ParseError, nearest
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import AliasInfo, Argument, Constant, Default, FunctionSchema
+from dispatchlab.model.schema import NAMED_CONSTANTS, AliasInfo, Argument, Constant, Default, FunctionSchema
 from dispatchlab.model.schema_types import (
     ClassType,
     DictType,
@@ -440,7 +440,6 @@ class TypeReader(TokenReader):
 # the last character is dropped, for it should be a `j`: `complex x=12` is 1j. We follow, for a schema that means one
 # thing here and another in PyTorch would be worse. Numbers that do not fit are refused, subnormal ones among them.
 
-NAMED_CONSTANTS = {"float": 6, "complex": 9, "long": 4, "strided": 0, "Mean": 1, "contiguous_format": 0}
 DTYPES = {
     **{"uint8": 0, "int8": 1, "short": 2, "int16": 2, "int": 3, "int32": 3, "long": 4, "int64": 4, "half": 5},
     **{"float16": 5, "float": 6, "float32": 6, "double": 7, "float64": 7, "chalf": 8, "complex32": 8, "complex": 9},

@@ -26,9 +26,8 @@ from dispatchlab.model.registration import (
     TorchLibraryCall,
     describe,
 )
-from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
 from dispatchlab.model.schema_parser import KNOWN_CLASSES
-from dispatchlab.model.schema_source import source_text
 from dispatchlab.model.schema_types import classes_in
 from dispatchlab.scenario.load import ScenarioError, read_scenario
 from dispatchlab.scenario.modules import module_texts

@@ -37,8 +37,7 @@ from dispatchlab.model.registration import (
     Registration,
     TorchLibraryCall,
 )
-from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.schema_source import source_text
+from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
 
 # Note [One number for each call]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -13,8 +13,7 @@ from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Impl, TorchLibraryCall, TorchLibraryFunction
-from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.schema_source import source_text
+from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
 
 # Note [Calls of torch.library, live]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
