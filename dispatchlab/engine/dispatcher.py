@@ -228,7 +228,9 @@ class Dispatcher:
                 site = call_site()
                 warnings.warn_explicit(text, OverrideWarning, site.file, site.line)
         except RegistrationError:
-            self._held.pop(made, None)  # what semantics leave of one that is refused is not to be released
+            # What semantics leave of one that is refused is not to be released: the reference goes before the handle.
+            self._held.pop(made, None)
+            del reference
             handle.settle()
             raise
         except BaseException:
