@@ -20,7 +20,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "packages.md"
 
 def documented() -> str:
     """The scenario of the documentation."""
-    found = re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.search(r"```yaml\n(- library:.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     return f"claim: The page is right.\nnamespace: my\nregistrations:\n{found[1]}"
 
