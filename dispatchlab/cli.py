@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -30,6 +32,8 @@ COMMANDS: Mapping[str, str] = {
 
 
 _HELP = ["-h", "--help"]
+COMPLETE_VARIABLE = "_DISPATCHLAB_COMPLETE"
+"""The environment variable by which the script of a shell asks for values."""
 
 
 class _Group(click.Group):
@@ -39,6 +43,33 @@ class _Group(click.Group):
         """The names of all commands, sorted."""
         return sorted(COMMANDS)
 
+    def main(self, *arguments: Any, **more: Any) -> Any:
+        """Run the command line, also where standard streams are closed."""
+        from dispatchlab.commands.output import OutputClosed, OutputFailed, open_streams, tolerate_encodings, warn
+
+        open_streams()
+        tolerate_encodings()
+        if COMPLETE_VARIABLE in os.environ:
+            import dispatchlab.commands.shells  # noqa: F401  click finds them then
+        try:
+            return super().main(*arguments, **more)
+        except OutputClosed:  # by a help or a version, which is printed while the command line is read
+            sys.exit(141)
+        except OutputFailed as error:
+            warn(str(error))
+            sys.exit(error.exit_code)
+
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        """The context of a command line, which is read here; its texts are spelled out in errors."""
+        from dispatchlab.commands.output import usage_error_texts
+
+        with usage_error_texts():
+            return super().make_context(*arguments, **more)
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """The option for help, which prints as everything else is printed."""
+        return _through_the_door(super().get_help_option(ctx))
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name; None when there is none."""
         if cmd_name not in COMMANDS:
@@ -47,6 +78,7 @@ class _Group(click.Group):
         assert isinstance(command, click.Command)
         # A command that is run by itself, too, has the options for help that it has in this group.
         command.context_settings["help_option_names"] = _HELP
+        _through_the_door(command.get_help_option(click.Context(command, help_option_names=_HELP)))
         from dispatchlab.commands.every_command import as_every_command
 
         return as_every_command(command)
@@ -73,9 +105,10 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         from dispatchlab.commands.interrupts import interrupt_code, sigterm_interrupts
+        from dispatchlab.commands.output import usage_error_texts
 
         try:
-            with sigterm_interrupts():
+            with sigterm_interrupts(), usage_error_texts():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(interrupt_code())
@@ -91,12 +124,27 @@ class _Group(click.Group):
             ctx.exit(error.exit_code)
 
 
+def _through_the_door(option: click.Option | None) -> click.Option | None:
+    if option is not None:
+        option.callback = _print_help
+    return option
+
+
+def _print_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001  of click
+    if value and not ctx.resilient_parsing:
+        from dispatchlab.commands.output import out
+
+        out(f"{ctx.get_help()}\n")
+        ctx.exit()
+
+
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001  of click
     """Print the version, which is looked up now and not at every start."""
     if value and not ctx.resilient_parsing:
         from dispatchlab import __version__
+        from dispatchlab.commands.output import out
 
-        click.echo(f"dispatchlab, version {__version__}")
+        out(f"dispatchlab, version {__version__}\n")
         ctx.exit()
 
 
@@ -129,9 +177,6 @@ def main(ctx: click.Context, *, no_color: bool) -> None:
       dispatchlab permute scenarios/
       dispatchlab dump test::foo --from scenario.yaml
     """
-    from dispatchlab.commands.output import tolerate_encodings
-
-    tolerate_encodings()
     ctx.obj = not no_color
 
 

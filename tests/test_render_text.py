@@ -7,11 +7,12 @@ from dataclasses import replace
 from expecttest import assert_expected_inline
 
 from dispatchlab.analysis.report import Report
+from dispatchlab.escape import printable
 from dispatchlab.explore.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.model.keys import BACKENDS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.render.formatting import digits, printable, readable, seconds
+from dispatchlab.render.formatting import digits, readable, seconds
 from dispatchlab.render.operator_text import operator_text
 from dispatchlab.render.rich_view import families
 from dispatchlab.render.text import conflict_text, golden_text, report_text, summary

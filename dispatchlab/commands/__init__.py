@@ -19,6 +19,7 @@
 - `schema`: the JSON Schema of scenario files.
 - `trace`: the calls of a program.
 - `options`: options that several commands share, and the values that a shell completes.
+- `shells`: what bash, zsh and fish are offered.
 - `every_command`: what all options of all commands have in common.
 - `interrupts`: Ctrl-C and SIGTERM, and their exit codes.
 - `output`: where results, notes and files go; formats, colour and progress.

@@ -15,6 +15,7 @@ import click
 
 from dispatchlab import __version__
 from dispatchlab.commands.options import refuse
+from dispatchlab.commands.output import out
 
 _Callback: TypeAlias = Callable[[click.Context, click.Parameter, Any], Any]
 
@@ -38,15 +39,24 @@ def as_every_command(command: click.Command) -> click.Command:
             help="Print without colours.",
         )
     )
-    version = click.version_option(__version__, prog_name="dispatchlab")
-    command.params += [_hidden(param) for param in version(click.Command("")).params]
+    command.params.append(
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            hidden=True,
+            callback=_print_version,
+            help="Show the version and exit.",
+        )
+    )
     return command
 
 
-def _hidden(param: click.Parameter) -> click.Parameter:
-    assert isinstance(param, click.Option)
-    param.hidden = True
-    return param
+def _print_version(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
+    if asked and not context.resilient_parsing:
+        out(f"dispatchlab, version {__version__}\n")
+        context.exit()
 
 
 def _without_color(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback

@@ -1,4 +1,7 @@
-"""Where commands write: results to standard output, everything else to standard error; formats, colour, progress."""
+"""Where commands write: results to standard output, everything else to standard error; formats, colour, progress.
+
+Whatever is printed leaves through here. See Note [One door out].
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
+from io import StringIO, TextIOWrapper
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 
 import click
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.escape import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +32,14 @@ _FIRST_LINE_S: Final = 5.0
 _LINE_S: Final = 10.0
 
 _display: Display | None = None  # what shows progress, and is cleared before anything else is written
+
+
+# Note [One door out]
+# ~~~~~~~~~~~~~~~~~~~~
+# Debug texts, claims, names and paths are a user's or a stranger's, and a terminal obeys what is in them. `out`, `warn`
+# and `usage_error_texts` spell out every control character, so that no command can forget to. A drawing has control
+# characters of its own, its colours: the console of `render.rich_view` spells out those in the texts that it draws.
+# JSON is in ASCII (`escape.json_document`), and so is valid whatever the encoding of a stream is.
 
 
 class OutputClosed(Exception):
@@ -76,14 +88,20 @@ def chosen_format(asked: Format | None) -> Format:
     return asked or ("rich" if sys.stdout.isatty() or _colors_are_forced() else "text")
 
 
-def rich_text(draw: Callable[[Console], None]) -> str:
+class Drawn(str):
+    """A text with control characters of its own, such as colours; those in what it shows are spelled out."""
+
+    __slots__ = ()
+
+
+def rich_text(draw: Callable[[Console], None]) -> Drawn:
     """What `draw` prints on the console of standard output, with its colours."""
     from dispatchlab.render.rich_view import console
 
     terminal = console(sys.stdout, color=use_color(), forced=_colors_are_forced())
     with terminal.capture() as captured:
         draw(terminal)
-    return captured.get()
+    return Drawn(captured.get())
 
 
 def use_color() -> bool:
@@ -130,7 +148,7 @@ def exit_with(code: int) -> NoReturn:
 
 
 def out(text: str) -> None:
-    """Write to standard output, at once.
+    """Write to standard output, at once; control characters are spelled out, but for those of a drawing.
 
     Raises:
         OutputClosed: its reader has gone; standard output leads nowhere from now on.
@@ -139,7 +157,7 @@ def out(text: str) -> None:
     if _display is not None:
         _display.clear()
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text if isinstance(text, Drawn) else printable(text))
         sys.stdout.flush()
     except BrokenPipeError:
         abandon_stdout()
@@ -195,14 +213,66 @@ def note(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Write a line to standard error; nothing happens when that is closed."""
+    """Write a line to standard error, control characters spelled out; nothing happens when that is closed."""
     if _display is not None:
         _display.clear()
     try:
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{printable(text)}\n")
         sys.stderr.flush()
     except OSError:
         pass
+
+
+class _PrintableError(click.ClickException):
+    """An error of click's that prints no control characters, and nothing where standard error is closed."""
+
+    def __init__(self, error: click.ClickException) -> None:
+        super().__init__(error.message)
+        self._error = error
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the error."""
+        text = StringIO()
+        self._error.show(text)
+        warn(text.getvalue().removesuffix("\n"))
+
+
+class _PrintableUsageError(_PrintableError):
+    exit_code = click.UsageError.exit_code
+
+
+@contextmanager
+def usage_error_texts() -> Iterator[None]:
+    """Spell out control characters in the errors that click prints: they quote the command line."""
+    try:
+        yield
+    except click.ClickException as error:
+        kind = _PrintableUsageError if isinstance(error, click.UsageError) else _PrintableError
+        raise kind(error) from None
+
+
+# Note [Closed streams]
+# ~~~~~~~~~~~~~~~~~~~~~
+# A command may be started without a standard stream (`>&-`). Python has None in its place then, and the next file that
+# is opened takes the stream's descriptor: what a child process prints would go into it. So the descriptor leads to
+# /dev/null before anything else is opened, for reading: what is written there fails. A result that nobody can get is
+# an error, as on a full disk, and a note that nobody can get is not.
+
+
+def open_streams() -> None:
+    """Give every closed standard stream a descriptor again. See Note [Closed streams]."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # takes the lowest that is free, which is this one
+    sys.stdin = sys.stdin or _reopened(0, "r")
+    sys.stdout = sys.stdout or _reopened(1, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  lives as long as the process
+
+
+def _reopened(descriptor: int, mode: Literal["r", "w"]) -> TextIOWrapper:
+    return open(descriptor, mode, encoding="utf-8", closefd=False)
 
 
 def tolerate_encodings() -> None:

@@ -19,6 +19,7 @@ from dispatchlab.commands.output import (
     note,
     show,
 )
+from dispatchlab.escape import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +78,7 @@ class _Lines:
         if self.closed:
             return
         try:
-            self._stream.write(f"{line}\n")
+            self._stream.write(f"{printable(line)}\n")
             self._stream.flush()
         except OSError:
             self.closed = True

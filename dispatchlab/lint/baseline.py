@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.escape import json_document
 from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
 from dispatchlab.lint.rule import Finding, Identity, LintReport
 
@@ -78,7 +79,7 @@ def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[Identit
 def baseline_text(findings: Iterable[Finding], kept: Collection[Identity] = ()) -> str:
     """The file that accepts these findings: one to a line, sorted, the same for equal findings."""
     rows = [
-        json.dumps({"code": one.code, "operator": one.operator, "key": one.key, "files": one.files}, ensure_ascii=False)
+        json_document({"code": one.code, "operator": one.operator, "key": one.key, "files": one.files})
         for one in sorted({finding.identity for finding in findings} | set(kept))
     ]
     inside = "".join(f"\n  {row}{',' if at < len(rows) - 1 else ''}" for at, row in enumerate(rows))

@@ -6,11 +6,11 @@ another way is registered by the module that shows it, with `as_json.register`; 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from functools import singledispatch
 
+from dispatchlab.escape import json_document
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -34,7 +34,7 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 
 def plain_json_text(value: object, *, indent: int | None = None) -> str:
     """The same for JSON of another format, which has a version of its own."""
-    return json.dumps(value, ensure_ascii=False, indent=indent) + "\n"
+    return json_document(value, indent=indent) + "\n"
 
 
 @singledispatch

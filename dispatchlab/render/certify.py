@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.certificate import Cause, Certificate, Certification, Certified, OrderReason, Owner
+from dispatchlab.escape import printable
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.render.as_json import as_json, fields_of, json_text
-from dispatchlab.render.formatting import printable, seconds
+from dispatchlab.render.formatting import seconds
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dispatchlab.escape import printable
 from dispatchlab.registry.coverage import CoverageReport, Covered, Way, WhatIf
 from dispatchlab.render.as_json import as_json, fields_of, json_text
-from dispatchlab.render.formatting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

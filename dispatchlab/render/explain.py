@@ -23,11 +23,11 @@ from collections.abc import Iterator
 
 from dispatchlab.analysis.explain_calls import ExplainedOperator
 from dispatchlab.call.explain import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
+from dispatchlab.escape import printable
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.render.as_json import as_json, fields_of, json_text
-from dispatchlab.render.formatting import printable
 
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
 

@@ -1,14 +1,8 @@
-"""Format numbers and a user's texts for output: short, and free of control characters."""
+"""Format numbers and durations for output."""
 
 from __future__ import annotations
 
 from math import log10
-
-
-def printable(text: str) -> str:
-    """The text with every control character but the line feed spelled out: `\\x1b[31m`."""
-    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
 
 _LONGEST_IN_FULL = 10**15
 _CHUNK = 10**4000  # below the limit of digits that Python converts in one go

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dispatchlab.escape import printable
 from dispatchlab.lint.debug_text import sites_in
 from dispatchlab.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport
 from dispatchlab.lint.rules import rule_named
 from dispatchlab.render.as_json import as_json, fields_of, json_text
-from dispatchlab.render.formatting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,8 +8,8 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from dispatchlab.escape import printable
 from dispatchlab.explore.limits import Progress
-from dispatchlab.render.formatting import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -117,7 +117,7 @@ class LineDisplay(NoDisplay):
             return
         self._next[scenario] = now + self._every_s
         with suppress(OSError, ValueError):  # standard error may be closed
-            self._stream.write(f"{scenario}: {text()}\n")
+            self._stream.write(printable(f"{scenario}: {text()}\n"))
             self._stream.flush()
 
 
@@ -154,7 +154,7 @@ class BarDisplay(NoDisplay):
         bars = self._bars or self._start()
         if scenario not in self._tasks:
             self._tasks[scenario] = bars.add_task(printable(scenario), text="")
-        bars.update(self._tasks[scenario], total=None, completed=0, text=text)
+        bars.update(self._tasks[scenario], total=None, completed=0, text=printable(text))
         bars.refresh()
 
     def finish(self, scenario: str, /) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from dispatchlab.analysis.check_record import RecordChange, RecordCheck
+from dispatchlab.escape import printable
 from dispatchlab.registry.compare import ChangeKind
 from dispatchlab.render.as_json import json_text
-from dispatchlab.render.formatting import printable
 
 
 def check_text(found: RecordCheck) -> str:

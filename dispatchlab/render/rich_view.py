@@ -10,17 +10,19 @@ from itertools import zip_longest
 from typing import TextIO
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from dispatchlab.analysis.report import Report
+from dispatchlab.escape import printable
 from dispatchlab.explore.result import Counterexample, Verdict
 from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS
 from dispatchlab.model.operator_view import OUTRANKED, Beaten, OperatorView, TableRow
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.render.formatting import printable, seconds
+from dispatchlab.render.formatting import seconds
 from dispatchlab.render.text import FLAWS, conflict_text, counts, never_accepted_text, reasons, replayed_text, step_text
 
 _FAMILIES = tuple(
@@ -74,6 +76,18 @@ _FIRST_STYLES = {"-": "green", "+": "red"}
 _HELD_BACK = "yellow"
 
 
+class _PlainTextConsole(Console):
+    """A console that draws control characters in texts spelled out; those that it makes itself stay."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments of what is drawn."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield segment._replace(text=printable(segment.text))
+
+
 def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Console:
     """A console on a stream. Where the stream is not a terminal it neither colours nor draws with box characters.
 
@@ -82,7 +96,7 @@ def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Cons
         color: whether it may colour.
         forced: take the stream for a terminal, whatever it is.
     """
-    return Console(
+    return _PlainTextConsole(
         file=stream,
         force_terminal=forced or stream.isatty(),
         color_system="standard" if forced and not stream.isatty() else "auto",

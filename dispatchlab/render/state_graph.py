@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from html import escape
 
 from dispatchlab.analysis.state_graph import Mark, StateGraph
+from dispatchlab.escape import printable
 from dispatchlab.model.sequence import Step, format_sequence
-from dispatchlab.render.formatting import printable
 
 _COLORS = {Mark.NONE: "#8a8f98", Mark.EXPECTED: "#1a7f37", Mark.ACTUAL: "#cf222e", Mark.BOTH: "#9a6700"}
 _FILLS = {Mark.NONE: "#f6f8fa", Mark.EXPECTED: "#dafbe1", Mark.ACTUAL: "#ffebe9", Mark.BOTH: "#fff8c5"}

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard, TracedKernel, TracedThread
+from dispatchlab.escape import printable
 from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 from dispatchlab.render.explain import functionalities_text, set_text
-from dispatchlab.render.formatting import printable
 
 
 def trace_text(threads: Sequence[TracedThread], *, sets: bool = False) -> str:

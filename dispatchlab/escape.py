@@ -1,0 +1,53 @@
+"""Texts of a user on their way out: escaped for a terminal, JSON, Python source and a shell.
+
+A file name, a debug text or an operator can hold anything. Each destination has one function here, and what is
+printed or written goes through the one of its destination.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+_NOT_PLAIN = re.compile(r"[^\n -~]")
+
+
+def printable(text: str) -> str:
+    """The text with every control character but the line feed spelled out: `\\x1b[31m`."""
+    return _NOT_PLAIN.sub(_spelled_out, text)
+
+
+def one_line(text: str) -> str:
+    """The same with line feeds spelled out, too: for a comment, which ends with its line."""
+    return printable(text).replace("\n", "\\n")
+
+
+def _spelled_out(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+def json_document(value: object, *, indent: int | None = None) -> str:
+    """The value as JSON in ASCII, which is valid in every encoding and has no control character.
+
+    Args:
+        value: what `json.dumps` takes.
+        indent: how far fields are indented on lines of their own; None for one line.
+    """
+    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
+
+
+_PLAIN_IN_SHELLS = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
+_LIMIT = re.compile(r"[^\w@%+=:,./~-]")
+
+
+def bash_word(text: str) -> str:
+    """The text as it stands unquoted on a line of bash, each character that means something behind a backslash.
+
+    Args:
+        text: has no control characters.
+    """
+    if _PLAIN_IN_SHELLS.fullmatch(text):
+        return text
+    quoted = _LIMIT.sub(lambda found: found[0] if ord(found[0]) > 127 else f"\\{found[0]}", text)
+    return f"\\{quoted}" if quoted.startswith("~") else quoted
