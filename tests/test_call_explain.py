@@ -303,7 +303,7 @@ def test_a_composite_kernel_ends_the_chain_at_once() -> None:
     dispatcher, _held = one_operator(("CompositeImplicitAutograd", kernel))
     found = explained(dispatcher, "t::f", "cuda requires_grad")
     assert [str(hop.key) for hop in found.hops] == ["AutogradCUDA"]
-    assert found.end.startswith("a composite kernel: it is made of other operators")
+    assert found.end.startswith("a composite kernel: it redispatches no further")
 
 
 def test_a_fallthrough_for_one_backend_counts_for_calls_of_that_backend_alone() -> None:
@@ -349,7 +349,7 @@ def test_calls_that_fail_say_so_in_the_words_of_the_error(
     dispatcher, _held = one_operator(*impls)
     found = explained(dispatcher, "t::f", specs, exclude=NOT_BELOW)
     assert [hop.refusal for hop in found.hops] == [kind]
-    assert found.end == f"the call fails: {kind}"
+    assert found.end.partition(",")[0] == f"the call fails: {kind}"
 
 
 def test_a_redispatch_to_a_key_without_a_kernel_fails() -> None:

@@ -155,6 +155,45 @@ def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path:
     assert stale["stale"].endswith("[backend fallback]")
 
 
+MADE = """claim: c.
+registry: torch-2.13
+packages: [mine]
+registrations:
+  - def: mine::f(Tensor x) -> Tensor
+  - impl: mine::f
+    dispatch: CPU
+    debug: registered at mine/ops.py:5
+  - library: mine
+    kind: FRAGMENT
+    made_by: {call: CALL, operator: f}
+    debug: registered at mine/ops.py:9
+    registrations:
+      - impl: f
+        dispatch: Autograd
+"""
+
+
+@pytest.mark.parametrize("registry", ["registry: torch-2.13\n", ""])
+@pytest.mark.parametrize(("call", "known"), [("register_autograd", True), ("impl", False)])
+def test_a_record_knows_that_kernels_of_register_autograd_redispatch(
+    tmp_path: Path, registry: str, call: str, *, known: bool
+) -> None:
+    path = tmp_path / "mine.yaml"
+    text = MADE.replace("registry: torch-2.13\n", registry).replace("CALL", call)
+    path.write_text(text if known else text.replace("    made_by: {call: impl, operator: f}\n", ""))
+    arguments = ["mine::f", "--from", str(path), "--semantics", "torch-2.13", "--format", "json"]
+    value = json.loads(explain(*arguments)[1])
+    assert [hop["key"] for hop in value["hops"]] == (["AutogradCPU", "CPU"] if known else ["AutogradCPU"])
+    assert value["known"] is known
+
+
+def test_a_call_without_a_kernel_says_where_the_operator_has_some(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MADE.partition("  - library")[0])
+    end = explain("mine::f", "--arg", "cuda", "--from", str(path))[1].splitlines()[-1]
+    assert end.endswith(": the call fails: missing_kernel, as mine::f has no kernel for CUDA; it has kernels for CPU")
+
+
 def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
     from dispatchlab.analysis.sources import recorded_from
 

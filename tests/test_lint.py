@@ -462,6 +462,25 @@ def test_what_other_packages_registered_is_counted_and_left_out() -> None:
     assert "  2 findings about operators of theirs left out: lint them with --import theirs\n" in lint_text(report)
 
 
+def test_lint_of_a_record_leaves_out_what_the_packages_of_others_registered(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "claim: c.\nregistry: torch-2.13\npackages: [mine.ops]\nregistrations:\n"
+        + "".join(
+            f"  - def: {owner}::f(Tensor x) -> Tensor\n    debug: registered at {owner}/ops.py:3\n"
+            f"  - impl: {owner}::f\n    dispatch: CPU\n    debug: registered at {owner}/ops.py:5\n"
+            for owner in ("mine", "theirs")
+        )
+    )
+    report = lint(path, select=("DL006",))
+    assert ([finding.operator for finding in report.findings], report.others) == (["mine::f"], {"theirs": 1})
+    assert "  1 finding about operators of theirs left out: lint a record of theirs\n" in lint_text(report)
+    asked = lint(path, select=("DL006",), operators=("theirs::f",))
+    assert [finding.operator for finding in asked.findings] == ["theirs::f"]
+    path.write_text(path.read_text().replace("[mine.ops]", "[mine.ops, theirs]"))
+    assert len(lint(path, select=("DL006",)).findings) == 2
+
+
 def test_errors_come_before_warnings_and_information_last(tmp_path: Path) -> None:
     text = impl("test_cpu::f", "CPU") + "  - def: f(Tensor x) -> Tensor\n" + impl("f", "CPU")
     findings(tmp_path, text)

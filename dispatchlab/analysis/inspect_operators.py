@@ -24,6 +24,7 @@ from dispatchlab.analysis.sources import (
 )
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, TorchLibraryFunction
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
 from dispatchlab.registry.file import DEFAULT, UnknownRegistryError
@@ -293,7 +294,8 @@ def inspect_scenario(
         found_names = find_operators(asked, every, source=path)
         names = tuple(map(name_of, found_names))
         if engine == "lab":
-            return _over_registry(scenario, beneath, names, sequence, path, semantics or scenario.semantics or "strict")
+            asked_semantics = semantics or scenario.semantics or "strict"
+            return _with_rules(_over_registry(scenario, beneath, names, sequence, path, asked_semantics), scenario)
         foreign = next((name for name in found_names if name in beneath.names), None)
         if foreign is not None:
             raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
@@ -301,7 +303,9 @@ def inspect_scenario(
         names = tuple(map(name_of, find_operators(asked, own, source=path)))
     with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
         found = _after(scenario, made, names, sequence, path)
-    if engine == "torch" and reasons:
+    if engine == "lab":
+        return _with_rules(found, scenario)
+    if reasons:
         with engine_for("lab", asked=_MODEL_OF_TORCH, in_file=None) as model:
             found = _with_reasons(found, _after(scenario, model, names, sequence, path).view)
     return found
@@ -338,6 +342,29 @@ def _over_registry(
         imports=(*beneath.imports, *scenario.packages),
         bare=False,
     )
+
+
+_MAKE_RULED_KERNELS = frozenset((TorchLibraryFunction.CUSTOM_OP, TorchLibraryFunction.REGISTER_AUTOGRAD))
+
+
+def _with_rules(found: Inspection, scenario: Scenario) -> Inspection:
+    """The same, where kernels that `custom_op` and `register_autograd` made are known to redispatch by a rule."""
+    made: dict[str, set[str]] = {}
+    for one in scenario.registrations:
+        if isinstance(one, Block) and one.made_by is not None and one.made_by.function in _MAKE_RULED_KERNELS:
+            name = one.made_by.operator
+            name = name if name.namespace or not one.namespace else replace(name, namespace=one.namespace)
+            made.setdefault(str(name), set()).add(one.debug)
+    if not made:
+        return found
+
+    def view(name: OperatorName) -> OperatorView:
+        seen = found.view(name)
+        debugs = made.get(str(name), set())
+        keys = (row.key for row in seen.table if row.debug and row.debug in debugs)
+        return replace(seen, by_rule=tuple(dict.fromkeys((*seen.by_rule, *keys))))
+
+    return found._replace(view=view)
 
 
 def inspect_installed(

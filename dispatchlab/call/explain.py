@@ -568,6 +568,8 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
             continue
         hops.append(_hop(table, "redispatch", after.why, after.keys, (), start=after.keys))
     end = after if isinstance(after, str) else after.end
+    if hops[-1].refusal is ErrorKind.MISSING_KERNEL:
+        end += f", as {view.name} has no kernel for {hops[-1].key}; {_kernels_there(view)}"
     if hops[-1].refusal is not None and hops[-1].kernel is None and view.violations:
         end += f", reported as a broken invariant, since those are checked first: {view.violations[0]}"
     return CallExplanation(
@@ -580,6 +582,11 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
         end,
         known=isinstance(after, str),
     )
+
+
+def _kernels_there(view: OperatorView) -> str:
+    keys = tuple(dict.fromkeys(row.key for row in view.kernels if row.active and "fallthrough" not in row.flags))
+    return f"it has kernels for {', '.join(keys)}" if keys else "it has no kernels at all"
 
 
 # -- the table that calls use
@@ -745,7 +752,7 @@ def _after(
     if hop.refusal is not None or kernel is None:
         return f"the call fails: {hop.refusal}"
     if kernel.reason is Provenance.MATH:
-        return "a composite kernel: it is made of other operators, and each of them dispatches anew"
+        return "a composite kernel: it redispatches no further, and what it calls dispatches anew"
     functionality = key.functionality
     if functionality <= DispatchKey.NestedTensor:
         if kernel.reason is Provenance.FALLBACK:

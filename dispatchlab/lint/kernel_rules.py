@@ -200,8 +200,8 @@ def _meta_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
         yield Found(
             str(operator.name),
             fake.key,
-            f"the {fake.key} kernel from {kernel_at(operator, fake.key)} is all it has: it can be traced, and every "
-            "call with data raises, on the CPU and anywhere else",
+            f"the {fake.key} kernel from {kernel_at(operator, fake.key)} is all it has here: it can be traced, and "
+            "every call with data raises",
             (fake.debug,),
             mend=f'torch.library.register_kernel("{operator.name}", "cpu")(fn), or load the extension with its kernels',
         )

@@ -187,6 +187,7 @@ def lint_source(
             base = recorded.beneath
             earlier = registry_of(base.torch, _of(base, recorded.over.names), base.fallbacks)  # no other one can go
         looked_at = looked_at or tuple(recorded.over)
+        imports = recorded.over.imports  # the packages of the record, which may have imported others
     return lint(
         _subject(recorded, earlier, calls),
         rules,

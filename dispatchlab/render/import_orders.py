@@ -27,7 +27,8 @@ def import_orders_text(found: ImportComparison) -> str:
     lines = [
         f"packages: {', '.join(found.packages)}",
         f"orders: {len(found.orders):,} of {factorial(len(found.packages)):,}, each in a process of its own",
-        f"operators: {len(found.operators):,} new or changed",
+        *(["one package has one order: name those that are imported with it"] if len(found.packages) == 1 else ()),
+        f"operators: {len(found.operators):,} new or changed, those of PyTorch's own modules included",
         *(f"failed: {package}: {reason}" for package, reason in sorted(found.failed.items())),
         *(f"failed: {package}: it {how}" for package, how in sorted(found.ended.items())),
         f"differences between orders: {len(found.between_orders) or 'none'}",

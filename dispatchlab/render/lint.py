@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dispatchlab.analysis.sources import LIVE
 from dispatchlab.escape import printable
 from dispatchlab.lint.debug_text import sites_in
 from dispatchlab.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport
@@ -78,7 +79,8 @@ def lint_summary(report: LintReport, *, complete: bool = False) -> Iterator[str]
     if report.own:
         yield f"  {_counted(report.own, 'operator')} that PyTorch registered for itself left out"
     for package, count in report.others.items():
-        yield f"  {_counted(count, 'finding')} about operators of {package} left out: lint them with --import {package}"
+        how = f"lint them with --import {package}" if report.source == LIVE else f"lint a record of {package}"
+        yield f"  {_counted(count, 'finding')} about operators of {package} left out: {how}"
     if report.accepted:
         yield f"  {report.accepted:,} more are accepted by the baseline"
     if report.outdated:

@@ -51,7 +51,8 @@ def test_packages_that_do_not_meet_differ_in_nothing_and_being_imported_again_is
     done = dispatchlab(tmp_path, "imports", "defines", "alone")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "packages: defines, alone\norders: 2 of 2, each in a process of its own\noperators: 2 new or changed\n"
+        "packages: defines, alone\norders: 2 of 2, each in a process of its own\n"
+        "operators: 2 new or changed, those of PyTorch's own modules included\n"
         "differences between orders: none\n"
     )
     again = dispatchlab(tmp_path, "imports", "alone", "--again")
@@ -75,7 +76,9 @@ def test_a_package_that_registers_nothing_passes(tmp_path: Path) -> None:
     done = dispatchlab(tmp_path, "imports", "quiet")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "packages: quiet\norders: 1 of 1, each in a process of its own\noperators: 0 new or changed\n"
+        "packages: quiet\norders: 1 of 1, each in a process of its own\n"
+        "one package has one order: name those that are imported with it\n"
+        "operators: 0 new or changed, those of PyTorch's own modules included\n"
         "differences between orders: none\n"
     )
 
