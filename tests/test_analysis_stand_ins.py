@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.analysis.stand_ins import with_stand_ins
+from dispatchlab.analysis.stand_ins import with_known_classes, with_stand_ins
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.model.registration import Block, Def, Impl, KernelForm
@@ -88,3 +88,42 @@ def test_a_def_by_name_keeps_the_kernel_that_gives_its_schema() -> None:
     scenario = parse_scenario("{claim: A sentence., registrations: [{def: foo, kernel: '(Tensor _0, int _1) -> ()'}]}")
     assert isinstance(scenario.registrations[0], Def)
     assert with_stand_ins(scenario.registrations) == (scenario.registrations, 0)
+
+
+CLASSES = """\
+claim: Defs name classes of their package, and one of PyTorch.
+classes: [mine.Labels, mine.Map]
+registrations:
+  - def: foo(__torch__.torch.classes.mine.Labels? x) -> Dict(str, __torch__.torch.classes.mine.Map[])
+  - library: test
+    kind: FRAGMENT
+    registrations:
+      - def: bar(__torch__.torch.classes.quantized.Conv2dPackedParamsBase x) -> __torch__.torch.classes.mine.Map
+  - def: baz(Union(int, __torch__.torch.classes.mine.Labels) x) -> (Tensor, int)
+  - impl: baz
+    dispatch: CPU
+"""
+
+
+def test_classes_of_a_package_have_one_class_of_pytorch_each() -> None:
+    scenario = parse_scenario(CLASSES)
+    made, classes = with_known_classes(scenario.registrations)
+    assert classes == ("mine.Labels", "mine.Map")
+    assert made[3] is scenario.registrations[3]
+    block = made[1]
+    assert isinstance(block, Block)
+    defs = [one for one in (made[0], block.registrations[0], made[2]) if isinstance(one, Def)]
+    prefix = "__torch__.torch.classes.quantized."
+    assert [str(one.schema).replace(prefix, "") for one in defs] == [
+        "test::foo(Conv3dPackedParamsBase? x) -> Dict(str, EmbeddingPackedParamsBase[])",
+        "bar(Conv2dPackedParamsBase x) -> EmbeddingPackedParamsBase",
+        "test::baz(Union(int, Conv3dPackedParamsBase) x) -> (Tensor, int)",
+    ]
+    assert with_known_classes(made) == (made, ())
+
+
+def test_more_classes_than_pytorch_has_are_left_as_they_are() -> None:
+    every = "\n".join(f"  - def: f{n}(__torch__.torch.classes.m.C{n} x) -> ()" for n in range(12))
+    names = ", ".join(f"m.C{n}" for n in range(12))
+    registrations = parse_scenario(f"claim: c.\nclasses: [{names}]\nregistrations:\n{every}\n").registrations
+    assert with_known_classes(registrations) == (registrations, ())

@@ -4,7 +4,7 @@ Scenarios:
 
 - `run_scenario`: explore one scenario, replay a counterexample on it, compare it with its model; or several scenarios,
   in several processes when asked.
-- `stand_ins`: boxed kernels for the C++ kernels that the bindings of PyTorch cannot register.
+- `stand_ins`: boxed kernels for the C++ kernels, and classes for the custom classes, that PyTorch cannot register.
 - `report`: what was found, beside what the scenario expects.
 - `counterexamples`: replay them, explain them, cut scenarios down to them, print programs that show them.
 - `conformance`: compare the live engine with its model step by step.

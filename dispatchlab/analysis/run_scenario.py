@@ -15,7 +15,7 @@ from dispatchlab.analysis.counterexamples import explained, kept_text, model_of,
 from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
 from dispatchlab.analysis.pool_interrupts import leave_interrupts_to_parent
 from dispatchlab.analysis.report import Report, report_of
-from dispatchlab.analysis.stand_ins import stand_in_note, with_stand_ins
+from dispatchlab.analysis.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
@@ -232,9 +232,11 @@ def run_scenario(
             notes = (f"{about} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}",)
         if options.conform and model_of(engine) is None:
             raise NoModelError(engine.name, engine.semantics)
-        run, stand_ins = scenario, 0
+        run, stand_ins, classes = scenario, 0, tuple[str, ...]()
         if name == "torch":
             registrations, stand_ins = with_stand_ins(scenario.registrations)
+            if not options.imports:
+                registrations, classes = with_known_classes(registrations)
             run = replace(scenario, registrations=registrations)
         try:
             if saved is not None:
@@ -251,6 +253,8 @@ def run_scenario(
             report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
         if stand_ins:
             report = _noted(report, stand_in_note(stand_ins))
+        if classes:
+            report = _noted(report, class_note(classes))
         if options.conform and not interrupted:
             try:
                 report = _conforming(report, engine, run, options, progress)

@@ -1,4 +1,4 @@
-"""Stand-ins: boxed kernels in the place of the C++ kernels that the bindings of PyTorch cannot register."""
+"""Stand-ins for what PyTorch cannot register: boxed kernels for those of C++, its own classes for those of packages."""
 
 # Note [What a stand-in leaves out]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -15,9 +15,69 @@ from dataclasses import replace
 
 from dispatchlab.live.bridge.expressible import has_binding
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, Def, Impl, Kernel, KernelForm, Registration
+from dispatchlab.model.registration import Block, Def, Fallback, Impl, Kernel, KernelForm, Registration
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_difference import schema_difference
+from dispatchlab.model.schema_parser import KNOWN_CLASSES
+from dispatchlab.model.schema_types import classes_in, with_classes
+
+# Note [Stand-ins for custom classes]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A schema may name a custom class of the package that was recorded, which only its C++ can register, and PyTorch
+# refuses the def where the package is not imported. Schemas are compared and printed, and nothing else is done with
+# their types until somebody calls. So a class of PyTorch's own stands in for each: one for one, since two classes that
+# looked the same would hide a conflict, and none that the registrations name already.
+
+_CLASSES = (
+    *("quantized.Conv2dPackedParamsBase", "quantized.Conv3dPackedParamsBase", "quantized.EmbeddingPackedParamsBase"),
+    *("quantized.LinearPackedParamsBase", "rnn.CellParamsBase", "sparse.LinearPackedParamsBase"),
+    *("backendutils.BackendDebugInfo", "profiling.InstructionStats", "profiling.SourceRef", "profiling.SourceStats"),
+)
+"""Custom classes that every build of PyTorch has."""
+
+
+def with_known_classes(registrations: Sequence[Registration]) -> tuple[tuple[Registration, ...], tuple[str, ...]]:
+    """The registrations with classes of PyTorch for those that it does not have, and the names of these.
+
+    See Note [Stand-ins for custom classes].
+    """
+    named = {
+        name
+        for _, one in _members(registrations)
+        if isinstance(one, Def) and isinstance(one.schema, FunctionSchema)
+        for part in (*one.schema.arguments, *one.schema.returns)
+        for name in classes_in(part.type)
+    }
+    foreign = sorted(named - KNOWN_CLASSES)
+    free = [name for name in _CLASSES if name not in named]
+    if not foreign or len(foreign) > len(free):
+        return tuple(registrations), ()
+    names = dict(zip(foreign, free, strict=False))
+
+    def known(one: Def | Impl | Fallback) -> Def | Impl | Fallback:
+        if not isinstance(one, Def) or not isinstance(one.schema, FunctionSchema):
+            return one
+        arguments, returns = (
+            tuple(replace(part, type=with_classes(part.type, names)) for part in parts)
+            for parts in (one.schema.arguments, one.schema.returns)
+        )
+        return replace(one, schema=replace(one.schema, arguments=arguments, returns=returns))
+
+    found: list[Registration] = []
+    for one in registrations:
+        if isinstance(one, Block):
+            found.append(replace(one, registrations=tuple(map(known, one.registrations))))
+        else:
+            found.append(known(one) if isinstance(one, Def) else one)
+    return tuple(found), tuple(foreign)
+
+
+def class_note(classes: Sequence[str]) -> str:
+    """What a report says about stand-ins for classes."""
+    return (
+        f"classes of PyTorch stand in schemas for {', '.join(classes)}, which this PyTorch does not have without the "
+        "package"
+    )
 
 
 def with_stand_ins(registrations: Sequence[Registration]) -> tuple[tuple[Registration, ...], int]:

@@ -7,7 +7,7 @@ Source: aten/src/ATen/core/jit_type.h, aten/src/ATen/core/union_type.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -180,6 +180,29 @@ def classes_in(type_: Type) -> frozenset[str]:
             return frozenset[str]().union(*map(classes_in, elements))
         case DictType(key, value):
             return classes_in(key) | classes_in(value)
+        case _:
+            assert_never(type_)
+
+
+def with_classes(type_: Type, names: Mapping[str, str]) -> Type:
+    """The type with other custom classes in the place of some, by name."""
+    match type_:
+        case SimpleType() | TypeVariable():
+            return type_
+        case ClassType(name):
+            return ClassType(names.get(name, name))
+        case ListType(element, size):
+            return ListType(with_classes(element, names), size)
+        case OptionalType(element):
+            return OptionalType(with_classes(element, names))
+        case WrapperType(wrapper, element):
+            return WrapperType(wrapper, with_classes(element, names))
+        case TupleType(elements):
+            return TupleType(tuple(with_classes(each, names) for each in elements))
+        case UnionType(members):
+            return union_of(with_classes(each, names) for each in members)
+        case DictType(key, value):
+            return DictType(with_classes(key, names), with_classes(value, names))
         case _:
             assert_never(type_)
 

@@ -117,3 +117,23 @@ def test_symint_kernels_and_classes_of_a_package_in_cpp_are_recorded(tmp_path: P
         done = dispatchlab(tmp_path, *arguments)
         assert done.returncode in (0, 1), done.stderr
         assert "Traceback" not in done.stderr
+
+
+CLASSES = """\
+claim: Defs name custom classes that only the C++ of their package can register.
+classes: [mine.Labels, mine.Map]
+registrations:
+  - def: load(str file) -> __torch__.torch.classes.mine.Map
+  - impl: load
+    dispatch: CompositeImplicitAutograd
+    kernel: (str _0) -> __torch__.torch.classes.mine.Map _0
+  - def: labels(__torch__.torch.classes.mine.Map? map) -> __torch__.torch.classes.mine.Labels[]
+"""
+
+
+def test_the_classes_of_a_package_that_is_not_imported_have_stand_ins(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(CLASSES)
+    done = dispatchlab(tmp_path, "permute", "mine.yaml", "--engine", "torch")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "never accepted: none\n" in done.stdout
+    assert "note: classes of PyTorch stand in schemas for mine.Labels, mine.Map, which " in done.stdout
