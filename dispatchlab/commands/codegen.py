@@ -54,7 +54,14 @@ def codegen(
 
 
 def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: bool, force: bool) -> None:
-    from dispatchlab.codegen.emit.generate import INDEX, differing, generated_before, generated_files, write_files
+    from dispatchlab.codegen.emit.generate import (
+        INDEX,
+        differing,
+        generated_before,
+        generated_files,
+        generated_from_others,
+        write_files,
+    )
     from dispatchlab.codegen.emit.python_source import mark
     from dispatchlab.codegen.read.native_functions import load_native_functions
     from dispatchlab.file_kinds import FileKind, check_overwrite
@@ -67,6 +74,14 @@ def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: b
     if folder is None:
         out("".join(f"# ---- {name}\n{text}" for name, text in files.items()))
         return
+    others = generated_from_others(folder, mark(name))
+    if others and not (force or check):
+        raise click.UsageError(
+            f"{folder} holds {len(others)} files that were generated from another file, such as {others[0]}, and the "
+            "index would leave them out: write to another folder, or leave them behind with --force"
+        )
+    for each in others:
+        note(f"{folder / each} was generated from another file than {name}")
     left = () if only else tuple(each for each in before if each not in files)
     for each in left:
         note(f"{folder / each} is no longer generated: remove it")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import fnmatch
 import linecache
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +16,7 @@ from dispatchlab.codegen.emit.python_source import (
     annotated_types,
     debug_text,
     def_debug_text,
+    label,
     mark,
     module_text,
     text_literal,
@@ -83,6 +86,7 @@ def _bare(schema: FunctionSchema) -> FunctionSchema:
 
 
 INDEX = "__init__.py"
+_LONGEST_LINE = 10_000
 
 
 class NoSuchGroupError(DispatchLabError):
@@ -104,6 +108,48 @@ class NoSuchGroupError(DispatchLabError):
         return no_operator(self.asked, self.known)
 
 
+class GroupNameError(DispatchLabError):
+    """Two groups would be generated into one file, and one of them would be lost.
+
+    Args:
+        generated: one of them.
+        other: the operator of the other one, or what else has the name.
+    """
+
+    def __init__(self, generated: GeneratedGroup, other: str) -> None:
+        super().__init__(generated, other)
+        self.generated, self.other = generated, other
+
+    def __str__(self) -> str:
+        function = self.generated.group.functional
+        where = f"{function.location}: " if function.location else ""
+        return (
+            f"{where}{function.short_name} would be generated into {self.generated.name}.py, the file of {self.other}; "
+            "give it another overload name, or generate them into two folders with --only"
+        )
+
+
+class GeneratedSourceError(DispatchLabError):
+    """What would be generated for a group is no Python, or gives a name twice.
+
+    Args:
+        generated: the group.
+        reason: what Python finds.
+    """
+
+    def __init__(self, generated: GeneratedGroup, reason: str) -> None:
+        super().__init__(generated, reason)
+        self.generated, self.reason = generated, reason
+
+    def __str__(self) -> str:
+        function = self.generated.group.functional
+        where = f"{function.location}: " if function.location else ""
+        return (
+            f"{where}the code for {function.short_name} would not run: {self.reason}; "
+            "rename a variant, an argument or a kernel"
+        )
+
+
 def generated_files(
     natives: NativeFunctions, *, file: str, only: Sequence[str] = (), beside: Iterable[str] = ()
 ) -> dict[str, str]:
@@ -117,14 +163,54 @@ def generated_files(
 
     Raises:
         NoSuchGroupError: one of `only` is not there.
+        GroupNameError: two groups would be in one file.
+        GeneratedSourceError: what is generated for a group is no Python, or gives a name twice.
     """
-    groups = [generated_group(group) for group in chosen_groups(natives, only)]
+    file = label(file)
+    groups = _named_apart([generated_group(group) for group in chosen_groups(natives, only)], beside)
     files: dict[str, str] = {}
     for each in groups:
-        files[f"{each.name}.py"] = module_text(each, file)
+        files[f"{each.name}.py"] = _compiled(each, module_text(each, file))
         files[f"{each.name}.yaml"] = group_scenario_text(each, file)
     files[INDEX] = _index_text({*beside, *(each.name for each in groups)}, file)
     return files
+
+
+def _named_apart(groups: Sequence[GeneratedGroup], beside: Iterable[str] = ()) -> Sequence[GeneratedGroup]:
+    """The groups, each of which has a file of its own, also where upper and lower case are the same."""
+    taken = {name.casefold(): name for name in beside}
+    found: dict[str, GeneratedGroup] = {}
+    for each in groups:
+        name = each.name.casefold()
+        if name in found:
+            raise GroupNameError(each, found[name].group.functional.short_name)
+        if taken.get(name, each.name) != each.name or f"{name}.py" == INDEX:
+            raise GroupNameError(each, taken.get(name, "the index"))
+        found[name] = each
+    return groups
+
+
+def _compiled(generated: GeneratedGroup, text: str) -> str:
+    """The text, which Python takes, and in which no name is given twice."""
+    try:
+        tree = ast.parse(text)
+        compile(tree, f"{generated.name}.py", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise GeneratedSourceError(generated, error.msg) from None
+    # A kernel may have the name of its group, as that of scatter_add: its class extends the one of meta.
+    names = Counter(
+        each.name
+        for each in tree.body
+        if isinstance(each, ast.FunctionDef)
+        or (
+            isinstance(each, ast.ClassDef)
+            and not any(isinstance(base, ast.Name) and base.id == each.name for base in each.bases)
+        )
+    )
+    for name, times in names.items():
+        if times > 1:
+            raise GeneratedSourceError(generated, f"it would define {name} {times} times")
+    return text
 
 
 def generated_modules(natives: NativeFunctions, *, file: str, only: Sequence[str] = ()) -> Mapping[str, ModuleType]:
@@ -138,7 +224,8 @@ def generated_modules(natives: NativeFunctions, *, file: str, only: Sequence[str
     Raises:
         NoSuchGroupError: one of `only` is not there.
     """
-    groups = map(generated_group, chosen_groups(natives, only))
+    file = label(file)
+    groups = _named_apart([generated_group(group) for group in chosen_groups(natives, only)])
     return {each.name: _loaded(each.name, module_text(each, file)) for each in groups}
 
 
@@ -227,12 +314,31 @@ def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
     return tuple(sorted(path.name for path in folder.glob("*") if _begins_with(path, first_line)))
 
 
+def generated_from_others(folder: Path, first_line: str) -> tuple[str, ...]:
+    """The names of the generated files in a folder that begin with another line than this, in their order."""
+    start = first_line.partition(" from ")[0].encode()
+    return tuple(
+        sorted(
+            path.name
+            for path in folder.glob("*")
+            if (line := _first_line(path)) is not None and line.startswith(start) and line != first_line.encode()
+        )
+    )
+
+
 def _begins_with(path: Path, first_line: str) -> bool:
+    return _first_line(path) == first_line.encode()
+
+
+def _first_line(path: Path) -> bytes | None:
+    """None for what is no regular file, which could be read for ever."""
     try:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
-            return file.readline().rstrip() == first_line.encode()
+            return file.readline(_LONGEST_LINE).rstrip()
     except OSError:
-        return False
+        return None
 
 
 def _is_there(path: Path, text: str) -> bool:

@@ -205,5 +205,9 @@ _TAKEN = frozenset(("op", "kernels", "precompute"))
 
 
 def python_name(name: str) -> str:
-    """The name, with an underscore behind it where Python or generated code has taken it."""
-    return f"{name}_" if keyword.iskeyword(name) or name in _TAKEN else name
+    """The name, with one more underscore behind it where Python or generated code has taken it.
+
+    `op` becomes `op_` and `op_` becomes `op__`: different names stay different.
+    """
+    bare = name.rstrip("_")
+    return f"{name}_" if keyword.iskeyword(bare) or bare in _TAKEN else name
