@@ -244,7 +244,7 @@ def _difference(operator: str, old: RecordedOperator | None, new: RecordedOperat
     from dispatchlab.registry.model import registry_of
 
     sides = [registry_of(name, [] if one is None else [one]) for name, one in (("before", old), ("now", new))]
-    lines = list(change_lines(compare(*sides)))
+    lines = list(change_lines(compare(*sides), located=False))
     if lines and lines[0] == operator:
         return [f"{operator}: {line.strip()}" for line in lines[1:]]
     if lines and old is None and new is not None:

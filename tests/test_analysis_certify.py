@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from dispatchlab.analysis.certificate import Cause, Certificate, Certification, Certified, Pattern, pattern_of
 from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.neighbourhoods import Explored, Neighbourhood, explore_neighbourhood, plan_of
+from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.precedence import PR35061
@@ -166,6 +169,35 @@ def test_a_refresh_that_forgets_a_slot_is_not_proved() -> None:
     trouble, stale = _with(replace(STRICT, refresh=forgetful), (K.CPU, CEA))
     assert not trouble
     assert stale
+
+
+def test_a_neighbourhood_whose_sandboxes_do_something_else_than_its_states_is_not_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = operator("foo", K.CPU, CEA)
+    honest = certified(registry(one))
+    assert honest.certificates[0].verdict is Certified.ORDER_INDEPENDENT
+    assert honest.replayed == honest.neighbourhoods
+    forgetful = dict(STRICT.refresh)
+    forgetful[CEA] = slots_of(key for key in (K.Undefined, K.CPU))
+
+    @contextmanager
+    def sandbox(self: LabEngine) -> Iterator[Dispatcher]:
+        yield Dispatcher.for_scenario(replace(self._semantics, refresh=forgetful))
+
+    monkeypatch.setattr(LabEngine, "sandbox", sandbox)
+    (found,) = certified(registry(one)).certificates
+    assert found.verdict is Certified.NOT_DECIDED
+    assert found.not_decided == "the exploration found what no kernel explains: invariant"
+
+    @contextmanager
+    def without_fallbacks(self: LabEngine) -> Iterator[Dispatcher]:
+        yield Dispatcher.for_scenario(replace(self._semantics, fallbacks=()))
+
+    monkeypatch.setattr(LabEngine, "sandbox", without_fallbacks)
+    (found,) = certified(registry(one)).certificates
+    assert found.verdict is Certified.NOT_DECIDED
+    assert "the exploration ended as nondeterministic: expected is what the states" in found.not_decided
 
 
 def test_a_precedence_that_looks_at_fallbacks_first_is_not_decided() -> None:

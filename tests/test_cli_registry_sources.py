@@ -17,12 +17,14 @@ from dispatchlab.analysis.sources import (
     recorded_from,
 )
 from dispatchlab.errors import UnknownOperatorError
-from dispatchlab.model.keys import UnknownKeyError
+from dispatchlab.model.keys import DispatchKey, UnknownKeyError
+from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.registry.file import UnknownRegistryError, save_registry
-from dispatchlab.registry.model import registry_of
+from dispatchlab.registry.model import RecordedKernel, RecordedOperator, registry_of
 from tests.command_line import run, run_raising
 from tests.registry_cases import BAR, FOO, SMALL
 
+K = DispatchKey
 OPERATORS = (Path(__file__).parent / "data" / "torch-2.13-operators.txt").read_text()
 
 SCENARIO = """\
@@ -202,7 +204,7 @@ def test_registries_are_compared(small: str, tmp_path: Path) -> None:
             "  else: 1 operator went",
             "  test: 1 def changed",
             "fallback AutogradCPU went: fallthrough registered at v.cpp:5",
-            "operator went: else::gone, without a def, with 1 kernel",
+            "operator went: else::gone, without a def, with 1 kernel, registered at ext.py:3",
             "test::bar.out",
             "  def changed: a text: with 007 -> moved",
         ],
@@ -219,3 +221,82 @@ def test_registries_are_compared(small: str, tmp_path: Path) -> None:
 def test_the_bundled_registry_does_not_differ_from_itself() -> None:
     printed = "torch-2.13 -> torch-2.13: no difference (3,598 operators compared)\n"
     assert diffed("torch-2.13", "torch-2.13", "--no-tables", "--exit-code") == (0, printed)
+
+
+_LAZY = "registered at torch/library.py:931"  # the registration API, which everybody's Python goes through
+_MINE = "registered at mine/ops.py:3"
+
+
+def _operator(schema: str, debug: str, *kernels: tuple[DispatchKey, str]) -> RecordedOperator:
+    return RecordedOperator(
+        parse_name(schema.partition("(")[0]),
+        schema,
+        debug,
+        kernels=tuple(RecordedKernel(key, text) for key, text in kernels),
+    )
+
+
+def _wrapped(debug: str) -> RecordedOperator:
+    return _operator("_c10d_functional::_wrap_tensor_autograd(Tensor x) -> Tensor", debug, (K.Meta, debug))
+
+
+def _reduced(*kernels: tuple[DispatchKey, str]) -> RecordedOperator:
+    return _operator("_c10d_functional::all_reduce(Tensor x) -> Tensor", "registered at a.cpp:1", *kernels)
+
+
+def test_what_pytorch_registers_for_itself_on_first_use_is_left_out_of_a_diff(tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one.dlreg"), str(tmp_path / "other.dlreg")
+    mine = _operator("mine::foo() -> ()", _MINE, (K.CPU, _MINE))
+    save_registry(registry_of("2.13.0", (_reduced((K.CPU, "a")),)), one)
+    save_registry(registry_of("2.13.0", (_reduced((K.CPU, "a"), (K.Meta, _LAZY)), _wrapped(_LAZY), mine)), other)
+    lines = diffed(one, other, "--exit-code")[1].splitlines()
+    assert lines == [
+        f"{one} -> {other}: 1 operator came (3 operators compared, 1 tables)",
+        "  left out, as PyTorch registers it for itself when a part of it is first used: 2 operators; --all compares "
+        "them, too",
+        f"operator came: mine::foo() -> () with 1 kernel, {_MINE}",
+    ]
+    assert diffed(other, one)[1].splitlines()[1:] == [
+        lines[1],
+        f"operator went: mine::foo() -> () with 1 kernel, {_MINE}",
+    ]
+    assert json.loads(diffed(one, other, "--format", "json")[1])["left_out"] == [
+        "_c10d_functional::_wrap_tensor_autograd",
+        "_c10d_functional::all_reduce",
+    ]
+    for asked in (("--all",), ("--operator", "_c10d_functional::*")):
+        text = diffed(one, other, "--no-tables", *asked)[1]
+        assert "left out" not in text
+        assert "operator came: _c10d_functional::_wrap_tensor_autograd(Tensor x)" in text
+        assert f"  kernel Meta came: {_LAZY}" in text
+
+
+def test_a_kernel_of_somebody_else_is_not_left_out_because_pytorch_has_one_there_later(tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one.dlreg"), str(tmp_path / "other.dlreg")
+    save_registry(registry_of("2.13.0", (_reduced(),)), one)
+    save_registry(registry_of("2.13.0", (_reduced((K.Meta, _MINE)), _wrapped(_MINE))), other)
+    text = diffed(one, other, "--no-tables")[1]
+    assert "left out" not in text
+    assert f"  kernel Meta came: {_MINE}" in text
+    assert "operator came: _c10d_functional::_wrap_tensor_autograd" in text
+
+
+def test_a_diff_shows_a_screen_of_differences_what_went_and_changed_first(tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one.dlreg"), str(tmp_path / "other.dlreg")
+    many = [_operator(f"mine::n{at:03}(Tensor x) -> Tensor", _MINE) for at in range(200)]
+    changed, moved = (_operator(f"mine::z() -> {result}", _MINE) for result in ("()", "Tensor"))
+    went = _operator("mine::y() -> ()", _MINE)
+    save_registry(registry_of("2.13.0", (changed, went)), one)
+    save_registry(registry_of("2.13.0", (*many, moved)), other)
+    lines = diffed(one, other)[1].splitlines()
+    assert lines[1:5] == [
+        "mine::z",
+        "  schema changed: mine::z() -> () -> mine::z() -> Tensor",
+        f"operator went: mine::y() -> () with 0 kernels, {_MINE}",
+        f"operator came: mine::n000(Tensor x) -> Tensor with 0 kernels, {_MINE}",
+    ]
+    assert lines[-1] == "... and 163 more operators: --all shows every difference"
+    assert len(lines) == 42
+    for asked in ("--all", "--operator=*"):
+        assert len(diffed(one, other, asked)[1].splitlines()) == 204
+    assert len(json.loads(diffed(one, other, "--format", "json")[1])["changes"]) == 202

@@ -45,7 +45,15 @@ def test_operators_and_fallbacks_come_and_go() -> None:
         Change(
             Subject.FALLBACK, ChangeKind.CHANGED, None, K.AutogradCPU, "fallthrough registered at v.cpp:5", "b.cpp:1"
         ),
-        Change(Subject.OPERATOR, ChangeKind.WENT, "else::gone", None, "else::gone, without a def, with 1 kernel", None),
+        Change(
+            Subject.OPERATOR,
+            ChangeKind.WENT,
+            "else::gone",
+            None,
+            "else::gone, without a def, with 1 kernel",
+            None,
+            "registered at ext.py:3",
+        ),
         Change(Subject.OPERATOR, ChangeKind.CAME, "test::new", None, None, "test::new() -> () with 0 kernels"),
     )
     assert (found.compared, found.exit_code) == (4, 1)

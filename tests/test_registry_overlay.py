@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.analysis.sources import recorded_from
+from dispatchlab.analysis.sources import own_operators, recorded_from
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.builds import bundled_for
-from dispatchlab.registry.file import RegistryFile, UnknownRegistryError, save_registry
-from dispatchlab.registry.model import registry_of
+from dispatchlab.registry.file import RegistryFile, UnknownRegistryError, open_bundled, save_registry
+from dispatchlab.registry.model import RecordedKernel, RecordedOperator, registry_of
 from dispatchlab.registry.overlay import Overlay
 from dispatchlab.scenario.load import ScenarioError, load_scenario, parse_scenario
 from dispatchlab.scenario.write import scenario_text
@@ -249,3 +249,32 @@ def test_what_cannot_be_read_costs_its_operator_the_arguments_and_nothing_else(t
 )
 def test_a_version_of_pytorch_has_the_bundled_registry_of_its_build(version: str, name: str | None) -> None:
     assert bundled_for(version) == name
+
+
+def test_what_pytorch_registers_for_itself_on_first_use_is_not_certified() -> None:
+    whole = open_bundled()
+    reduce, add = (whole.operator(name) for name in ("_c10d_functional::all_reduce", "aten::add.Tensor"))
+    assert reduce is not None
+    assert add is not None
+    lazy = RecordedKernel(DispatchKey.Meta, "registered at torch/library.py:931")
+    mine = replace(lazy, debug="registered at mine/ops.py:3")
+
+    def differing(*operators: RecordedOperator) -> tuple[tuple[str, ...], int]:
+        over = registry_of(whole.torch, operators, whole.fallbacks)
+        found = own_operators(Overlay(whole, over, name="torch-2.13"), "today.dlreg")
+        return tuple(str(each.name) for each in found.operators), found.lazy
+
+    def with_meta(operator: RecordedOperator, kernel: RecordedKernel) -> RecordedOperator:
+        rest = [each for each in operator.kernels if each.key is not DispatchKey.Meta]
+        return replace(operator, kernels=tuple(sorted((*rest, kernel), key=lambda each: each.key)))
+
+    at_sparse = replace(lazy, key=DispatchKey.SparseCPU, debug=mine.debug)
+    both = with_meta(reduce, lazy)
+    both = replace(both, kernels=tuple(sorted((*both.kernels, at_sparse), key=lambda each: each.key)))
+    assert reduce.kernels_at(DispatchKey.Meta) == ()
+    assert differing(with_meta(reduce, lazy)) == ((), 1)
+    assert differing(both) == (("_c10d_functional::all_reduce",), 0)
+    assert differing(with_meta(reduce, mine), with_meta(add, mine)) == (
+        ("_c10d_functional::all_reduce", "aten::add.Tensor"),
+        0,
+    )

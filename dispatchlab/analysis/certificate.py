@@ -104,11 +104,13 @@ class Certification:
         edges: registrations and releases that were run there.
         registrations: how many registrations the certificates are about, fallbacks included.
         steps: registrations and releases that were run on whole operators to hold the proof to them.
+        replayed: random sequences of neighbourhoods that showed in fresh sandboxes what was proved of the states.
         elapsed_s: seconds.
         selected: how many operators were to be certified.
         interrupted: the work was stopped before the last of them.
         against: the registry whose operators are left out where they are the same; empty when none are.
         left_out: how many operators these are.
+        lazy: how many operators more are left out, to which PyTorch alone added something when a part of it was used.
         known: operators whose order matters in that registry already, for the same reasons; they have no certificate.
     """
 
@@ -122,11 +124,13 @@ class Certification:
     edges: int
     registrations: int
     steps: int
+    replayed: int = 0
     elapsed_s: float = 0.0
     selected: int = 0
     interrupted: bool = False
     against: str = ""
     left_out: int = 0
+    lazy: int = 0
     known: tuple[str, ...] = ()
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:

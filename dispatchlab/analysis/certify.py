@@ -88,6 +88,7 @@ def certification_of(
     jobs: int = 1,
     progress: Callable[[Progress], None] | None = None,
     partial: bool = False,
+    may_be_empty: bool = False,
 ) -> Certification:
     """The certificates of a registry.
 
@@ -99,6 +100,7 @@ def certification_of(
         jobs: how many processes work at once.
         progress: is called with how far it has come.
         partial: after Ctrl-C return what was done, with `interrupted` true.
+        may_be_empty: no operator at all is no error, since others were left out.
 
     Raises:
         NothingToCertifyError: there is no operator.
@@ -106,7 +108,7 @@ def certification_of(
     """
     started = perf_counter()
     chosen = tuple(recorded) if operators is None else tuple(operators)
-    if not chosen:
+    if not chosen and not may_be_empty:
         raise NothingToCertifyError(name)
     fallbacks = recorded.fallbacks
     meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
@@ -144,6 +146,7 @@ def certification_of(
         registrations=len(fallbacks)
         + sum(len(each.kernels) + (not each.is_dangling) for each in chosen if str(each.name) in certificates),
         steps=steps,
+        replayed=sum(each.replayed for each in known.values()),
         elapsed_s=perf_counter() - started,
         selected=len(chosen),
         interrupted=interrupted,
@@ -172,6 +175,7 @@ def without_known(found: Certification, difference: Difference) -> Certification
         certificates=tuple(kept),
         against=difference.against,
         left_out=difference.left_out,
+        lazy=difference.lazy,
         known=tuple(known),
     )
 

@@ -12,10 +12,13 @@ from typing import TypeAlias
 from dispatchlab.analysis.certificate import Pattern
 from dispatchlab.analysis.stale_slots import MAX_KEYS, key_bits, keys_in, slots_left_stale
 from dispatchlab.engine.footprint import Footprint, judged_keys
-from dispatchlab.engine.lab_engine import LabSpace
+from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.explore.graph_walk import explore_graph
+from dispatchlab.explore.limits import Watch
+from dispatchlab.explore.replay_proof import replay_proof
 from dispatchlab.explore.result import Verdict
+from dispatchlab.explore.run_sequence import on_sandboxes
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, Registration
 from dispatchlab.model.schema_parser import parse_name, parse_schema
@@ -48,7 +51,8 @@ _SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
 #       the judged keys of all slots in W, and every key of the operator that a refresh of W was seen to read
 #       there,
 #   (c) each fallback was registered and released at every set of a neighbourhood as in (b), all others in force,
-#   (d) no footprint shows a stray.
+#   (d) no footprint shows a stray, and a random walk over the neighbourhood shows in a fresh sandbox what the states
+#       show (Note [What a proof rests on]).
 # That a registration refreshes one window and leaves all other slots alone is how engine/primitives.py is written.
 # Step. Let every slot hold f before a step e with window W. For s in W: the refresh reads keys of the N of (b)
 # alone, so it gives what it gave in the state of N with the same kernels at N, and there that was f(s); with other
@@ -116,6 +120,7 @@ class Explored:
         sequences: the two sequences of a counterexample, as keys and whether they are released; None is the def.
         trouble: why nothing can be said, a sentence; empty when it can.
         stale: when violated, the slots that a kernel can leave stale.
+        replayed: sequences that were replayed in fresh sandboxes; see Note [What a proof rests on].
     """
 
     verdict: Verdict
@@ -126,6 +131,7 @@ class Explored:
     sequences: tuple[KeySequence, ...] = ()
     trouble: str = ""
     stale: frozenset[int] = frozenset()
+    replayed: int = 0
 
 
 def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) -> Explored:
@@ -137,10 +143,13 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
     """
     in_force = tuple(each for each in semantics.fallbacks if each.key is not neighbourhood.fallback)
     coming = tuple(each for each in semantics.fallbacks if each.key is neighbourhood.fallback)
-    footprint = Footprint(replace(semantics, fallbacks=in_force))
+    plain = replace(semantics, fallbacks=in_force)
+    footprint = Footprint(plain)
     registrations, order = _small_scenario(neighbourhood.kernels, coming)
     space = LabSpace(registrations, [_NAME], footprint.watched)
     found = explore_graph(space, len(registrations), order=order)
+    fresh = on_sandboxes(LabEngine(plain), registrations, [_NAME])
+    found = replay_proof(found, lambda: space, fresh, order=order, watch=Watch(), brief=True)
     strays = frozenset({*footprint.strays, *_strange_variables(space)})
     trouble, stale = "", frozenset[int]()
     sequences: tuple[KeySequence, ...] = ()
@@ -156,11 +165,15 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
         if not stale or any(
             isinstance(registrations[~at if at < 0 else at], Fallback) for at in counterexample.actual_sequence
         ):
-            trouble = f"the exploration found a {counterexample.flaw} that no kernel explains"
+            trouble = f"the exploration found what no kernel explains: {counterexample.flaw}"
     elif found.verdict is not Verdict.ORDER_INDEPENDENT:
         trouble = f"the exploration ended as {found.verdict}"
+        if found.counterexample is not None:
+            trouble += f": {'; '.join(found.counterexample.why) or found.counterexample.flaw}"
     reads = {window: mask for window, mask in footprint.reads.items() if window != ALL_SLOTS}
-    return Explored(found.verdict, reads, strays, found.sets, found.edges, sequences, trouble, stale)
+    return Explored(
+        found.verdict, reads, strays, found.sets, found.edges, sequences, trouble, stale, replayed=found.replayed
+    )
 
 
 def _small_scenario(

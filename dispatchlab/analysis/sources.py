@@ -213,6 +213,7 @@ def compare_sources(
     tables: bool = True,
     locations: bool = True,
     operators: Sequence[str] = (),
+    everything: bool = True,
     report: Callable[[str], None] | None = None,
 ) -> SourceComparison:
     """Compare two sources.
@@ -226,6 +227,7 @@ def compare_sources(
         tables: compare the rows of computed tables, too.
         locations: compare debug texts, too.
         operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
+        everything: compare also what PyTorch registers for itself when a part of it is first used.
         report: see `recorded_from`.
 
     Raises:
@@ -239,7 +241,8 @@ def compare_sources(
     into_second = imports if after == LIVE else ()
     first = recorded_from(before, imports=into_first, semantics=semantics, report=report)
     second = recorded_from(after, imports=into_second, semantics=semantics, report=report)
-    from dispatchlab.registry.compare import TableOf, compare
+    from dispatchlab.registry.compare import Pair, TableOf, compare
+    from dispatchlab.registry.ownership import ownership_of
 
     def dump_tables(names: Sequence[str]) -> tuple[TableOf, TableOf]:
         from dispatchlab.analysis.replay_on_lab import bench
@@ -248,6 +251,15 @@ def compare_sources(
         held.extend(replayed)
         return replayed[0].dispatcher.dump_table, replayed[1].dispatcher.dump_table
 
+    def reduced(pair: Pair) -> Pair:
+        old, new = pair
+        listed = not before == after == LIVE
+        return (
+            ownerships[0].without_lazy(old, new, listed=listed),
+            ownerships[1].without_lazy(new, old, listed=listed),
+        )
+
+    ownerships = ownership_of(first), ownership_of(second)
     held: list[object] = []
     found = compare(
         first,
@@ -255,6 +267,7 @@ def compare_sources(
         tables=dump_tables if tables else None,
         locations=locations,
         operators=_in_either(first, second, operators) if operators else None,
+        reduced=None if everything else reduced,
     )
     return SourceComparison(first, second, found)
 
@@ -299,22 +312,26 @@ class Difference(NamedTuple):
         against: what the registry is called; empty when there is none, and `operators` is everything.
         left_out: how many operators are the same.
         base: that registry.
+        lazy: how many operators differ by what PyTorch registers for itself when a part of it is first used, alone.
     """
 
     operators: tuple[RecordedOperator, ...]
     against: str = ""
     left_out: int = 0
     base: Recorded | None = None
+    lazy: int = 0
 
 
 def own_operators(recorded: Recorded, source: str) -> Difference:
     """The operators of a recording that are not those of the bundled registry of its PyTorch.
 
     For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
-    registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator.
+    registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator. Left
+    out is what PyTorch registers for itself when a part of it is first used, where nobody else changed the operator.
     """
     from dispatchlab.registry.builds import bundled_for
     from dispatchlab.registry.overlay import Overlay
+    from dispatchlab.registry.ownership import ownership_of
 
     bundled = bundled_for(recorded.torch)
     if isinstance(recorded, Overlay):
@@ -327,12 +344,14 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
         (one.key, one.fallthrough) for one in base.fallbacks
     }:
         return Difference(tuple(recorded))
-    if isinstance(recorded, Overlay):
-        own = tuple(one for one in recorded.over if _shape(one) != _shape(base.operator(one.name)))
-    else:
-        known = {str(one.name): _shape(one) for one in base}
-        own = tuple(one for one in recorded if _shape(one) != known.get(str(one.name)))
-    return Difference(own, name, len(recorded.names) - len(own), base)
+    known = recorded.over if isinstance(recorded, Overlay) else recorded
+    beneath = base.operator if isinstance(recorded, Overlay) else {str(one.name): one for one in base}.get
+    pairs = [(one, beneath(str(one.name))) for one in known]
+    differing = [(one, before) for one, before in pairs if _shape(one) != _shape(before)]
+    ownership = ownership_of(recorded)
+    own = tuple(one for one, before in differing if _shape(ownership.without_lazy(one, before)) != _shape(before))
+    lazy = len(differing) - len(own)
+    return Difference(own, name, len(recorded.names) - len(own) - lazy, base, lazy)
 
 
 def _shape(operator: RecordedOperator | None) -> object:

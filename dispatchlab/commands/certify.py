@@ -57,8 +57,8 @@ def certify(
     another, or, under torch-2.13, a slot that calls use and that is not refreshed.
 
     REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch. Of a file, a record of
-    packages and `live`, only what differs from the bundled registry of its PyTorch is certified, unless --all or
-    --operator is given.
+    packages and `live`, only what differs from the bundled registry of its PyTorch is certified, without what PyTorch
+    registers for itself when a part of it is first used, unless --all or --operator is given.
 
     Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided;
     130 after Ctrl-C and 143 after SIGTERM, with what was certified until then.
@@ -70,7 +70,7 @@ def certify(
       dispatchlab certify today.registry --jobs 2 --format json
     """
     from dispatchlab.analysis.certify import certification_of, without_known
-    from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
+    from dispatchlab.analysis.sources import Difference, chosen, is_scenario_source, own_operators, recorded_from
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 
     with progress_display(progress) as display:
@@ -89,6 +89,7 @@ def certify(
             jobs=jobs or os.cpu_count() or 1,
             progress=lambda done: display.update(registry, done),
             partial=True,
+            may_be_empty=bool(asked.against) and not is_scenario_source(registry),
         )
         display.finish(registry)
     found = without_known(found, asked)

@@ -26,6 +26,13 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, show
 @click.option(
     "--locations/--no-locations", default=True, help="Also compare the source locations of kernels. Default: yes."
 )
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Show every difference instead of a screen of them, and compare what PyTorch registers for itself when a part "
+    "of it is first used, too.",
+)
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @format_option
 @quiet_option
@@ -41,13 +48,16 @@ def diff(
     semantics: str | None,
     tables: bool,
     locations: bool,
+    everything: bool,
     exit_code: bool,
     format: Format | None,
 ) -> None:
     """Show what was added, removed and changed from A to B: operators, schemas, kernels, table rows, fallbacks.
 
-    Begins with a summary, by namespace when there are several. A and B are recorded registries, names of bundled ones,
-    scenarios, or `live`, the installed PyTorch.
+    A and B are recorded registries, names of bundled ones, scenarios, or `live`, the installed PyTorch.
+
+    Begins with a summary, by namespace when there are several, and shows a screen of differences unless --all or
+    --operator is given. What PyTorch registers for itself when a part of it is first used is counted and left out.
 
     \b
     Examples:
@@ -70,7 +80,13 @@ def diff(
             tables=tables,
             locations=locations,
             operators=operators,
+            everything=everything or bool(operators),
             report=note,
         )
-    show(format, text=lambda: diff_text(found.diff, before, after), json=lambda: diff_json(found, before, after))
+    everything = everything or bool(operators)
+    show(
+        format,
+        text=lambda: diff_text(found.diff, before, after, everything=everything),
+        json=lambda: diff_json(found, before, after),
+    )
     exit_with(found.diff.exit_code if exit_code else 0)

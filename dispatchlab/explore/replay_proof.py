@@ -42,6 +42,8 @@ _LOOKS: Final = 32
 
 _FEW: Final = 32
 _FEW_LOOKS: Final = 4
+_BRIEF: Final = 4
+"""How many steps a short walk has for each registration."""
 
 
 def replay_proof(
@@ -53,6 +55,7 @@ def replay_proof(
     seed: int = 0,
     watch: Watch,
     program: Iterator[StepSequence] | None = None,
+    brief: bool = False,
 ) -> Exploration:
     """Replay random sequences after a proof.
 
@@ -64,6 +67,7 @@ def replay_proof(
         seed: of the sequences.
         watch: bounds, which end the replay after its first sequence.
         program: orders of a program, to replay instead of random sequences; one ends at a refusal.
+        brief: replay one short walk, which is looked at twice and at its end: for one of very many explorations.
 
     Returns:
         The same with the number of sequences; or `ORDER_DEPENDENT`, `NONDETERMINISTIC` or `CRASHED`.
@@ -74,8 +78,14 @@ def replay_proof(
     count = found.registrations
     if found.verdict is not Verdict.ORDER_INDEPENDENT or not count:
         return found
-    chosen = _plans(count, order, seed) if program is None else map(_Plan, program)
-    replay = _Replay(space(), count, order, SplitMix64(seed), is_program=program is not None)
+    if program is not None:
+        chosen: Iterator[_Plan] = map(_Plan, program)
+    elif brief:
+        chosen = iter([_walk(SplitMix64(seed).split(), count, _BRIEF * count)])
+    else:
+        chosen = _plans(count, order, seed)
+    looks = 1 if brief else _LOOKS if count <= _FEW else _FEW_LOOKS
+    replay = _Replay(space(), count, order, SplitMix64(seed), looks=looks, is_program=program is not None)
     done = 0
     try:
         for plan in chosen:
@@ -133,9 +143,7 @@ def _plans(count: int, order: Sequence[int], seed: int) -> Iterator[_Plan]:
     """Long walks to and fro, which come to one set with many histories, then everything registered and released."""
     random = SplitMix64(seed)
     for _ in range(_WALKS):
-        toggles = random.split()
-        length = max(min(16 * count * count, 144), 4 * count)
-        yield _Plan(tuple(toggles.below(count) for _ in range(length)), toggles=True)
+        yield _walk(random.split(), count, max(min(16 * count * count, 144), _BRIEF * count))
     if count <= _EVERY_ORDER and not order:
         for registered in permutations(range(count)):
             released = list(range(count))
@@ -146,13 +154,25 @@ def _plans(count: int, order: Sequence[int], seed: int) -> Iterator[_Plan]:
         yield _Plan(full_sequence(count, random.split(), order=order))
 
 
+def _walk(random: SplitMix64, count: int, length: int) -> _Plan:
+    return _Plan(tuple(random.below(count) for _ in range(length)), toggles=True)
+
+
 class _Replay:
     """Sequences that were replayed, compared with the states and with one another."""
 
     def __init__(
-        self, space: StateSpace[Any], count: int, order: Sequence[int], random: SplitMix64, *, is_program: bool
+        self,
+        space: StateSpace[Any],
+        count: int,
+        order: Sequence[int],
+        random: SplitMix64,
+        *,
+        looks: int,
+        is_program: bool,
     ) -> None:
         self._later = later_masks(count, order)
+        self._looks_each = looks
         self._is_program = is_program
         self.steps: list[int] = []
         self._space = space
@@ -165,7 +185,7 @@ class _Replay:
         """Run a plan, without the releases of what was refused; what disagrees, if anything does."""
         steps = self.steps = []
         states = StateSession(self._space)
-        looks = self._looks(len(plan.steps))
+        looks = self._looks_in(len(plan.steps))
         mask = 0
         for at, step in enumerate(plan.steps):
             if plan.toggles and mask >> step & 1:
@@ -197,8 +217,8 @@ class _Replay:
         trouble = self._look(session, states, mask)
         return trouble if trouble or self._is_program else self._compared_with_direct_way(session, mask)
 
-    def _looks(self, length: int) -> frozenset[int]:
-        looks = _LOOKS if self._count <= _FEW else _FEW_LOOKS
+    def _looks_in(self, length: int) -> frozenset[int]:
+        looks = self._looks_each
         if length <= looks:
             return frozenset(range(length))
         return frozenset({length // 2 - 1, *(self._random.below(length) for _ in range(looks))})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, zip_longest
 from typing import TypeAlias
@@ -20,6 +20,9 @@ TableOf: TypeAlias = Callable[[str], str]
 
 TablesOf: TypeAlias = Callable[[Sequence[str]], tuple[TableOf, TableOf]]
 """The tables of some operators, in the first registry and in the second."""
+
+Pair: TypeAlias = tuple[RecordedOperator | None, RecordedOperator | None]
+"""An operator in the first registry and in the second; None where it is not."""
 
 
 class Subject(StrEnum):
@@ -58,6 +61,7 @@ class Change:
         key: the dispatch key of a kernel, a row or a fallback.
         before: how the first registry has it, as dumps print it; None when it came.
         after: how the second has it; None when it went.
+        debug: of an operator that came or went, where its def comes from, or its first kernel when it has no def.
     """
 
     subject: Subject
@@ -66,6 +70,7 @@ class Change:
     key: DispatchKey | None
     before: str | None
     after: str | None
+    debug: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +81,13 @@ class RegistryDiff:
         changes: fallbacks first, then by operator; of one operator in the order of `Subject`.
         compared: how many operators were looked at: those of either registry.
         tables: how many computed tables were compared; None when tables were not.
+        left_out: the operators of which differences were left out, as they were asked to be.
     """
 
     changes: tuple[Change, ...]
     compared: int
     tables: int | None
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -104,6 +111,7 @@ def compare(
     tables: TablesOf | None = None,
     locations: bool = True,
     operators: Collection[str] | None = None,
+    reduced: Callable[[Pair], Pair] | None = None,
 ) -> RegistryDiff:
     """In what do two registries differ?
 
@@ -115,6 +123,7 @@ def compare(
         locations: whether debug texts count. Between two versions of PyTorch nearly every line number differs; without
             them kernels are identified by their key, type and flags.
         operators: compare these operators alone, and no fallbacks; everything when left out.
+        reduced: what to compare of an operator that differs, on either side.
 
     Raises:
         RegistryFileError: a registry is in a file that is damaged.
@@ -123,6 +132,8 @@ def compare(
     names = sorted({*before.names, *after.names} if operators is None else operators)
     every = tables is not None and bool(fallbacks)  # a fallback is in every table
     pairs = _pairs(before, after, names, every=every)
+    left_out = {} if reduced is None else _reduced(pairs, reduced)
+    pairs |= left_out
     in_both = [name for name, (old, new) in pairs.items() if old is not None and new is not None]
     dumps = None
     if tables is not None:
@@ -130,20 +141,24 @@ def compare(
     changes = fallbacks if operators is None else []
     for name, (old, new) in pairs.items():
         if old is None or new is None:
-            changes += _one_sided(name, old, new)
+            if old is not new:
+                changes += _one_sided(name, old, new)
             continue
         if old != new:
             changes += _operator(name, old, new, locations=locations)
         if dumps is not None and (every or _kernels_differ(old, new)):
             changes += _rows(name, dumps[0](name), dumps[1](name), locations=locations)
     shared = len(names) - sum(None in pair for pair in pairs.values())
-    return RegistryDiff(tuple(changes), len(names), None if tables is None else shared)
+    return RegistryDiff(tuple(changes), len(names), None if tables is None else shared, tuple(left_out))
 
 
-_Pair: TypeAlias = tuple[RecordedOperator | None, RecordedOperator | None]
+def _reduced(pairs: Mapping[str, Pair], reduced: Callable[[Pair], Pair]) -> dict[str, Pair]:
+    """The pairs that differ and of which something is to be left out, without that."""
+    found = {name: reduced(pair) for name, pair in pairs.items() if pair[0] != pair[1]}
+    return {name: pair for name, pair in found.items() if pair != pairs[name]}
 
 
-def _pairs(before: Recorded, after: Recorded, names: Sequence[str], *, every: bool) -> dict[str, _Pair]:
+def _pairs(before: Recorded, after: Recorded, names: Sequence[str], *, every: bool) -> dict[str, Pair]:
     """The operators of both sides; unless all are asked for, without those of a registry that both sides stand on."""
     differing = None if every else overlaid_names(before, after)
     if differing is not None:
@@ -186,8 +201,11 @@ def _fallbacks(before: Recorded, after: Recorded, *, locations: bool) -> Iterato
 
 
 def _one_sided(name: str, old: RecordedOperator | None, new: RecordedOperator | None) -> Iterator[Change]:
-    texts = (None if each is None else _sentence(each) for each in (old, new))
-    yield _change(Subject.OPERATOR, name, None, *texts)
+    texts = [None if each is None else _sentence(each) for each in (old, new)]
+    found = old or new
+    assert found is not None
+    debug = found.debug if found.schema is not None else found.kernels[0].debug if found.kernels else ""
+    yield replace(_change(Subject.OPERATOR, name, None, *texts), debug=debug)
 
 
 def _sentence(operator: RecordedOperator) -> str:
@@ -271,16 +289,61 @@ def _text(entry: TableEntry | None) -> str | None:
 _KEYS_SHOWN = 6
 
 
-def diff_text(diff: RegistryDiff, before: str, after: str) -> str:
+_ROWS = 40  # a screen
+_WIDTH = 120
+
+
+def diff_text(diff: RegistryDiff, before: str, after: str, *, everything: bool = True) -> str:
     """What differs, operator by operator, under one line that counts it, and one for each of several namespaces.
 
     Args:
         diff: the comparison.
         before: what to call the first registry.
         after: what to call the second.
+        everything: show all differences; otherwise a screen of them, of which what
+            changed and what went comes first.
     """
-    head = f"{before} -> {after}: {summary(diff)}"
-    return "".join(f"{line}\n" for line in (head, *_namespace_lines(diff), *change_lines(diff)))
+    head = [f"{before} -> {after}: {summary(diff)}", *_namespace_lines(diff), *_left_out_lines(diff)]
+    details = change_lines(diff) if everything else _screen(diff)
+    return "".join(f"{line}\n" for line in (*head, *details))
+
+
+def _left_out_lines(diff: RegistryDiff) -> Iterator[str]:
+    if diff.left_out:
+        count = len(diff.left_out)
+        yield (
+            f"  left out, as PyTorch registers it for itself when a part of it is first used: {count:,} "
+            f"operator{'' if count == 1 else 's'}; --all compares {'it' if count == 1 else 'them'}, too"
+        )
+
+
+def _screen(diff: RegistryDiff) -> Iterator[str]:
+    """The differences that fit on a screen, and how many operators do not; all of them when they fit."""
+    whole = list(change_lines(diff))
+    if sum(map(_rows_of, whole)) <= _ROWS:
+        yield from whole
+        return
+    groups = [tuple(group) for _, group in groupby(diff.changes, key=lambda change: change.operator)]
+    groups.sort(key=_rank)
+    left = _ROWS
+    for at, group in enumerate(groups):
+        lines = list(change_lines(replace(diff, changes=group)))
+        left -= sum(map(_rows_of, lines))
+        if at and left < 0:  # the first is shown whatever it takes: fallbacks, when they differ
+            more = len(groups) - at
+            yield f"... and {more:,} more operator{'' if more == 1 else 's'}: --all shows every difference"
+            return
+        yield from lines
+
+
+def _rank(group: Sequence[Change]) -> int:
+    """What changed comes before what went, and that before what came."""
+    return 0 if group[0].subject is not Subject.OPERATOR else 1 if group[0].kind is ChangeKind.WENT else 2
+
+
+def _rows_of(line: str) -> int:
+    """How many rows of a terminal a line takes."""
+    return max(1, -(-len(line) // _WIDTH))
 
 
 def by_namespace(diff: RegistryDiff) -> dict[str, RegistryDiff]:
@@ -325,14 +388,16 @@ def _plural(subject: Subject, number: int) -> str:
     return str(subject) if number == 1 or subject is Subject.TAGS else f"{subject}s"
 
 
-def change_lines(diff: RegistryDiff) -> Iterator[str]:
-    """The differences, operator by operator."""
+def change_lines(diff: RegistryDiff, *, located: bool = True) -> Iterator[str]:
+    """The differences, operator by operator; `located` names the lines that registered operators that came or went."""
     for operator, group in groupby(diff.changes, key=lambda change: change.operator):
         of_one = list(group)
         if operator is None:
             yield from (_line(change) for change in of_one)
         elif of_one[0].subject is Subject.OPERATOR:
-            yield f"operator {of_one[0].kind}: {of_one[0].before or of_one[0].after}"
+            (change,) = of_one
+            where = f", {change.debug}" if located and change.debug else ""
+            yield f"operator {change.kind}: {change.before or change.after}{where}"
         else:
             yield operator
             rows = [change for change in of_one if change.subject is Subject.ROW]

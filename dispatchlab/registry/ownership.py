@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -92,6 +93,42 @@ class Ownership:
             return replace(operator, kernels=kernels)
         return RecordedOperator(operator.name, kernels=kernels) if kernels else None
 
+    def without_lazy(
+        self, operator: RecordedOperator | None, base: RecordedOperator | None, *, listed: bool = True
+    ) -> RecordedOperator | None:
+        """An operator without what PyTorch registered for itself since `base`; None when nothing else is new.
+
+        Args:
+            operator: the operator.
+            base: the same operator before; None when it was not there.
+            listed: only what PyTorch is known to register when a part of it is first used; otherwise all that is its
+                own, which is for two processes with one and the same PyTorch.
+        """
+        if operator is None or operator == base:
+            return operator
+        name = str(operator.name)
+
+        def is_lazy(key: DispatchKey | None, debug: str) -> bool:
+            return (not listed or _is_first_use(name, key)) and self.is_own(name, key, debug)
+
+        has_lazy_def = operator.schema is not None and is_lazy(None, operator.debug)
+        if base is None:
+            is_whole = operator.schema is None or has_lazy_def
+            lazy = is_whole and all(is_lazy(kernel.key, kernel.debug) for kernel in operator.kernels)
+            return None if lazy else operator
+        had = Counter(map(_without_text, base.kernels))
+        kept: list[RecordedKernel] = []
+        for kernel in reversed(operator.kernels):  # the oldest first
+            if had[_without_text(kernel)]:
+                had[_without_text(kernel)] -= 1
+            elif is_lazy(kernel.key, kernel.debug):
+                continue
+            kept.append(kernel)
+        kernels = with_active(reversed(kept))
+        if has_lazy_def and base.schema is None:
+            return RecordedOperator(operator.name, kernels=kernels)
+        return replace(operator, kernels=kernels)
+
     def _path(self, debug: str) -> str | None:
         """The file of the line that made a registration, without the folder of torch; None when no line is named."""
         lines = _LINE.findall(debug)
@@ -131,6 +168,10 @@ def with_active(kernels: Iterable[RecordedKernel]) -> tuple[RecordedKernel, ...]
     return tuple(found)
 
 
+def _without_text(kernel: RecordedKernel) -> tuple[object, ...]:
+    return kernel.key, kernel.inferred, kernel.flags
+
+
 def first_use_operators() -> frozenset[str]:
     """The operators for which PyTorch registers something when a part of it is first used."""
     return frozenset(operator for operator, _ in _first_use())
@@ -144,12 +185,16 @@ def _first_use() -> frozenset[tuple[str, str]]:
     return frozenset((operator, key) for operator, key in lines)
 
 
+def _is_first_use(operator: str, key: DispatchKey | None) -> bool:
+    return (operator, "-" if key is None else str(key)) in _first_use()
+
+
 @cache
 def _is_listed(operator: str, key: DispatchKey | None) -> bool:
     """Whether PyTorch is known to register this, or to have this namespace to itself."""
     if not operator:
         return False
-    if (operator, "-" if key is None else str(key)) in _first_use():
+    if _is_first_use(operator, key):
         return True
     known = open_bundled().operator(operator)
     if known is None:

@@ -35,6 +35,11 @@ def summary(found: Certification) -> Iterator[str]:
     yield f"{found.registry} under {found.semantics}: {_count(len(found.certificates), 'operator')}"
     if found.against:
         yield f"  left out, as they are the same in {found.against}: {found.left_out:,}; --all certifies them, too"
+    if found.lazy:
+        yield (
+            f"  left out, as PyTorch registers it for itself when a part of it is first used: "
+            f"{_count(found.lazy, 'operator')}; --all certifies {'it' if found.lazy == 1 else 'them'}, too"
+        )
     if found.known:
         yield f"  {Certified.ORDER_DEPENDENT} in {found.against} already, for the same reasons: {len(found.known):,}"
     yield f"  {Certified.ORDER_INDEPENDENT}: {len(found.of(Certified.ORDER_INDEPENDENT)):,}"
@@ -52,7 +57,8 @@ def summary(found: Certification) -> Iterator[str]:
     yield (
         f"{_count(found.patterns, 'pattern')}, {_count(found.neighbourhoods, 'neighbourhood')} of at most "
         f"{_count(found.largest, 'registration')} in all orders: {_count(found.sets, 'set')}, "
-        f"{_count(found.edges, 'edge')}, each with the footprints of its refreshes"
+        f"{_count(found.edges, 'edge')}, each with the footprints of its refreshes; "
+        f"{_count(found.replayed, 'random sequence')} replayed in fresh sandboxes"
     )
     yield (
         f"{_count(found.registrations, 'registration')} covered, {_count(found.steps, 'step')} on whole operators "

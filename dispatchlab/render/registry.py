@@ -5,8 +5,10 @@ One object on one line; a field is never renamed or dropped within a version:
     version           see JSON_VERSION
     before, after     {source, torch, operators}
     compared, tables  how many operators and how many of their tables were compared
-    changes           [{subject, kind, operator, key, before, after}]; subject: operator | schema | def | alias kind |
-                      tags | kernel | row | fallback; kind: came | went | changed; null where there is nothing to say
+    left_out          the operators of which some or all is left out: what PyTorch registers when it is first used
+    changes           [{subject, kind, operator, key, before, after, debug}]; subject: operator | schema | def |
+                      alias kind | tags | kernel | row | fallback; kind: came | went | changed; null where there is
+                      nothing to say; debug: where an operator that came or went was registered
 
 As JSON, one object on one line; a field is never renamed or dropped within a version:
 
@@ -43,6 +45,7 @@ def diff_json(found: SourceComparison, before: str, after: str) -> str:
         "after": {"source": after, "torch": found.after.torch, "operators": len(found.after.names)},
         "compared": found.diff.compared,
         "tables": found.diff.tables,
+        "left_out": found.diff.left_out,
         "namespaces": {name: counts(part) for name, part in by_namespace(found.diff).items()},
         "changes": found.diff.changes,
     }

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.registry.builds import bundled_for
 from tests.live.packages import ROOT, dispatchlab, package
 from tests.scenario_texts import COMPOSITES, FIVE, many
 
@@ -50,6 +52,34 @@ def test_operators_of_an_imported_package_match_a_glob(tmp_path: Path) -> None:
     assert [(each["key"], each["debug"]) for each in report["operators"][0]["kernels"]] == [
         ("CPU", "registered at street/__init__.py:5")
     ]
+
+
+@pytest.mark.parametrize("before", ["torch-2.13", "live"])
+def test_what_pytorch_registers_for_itself_meanwhile_is_left_out_of_diff_and_counted(
+    tmp_path: Path, before: str
+) -> None:
+    package(tmp_path, "street", init=f"import torch.distributed._functional_collectives\n{_DOOR}")
+    if before not in ("live", bundled_for(version("torch"))):
+        pytest.skip("another PyTorch is installed")
+    done = dispatchlab(tmp_path, "diff", before, "live", "--import", "street", "--no-tables")
+    lines = done.stdout.splitlines()
+    assert lines[0].partition(" (")[0] == f"{before} -> live: 2 operators came"
+    assert re.fullmatch(
+        r"  left out, as PyTorch registers it for itself when a part of it is first used: \d\d+ operators; .*", lines[1]
+    )
+    assert lines[2:] == [
+        "operator came: street::door(Tensor x) -> Tensor with 1 kernel, registered at street/__init__.py:4",
+        "operator came: street::door.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!) with 0 kernels, "
+        "registered at street/__init__.py:5",
+    ]
+
+
+def test_what_pytorch_registers_for_itself_meanwhile_is_not_certified(tmp_path: Path) -> None:
+    package(tmp_path, "quiet", init="import torch.distributed._functional_collectives\n")
+    done = dispatchlab(tmp_path, "certify", "live", "--import", "quiet", "--jobs", "1", "--format", "text")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("live under strict: 0 operators\n")
+    assert re.search(r"  left out, as PyTorch registers it for itself .*: \d\d+ operators; --all", done.stdout)
 
 
 def test_an_unknown_operator_is_refused_with_the_nearest_one_of_the_imported_package(tmp_path: Path) -> None:
