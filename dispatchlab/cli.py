@@ -44,7 +44,10 @@ class _Group(click.Group):
         return sorted(COMMANDS)
 
     def main(self, *arguments: Any, **more: Any) -> Any:
-        """Run the command line, also where standard streams are closed."""
+        """Run the command line, also where standard streams are closed.
+
+        An error that nobody expected is exit 70, never the exit code of a verdict.
+        """
         from dispatchlab.commands.output import OutputClosed, OutputFailed, open_streams, tolerate_encodings, warn
 
         open_streams()
@@ -58,6 +61,13 @@ class _Group(click.Group):
         except OutputFailed as error:
             warn(str(error))
             sys.exit(error.exit_code)
+        except Exception as error:
+            if not more.get("standalone_mode", True):
+                raise
+            from dispatchlab.commands.unexpected import UNEXPECTED, report_unexpected
+
+            report_unexpected(error)
+            sys.exit(UNEXPECTED)
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """The context of a command line, which is read here; its texts are spelled out in errors."""
@@ -152,7 +162,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     cls=_Group,
     context_settings={"help_option_names": _HELP},
     epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, "
-    "124 a package took too long to be imported.",
+    "70 a defect of dispatchlab, 124 a package took too long to be imported.",
 )
 @click.option(
     "--version",

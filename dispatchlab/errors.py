@@ -154,16 +154,35 @@ class ParseError(DispatchLabError):
     @property
     def sentence(self) -> str:
         """The first line of the text: what was wanted and what was found."""
-        return f"expected {self.wanted} but found {self.found}"
+        return f"expected {_cut(self.wanted)} but found {_cut(self.found)}"
 
     def __str__(self) -> str:
         start = self.text.rfind("\n", 0, self.at) + 1
         end = self.text.find("\n", self.at)
         line = self.text[start : None if end < 0 else end]
-        return f"{self.sentence}\n  {line}\n  {' ' * (self.at - start)}{'^' * max(1, self.width)}"
+        at, width = self.at - start, max(1, self.width)
+        if len(line) > _LONGEST_LINE:
+            first = max(0, at - _LONGEST_LINE // 2)
+            line = line[first : first + _LONGEST_LINE] + ("..." if first + _LONGEST_LINE < len(line) else "")
+            at, width = at - first, min(width, _LONGEST_LINE)
+            if first:
+                line, at = f"...{line}", at + 3
+        return f"{self.sentence}\n  {line}\n  {' ' * at}{'^' * width}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _parse_error, (type(self), self.text, self.at, self.wanted, self.found, self.width, self.kind)
+
+
+_LONGEST_LINE = 1_000
+_LONGEST_QUOTE = 300
+
+
+def _cut(text: str) -> str:
+    """The text, shortened in its middle when it is long."""
+    if len(text) <= _LONGEST_QUOTE:
+        return text
+    half = _LONGEST_QUOTE // 2 - 2
+    return f"{text[:half]}...{text[-half:]}"
 
 
 def _parse_error(

@@ -18,7 +18,7 @@ from typing import Any, Generic, Self, TypeVar, cast, overload
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
 from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.short_repr import member_repr
-from dispatchlab.yaml_tree import Listing, Mapping, Node, Problem, Scalar, quoted
+from dispatchlab.yaml_tree import MOST_PROBLEMS, Listing, Mapping, Node, Problem, Scalar, YamlError, in_order, quoted
 
 T = TypeVar("T")
 JsonSchema = MappingType[str, object]
@@ -49,9 +49,15 @@ class Context:
         return SourceLocation(self.file, node.line, node.column)
 
     def report(self, wrong: Wrong) -> None:
-        """Keep a problem and go on."""
+        """Keep a problem and go on.
+
+        Raises:
+            YamlError: there are so many problems that reading on helps nobody.
+        """
         where = SourceLocation(self.file, wrong.node.line, wrong.column or wrong.node.column)
         self.problems.append(Problem(where, wrong.message, wrong.hint, wrong.rule))
+        if len(self.problems) >= MOST_PROBLEMS:
+            raise YamlError(in_order(self.problems))
 
 
 class FieldRule(StrEnum):

@@ -12,11 +12,19 @@ from typing import NamedTuple, TypeAlias
 
 import yaml
 
+from dispatchlab.bounded_read import ReadError, decoded
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.registration import SourceLocation
 
 SHOWN = 60
 """How many characters of a user's text a message quotes at most."""
+
+
+MOST_SHOWN = 50
+"""How many problems the text of an error lists."""
+
+MOST_PROBLEMS = 1_000
+"""With this many problems, a file is read no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,12 @@ class YamlError(DispatchLabError):
         self.problems = problems
 
     def __str__(self) -> str:
-        return "\n".join(str(problem) for problem in self.problems)
+        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        left = len(self.problems) - len(lines)
+        if left:
+            least = "at least " if len(self.problems) >= MOST_PROBLEMS else ""
+            lines.append(f"and {least}{left:,} more problem{'' if left == 1 else 's'}: mend these first")
+        return "\n".join(lines)
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -75,8 +88,10 @@ def quoted(text: str) -> str:
 # the layers above it do more than a scenario needs: the composer recurses as deep as the file nests, and C code that
 # recurses ends the process; aliases make a small file stand for a huge tree; the resolver turns `no` into False and
 # `2020-01-01` into a date. Here a scalar is the text that stands in the file, `debug: yes` is "yes" and `debug: 1` is
-# "1"; nothing at all after a colon is no value, which is an error; aliases and tags are errors; and depth has a bound.
+# "1"; nothing at all after a colon is no value, which is an error; aliases and tags are errors; and depth and the
+# number of values have a bound.
 MAX_DEPTH = 32
+MAX_NODES = 1_000_000  # a tree of so many takes less than half a gigabyte
 
 _LOADER: type[yaml.SafeLoader] | type[yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -153,21 +168,15 @@ def compose(data: bytes | str, file: str) -> Node:
 
 def _decode(data: bytes, file: str) -> str:
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig", "replace")
-        hint = "save the file as UTF-8"
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            hint += "; it looks like UTF-16"
-        byte = data[error.start]
-        raise _error(
-            file, before, len(before), f"found the byte 0x{byte:02x}, which is not text in UTF-8", hint
-        ) from None
+        return decoded(data, file)
+    except ReadError as error:
+        message, _, hint = error.reason.partition("; ")
+        raise YamlError((Problem(SourceLocation(file, error.line, error.column), message, hint),)) from None
 
 
-def _error(file: str, text: str, at: int, message: str, hint: str = "") -> YamlError:
+def _error(file: str, text: str, at: int, message: str) -> YamlError:
     line = text.count("\n", 0, at) + 1
-    return YamlError((Problem(SourceLocation(file, line, at - text.rfind("\n", 0, at)), message, hint),))
+    return YamlError((Problem(SourceLocation(file, line, at - text.rfind("\n", 0, at)), message),))
 
 
 class _Open(NamedTuple):
@@ -180,11 +189,16 @@ class _Open(NamedTuple):
 def _build(events: Iterator[yaml.Event], text: str, file: str) -> Node:
     stack: list[_Open] = []
     root: Node | None = None
+    count = 0
     for event in events:
         node: Node
         line, column = (mark.line + 1, mark.column + 1) if (mark := event.start_mark) else (1, 1)
         match event:
             case yaml.ScalarEvent():
+                count += 1
+                if count > MAX_NODES:
+                    message = f"found more than {MAX_NODES:,} values, the limit for a file"
+                    raise _refused(event, file, message, "split the file")
                 _refuse_tag(event, file)
                 value = event.value
                 if not value.isascii() and _SURROGATE.search(value):
@@ -192,6 +206,10 @@ def _build(events: Iterator[yaml.Event], text: str, file: str) -> Node:
                 raw = text[mark.index : event.end_mark.index] if mark and event.end_mark else ""
                 node = Scalar(line, column, value, raw, event.style in (None, ""))
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
+                count += 1
+                if count > MAX_NODES:
+                    message = f"found more than {MAX_NODES:,} values, the limit for a file"
+                    raise _refused(event, file, message, "split the file")
                 _refuse_tag(event, file)
                 if len(stack) == MAX_DEPTH:
                     message = f"found a value nested more than {MAX_DEPTH} deep"

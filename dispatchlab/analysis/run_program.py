@@ -11,8 +11,12 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 from types import ModuleType
 
+from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
+
+MAX_BYTES = 16 * 2**20
+"""Larger programs are refused unread."""
 
 _GENERATED = "<call of "
 _OURS = str(Path(__file__).parent.parent / "_")[:-1]
@@ -48,7 +52,9 @@ def program_at(path: str) -> Program:
     if found is not None and found.kind not in (FileKind.PROGRAM, FileKind.GENERATED):
         raise OtherFileError(path, found, (FileKind.PROGRAM,))
     try:
-        return Program(path, Path(path).read_bytes())
+        return Program(path, read_file(path, limit=MAX_BYTES, what="programs"))
+    except ReadError as error:
+        raise UnreadableProgramError(path, error.reason) from None
     except OSError as error:
         raise UnreadableProgramError(path, error.strerror or str(error)) from error
 

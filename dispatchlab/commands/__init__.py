@@ -22,5 +22,6 @@
 - `shells`: what bash, zsh and fish are offered.
 - `every_command`: what all options of all commands have in common.
 - `interrupts`: Ctrl-C and SIGTERM, and their exit codes.
+- `unexpected`: the last resort, exit 70 with a file of details.
 - `output`: where results, notes and files go; formats, colour and progress.
 """

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 
+from dispatchlab.bounded_read import ReadError, json_value, read_file
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import json_document
 from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
 from dispatchlab.lint.rule import Finding, Identity, LintReport
 
 VERSION = 2
+
+MAX_BYTES = 16 * 2**20
+"""Larger files are refused unread; a baseline of 10,000 findings has two."""
 
 
 class BaselineError(DispatchLabError):
@@ -41,13 +43,14 @@ def load_baseline(path: str) -> frozenset[Identity]:
     if found is not None and found.kind is not FileKind.BASELINE:
         raise OtherFileError(path, found, (FileKind.BASELINE,))
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json_value(read_file(path, limit=MAX_BYTES, what="baselines"), path)
     except OSError as error:
         raise BaselineError(
             path, f"it cannot be read: {error.strerror or error}; write it with --write-baseline"
         ) from None
-    except ValueError as error:
-        raise BaselineError(path, f"it is not JSON: {error}; write it again with --write-baseline") from None
+    except ReadError as error:
+        where = f" on line {error.line}, column {error.column}" if error.line else ""
+        raise BaselineError(path, f"{error.reason}{where}; write it again with --write-baseline") from None
     if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("findings"), list):
         raise BaselineError(
             path, f"expected version {VERSION} and a list of findings; write it again with --write-baseline"
@@ -60,7 +63,7 @@ def _identity(path: str, one: object) -> Identity:
         texts, files = [one.get(name) for name in ("code", "operator", "key")], one.get("files")
         if isinstance(files, list) and all(isinstance(text, str) for text in (*texts, *files)):
             return Identity(str(texts[0]), str(texts[1]), str(texts[2]), tuple(files))
-    raise BaselineError(path, f"expected a code, an operator, a key and files but found {one!r}")
+    raise BaselineError(path, f"expected a code, an operator, a key and files but found {one!r:.80}")
 
 
 def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[Identity]) -> tuple[str, int]:

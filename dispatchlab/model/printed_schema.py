@@ -16,6 +16,7 @@ from dispatchlab.model.schema_parser import (
     LARGEST_REPEAT,
     SIMPLE_TYPES,
     SchemaReader,
+    int_of,
     is_number,
     is_string,
     offset_of,
@@ -166,8 +167,11 @@ class _PrintedReader(SchemaReader):
             self.at = end
             return _complex("".join(self.tokens[start:end]))
         if kind in ("float", "complex") and re.fullmatch(r"-?[0-9]+", "".join(self.tokens[start:end])):
+            value = int_of("".join(self.tokens[start:end]))  # as a name gives it, `strided` say
+            if value is None:
+                raise self.error("a number that fits")
             self.at = end
-            return int("".join(self.tokens[start:end]))  # as a name gives it, `strided` say
+            return value
         if length == 1 and (token in names or token in _CONSTANT_NAMES or is_number(token)):
             return super().constant(kind, names)
         if length == 2 and token == "-" and is_number(self.tokens[start + 1]):

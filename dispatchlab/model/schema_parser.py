@@ -124,6 +124,18 @@ def parse_inferred(text: str) -> FunctionSchema:
     return schema
 
 
+# Note [Limits of the parser]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch's parser has none and recurses in C++. Ours recurses in Python, as does whatever walks a type later, and a
+# text may come from a file that somebody sent. The largest schema of PyTorch 2.13 has 605 characters. A type has at
+# most DEEPEST_TYPE times MOST_SUFFIXES levels, which everything that recurses over types can take. The text is short
+# enough for the regular expression of tokens, which takes quadratic time over strings that do not end.
+LONGEST_TEXT = 2**14
+LONGEST_NAME = 1_000
+DEEPEST_TYPE = 12
+MOST_SUFFIXES = 16
+LONGEST_INT = 40
+
 END = ""
 LINE_END = "\n"
 KEYWORDS = frozenset(
@@ -235,9 +247,14 @@ _CPP_NAMES = {"double": "'float', which is a double in C++,", "int64_t": "'int' 
 class TokenReader:
     """Reads the tokens of a text one after another; its errors point at them."""
 
-    __slots__ = ("at", "classes", "fresh", "text", "tokens", "typevars")
+    __slots__ = ("at", "classes", "depth", "fresh", "text", "tokens", "typevars")
 
     def __init__(self, text: str, *, typevars: bool, custom_classes: Collection[str]) -> None:
+        if len(text) > LONGEST_TEXT:
+            raise ParseError(
+                text, LONGEST_TEXT, wanted=f"at most {LONGEST_TEXT:,} characters", found=f"{len(text):,} of them"
+            )
+        self.depth = 0
         self.text, self.tokens, self.at, self.fresh = text, tokens_of(text), 0, 0
         self.typevars = typevars or text.startswith(("aten::", "prim::"))
         self.classes = custom_classes
@@ -262,6 +279,8 @@ class TokenReader:
         token = self.tokens[self.at]
         if not is_name(token):
             raise self.error(wanted)
+        if len(token) > LONGEST_NAME:
+            raise self.error(f"a name of at most {LONGEST_NAME:,} characters")
         self.at += 1
         return token
 
@@ -281,7 +300,12 @@ class TypeReader(TokenReader):
             self.at += 1
             alias = self.alias()
         else:
+            self.depth += 1
+            if self.depth > DEEPEST_TYPE:
+                raise self.error(f"a type nested at most {DEEPEST_TYPE} deep")
             type_, alias = self.other_type()
+            self.depth -= 1
+        start = self.at
         while True:
             token = tokens[self.at]
             if token == "[" and tokens[self.at + 1] == "]":
@@ -291,6 +315,8 @@ class TypeReader(TokenReader):
                 type_, alias = self.optional(type_, alias)
             else:
                 return type_, alias
+            if self.at - start > MOST_SUFFIXES:
+                raise self.error(f"a type with at most {MOST_SUFFIXES // 2} '[]'")
 
     def optional(self, type_: Type, alias: AliasInfo | None) -> tuple[Type, AliasInfo | None]:
         try:
@@ -574,7 +600,7 @@ class DefaultReader(TokenReader):
         start = self.at
         text = self.string()
         match = _DEVICE.fullmatch(text)
-        if match is None or match[1] not in _DEVICES or int(match[2] or 0) >= 2**31:
+        if match is None or match[1] not in _DEVICES or len(match[2] or "") > 10 or int(match[2] or 0) >= 2**31:
             near = nearest(text.partition(":")[0], _DEVICES)
             raise self.error(
                 f"a device, such as 'cpu' or 'cuda:1'{f' (did you mean {near[0]}?)' if near else ''}",
@@ -599,7 +625,15 @@ def _number(text: str, kind: str) -> Constant:
     if kind == "float" or "." in text or "e" in text:
         return _float(text)
     match = _INT.match(text)
-    return int(match[0]) if match is not None and -(2**63) <= int(match[0]) < 2**63 else None
+    value = None if match is None else int_of(match[0])
+    return value if value is not None and -(2**63) <= value < 2**63 else None
+
+
+def int_of(digits: str) -> int | None:
+    """The number of decimal digits with an optional sign; None for far too many digits, which Python may not read."""
+    sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
+    digits = digits.lstrip("0") or "0"
+    return int(sign + digits) if len(digits) <= LONGEST_INT else None
 
 
 def _float(text: str) -> float | None:
@@ -747,7 +781,8 @@ class SchemaReader(TypeReader, DefaultReader):
         if not is_number(token):
             raise self.error("the size of the list, or ']'")
         digits = token[: len(token) - len(token.lstrip("0123456789"))]
-        if not digits or int(digits) > LARGEST_SIZE:
+        size = int_of(digits) if digits else None
+        if size is None or size > LARGEST_SIZE:
             raise self.error(f"a size up to {LARGEST_SIZE}")
         self.at += 1
-        return int(digits)
+        return size

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from dispatchlab.atomic_write import write_file
+from dispatchlab.bounded_read import ReadError, json_value, read_file
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.file_kinds import FileKind, instead
 from dispatchlab.model.names import OperatorName
@@ -33,6 +34,7 @@ from dispatchlab.registry.file_format import (
     Tables,
     digest,
     fallback_row,
+    impossible_name,
     operator_row,
     read_fallback,
     read_operator,
@@ -109,10 +111,11 @@ def open_registry(path: str | os.PathLike[str]) -> RegistryFile:
         RegistryFileError: the file cannot be read, is of another version, is cut short, or was altered.
     """
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(MAX_FILE + 1)
+        data = read_file(path, limit=MAX_FILE, what="recorded registries")
     except OSError as error:
         raise RegistryFileError(str(path), f"it cannot be read: {error.strerror or error}") from None
+    except ReadError as error:
+        raise RegistryFileError(str(path), error.reason) from None
     other = instead(data, str(path), FileKind.REGISTRY)
     if other is not None:
         raise RegistryFileError(str(path), "; ".join(other))
@@ -129,11 +132,13 @@ def load_registry(path: str | os.PathLike[str]) -> Registry:
 
 
 def is_registry_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file starts as a registry does; False for one that cannot be read."""
+    """Whether a file starts as a registry does; False for one that cannot be read, and for a pipe or a device."""
     try:
+        if not os.path.isfile(path):
+            return False
         with open(path, "rb") as stream:
             return stream.read(len(MAGIC)) == MAGIC
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -166,6 +171,10 @@ class RegistryFile:
         self._per_block = self._number(self._field("per_block"), MAX_OPERATORS)
         self._tables = Tables(self._texts("sources"), self._texts("inferred"), self._texts("tags"))
         self._index = {name: at for at, name in enumerate(self.names)}
+        if (wrong := impossible_name(self.names)) is not None:
+            raise self._damaged(f"it has an operator called {wrong!r:.60}, which no dispatcher can have")
+        if not _is_text(self._tables):
+            raise self._damaged("one of its texts has half of a surrogate pair")
         if list(self._index) != sorted(self.names) or len(self.names) > MAX_OPERATORS:
             raise self._damaged("its operators are not in order, or too many")
         self.fallbacks = self._read_fallbacks()
@@ -303,10 +312,9 @@ class RegistryFile:
 
     def _decoded(self, plain: bytes, what: str) -> object:
         try:
-            value: object = json.loads(plain)
-        except (ValueError, RecursionError):
+            return json_value(plain, self.path)
+        except ReadError:
             raise self._damaged(f"{what} cannot be read") from None
-        return value
 
     def _field(self, name: str) -> object:
         if name not in self._directory:
@@ -337,6 +345,16 @@ class RegistryFile:
 
     def _refused(self, reason: str) -> RegistryFileError:
         return RegistryFileError(self.path, reason)
+
+
+def _is_text(tables: Tables) -> bool:
+    """Whether every text of the tables can be written out."""
+    try:
+        for texts in (tables.sources, tables.inferred, tables.tags):
+            "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # A text, since importing pathlib would cost `dump` a part of its start-up.

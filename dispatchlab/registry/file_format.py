@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TypeVar
@@ -110,13 +110,21 @@ def sealed(data: bytes) -> bytes:
     return data[: HEAD.size - 32] + digest(data) + data[HEAD.size :]
 
 
+_NAME = re.compile(r"[^\s:\x00-\x1f\x7f-\x9f\ud800-\udfff](?:[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,1023})")
+
+
+def impossible_name(names: Iterable[str]) -> str | None:
+    """The first of the texts that is no name of an operator: with blanks or control characters, or far too long."""
+    return next((name for name in names if not _NAME.fullmatch(name) or "::" not in name), None)
+
+
 T = TypeVar("T")
 
 NONE = -1
 
 _ALIASES = tuple(AliasKind)
 _FLAGS = tuple(KernelFlags)
-_KEYS = {int(key): key for key in DispatchKey}
+_KEYS = {int(key): key for key in DispatchKey if key is not DispatchKey.Undefined}  # it never has a kernel
 _WITH_LINE = re.compile(r"(.*):(0|[1-9][0-9]{0,8})", re.DOTALL)
 
 

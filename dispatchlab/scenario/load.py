@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import TypeVar
 
+from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.errors import nearest
 from dispatchlab.explore.result import Expectation
 from dispatchlab.file_kinds import FileKind, instead
@@ -191,19 +192,15 @@ def read_bytes(path: str | os.PathLike[str], kind: FileKind) -> bytes:
     """
     file = os.fspath(path)
     try:
-        with Path(file).open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        data = read_file(file, limit=MAX_BYTES, what="scenarios")
     except FileNotFoundError:
         raise ScenarioError((_missing(Path(file)),)) from None
     except IsADirectoryError:
         raise ScenarioError((Problem(file, "expected a file but found a folder", "name a file in it"),)) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ScenarioError((Problem(file, f"the file cannot be read: {reason}"),)) from None
-    if len(data) > MAX_BYTES:
-        raise ScenarioError(
-            (Problem(file, f"the file is larger than {MAX_BYTES // 2**20} MiB, the limit for scenarios"),)
-        )
+    except OSError as error:
+        raise ScenarioError((Problem(file, f"the file cannot be read: {error.strerror or error}"),)) from None
+    except ReadError as error:
+        raise ScenarioError((Problem(file, error.reason),)) from None
     other = instead(data, file, kind)
     if other is not None:
         raise ScenarioError((Problem(file, *other),))

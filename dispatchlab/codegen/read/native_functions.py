@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dispatchlab._gc_pause import collector_paused
+from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.codegen.read.entry import read_entry
 from dispatchlab.codegen.read.fields import FUNC, Fields, entry_of
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup, group_variants, group_views
@@ -75,6 +76,9 @@ TAGS: frozenset[str] = frozenset(
 )
 """The tags of PyTorch 2.13. Source: aten/src/ATen/native/tags.yaml."""
 
+MAX_BYTES = 16 * 2**20
+"""Larger files are refused unread; that of PyTorch has 0.6 MiB."""
+
 
 def load_native_functions(path: str | os.PathLike[str]) -> NativeFunctions:
     """Read a file of native functions, with the tags.yaml beside it if there is one.
@@ -110,7 +114,12 @@ def read_native_functions(data: bytes | str, *, file: str = "<text>", tags: froz
     """
     # Half a million new objects make looking for cycles a third of the time, and none is in a cycle.
     with collector_paused():
-        return _read(data, file, tags)
+        try:
+            return _read(data, file, tags)
+        except NativeYamlError:
+            raise
+        except YamlError as error:  # so many problems that reading stopped
+            raise NativeYamlError(error.problems) from None
 
 
 def read_tags(data: bytes | str, file: str) -> frozenset[str]:
@@ -200,7 +209,9 @@ def _read(data: bytes | str, file: str, tags: frozenset[str]) -> NativeFunctions
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path, limit=MAX_BYTES, what="files of native functions")
+    except ReadError as error:
+        raise NativeYamlError((Problem(str(path), error.reason, rule=Rule.NOT_YAML),)) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise NativeYamlError((Problem(str(path), f"the file cannot be read: {reason}", rule=Rule.NOT_YAML),)) from None

@@ -1,0 +1,90 @@
+"""Run cases of a target with bounds on time and memory, and count how they end.
+
+A case is its target, its seed and its number.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from tests.fuzz.targets import TARGETS
+
+SECONDS = 2.0
+"""How much time of the processor a case may take; a command that finds something to do may take ten times as much."""
+
+_GIVEN_UP = 10 * SECONDS
+
+
+@dataclass
+class Result:
+    """What became of the cases of one target."""
+
+    target: str
+    outcomes: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+    slowest_case: str = ""
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        slowest = f"slowest {self.slowest:.2f} s ({self.slowest_case})"
+        return f"{self.target}: {self.outcomes.total():,} cases: {ends}; {slowest}; {memory} MiB at most"
+
+
+class _TooSlow(BaseException):
+    """A case was given up."""
+
+
+def run(target: str, seed: int, numbers: Iterable[int]) -> Result:
+    """Run cases; whatever is no documented end of one is a finding."""
+    case, _ = TARGETS[target]
+    result = Result(target)
+    with _alarm():
+        for number in numbers:
+            name = f"{target} {seed} {number}"
+            start = time.process_time()
+            signal.setitimer(signal.ITIMER_PROF, _GIVEN_UP)
+            try:
+                outcome = case(random.Random(name))
+            except _TooSlow:
+                outcome = "given up"
+                result.findings.append(f"{name}: given up after {_GIVEN_UP:g} s")
+            except Exception as error:
+                outcome = "finding"
+                result.findings.append(f"{name}: {type(error).__name__}: {error!s:.600}")
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+            took = time.process_time() - start
+            result.outcomes[outcome] += 1
+            if took > result.slowest:
+                result.slowest, result.slowest_case = took, name
+            if took > SECONDS and outcome in ("read", "refused", "exit 2"):
+                result.findings.append(f"{name}: {outcome} after {took:.1f} s")
+    return result
+
+
+def limit_memory(size: int = 1 << 30) -> None:
+    """Let this process have no more memory than this."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size, most))
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise _TooSlow
+
+    before = signal.signal(signal.SIGPROF, give_up)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPROF, before)

@@ -1,0 +1,314 @@
+"""What is fuzzed: for each kind of input, how a case is made and what reads it; only documented errors may come out."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+from click.testing import CliRunner
+
+from dispatchlab.cli import COMMANDS, main
+from dispatchlab.codegen.emit.generate import generated_files
+from dispatchlab.codegen.read.native_functions import read_native_functions
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.lint.baseline import load_baseline
+from dispatchlab.model.printed_schema import parse_printed
+from dispatchlab.model.schema_parser import parse_schema_or_name
+from dispatchlab.registry.file import RegistryFile, registry_bytes
+from dispatchlab.scenario.load import load_scenario, parse_scenario
+from dispatchlab.scenario.replay_file import parse_replay
+from tests.fuzz.mutate import TOKENS, mutated_bytes, mutated_text
+from tests.registry_cases import SMALL, damaged, made_up
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTED = frozenset((0, 1, 2, 3, 4))
+"""The exit codes that a command may end with here; nothing is interrupted, crashes or imports a package."""
+
+_SHARE_OF_COMMANDS = 0.02  # how many of the files that can be read are given to a command, too
+
+
+class Finding(Exception):
+    """A case ended as nothing may end."""
+
+
+Target = Callable[[random.Random], str]
+
+
+def schemas(rng: random.Random) -> str:
+    """A schema is parsed as a library block parses it, and as the print of a dispatcher."""
+    text = mutated_text(rng.choice(_schema_texts()), rng)
+    outcome = _outcome(lambda: str(parse_schema_or_name(text, typevars=rng.random() < 0.5)))
+    _outcome(lambda: str(parse_printed(text)))
+    return outcome
+
+
+def scenarios(rng: random.Random) -> str:
+    """A scenario is read; a few that can be read are explored."""
+    data = mutated_bytes(rng.choice(_scenario_files()), rng)
+    outcome = _outcome(lambda: parse_scenario(data, file="a.yaml"))
+    if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
+        return _command_on(data, "a.yaml", "permute", "--max-states", "200", "a.yaml")
+    return outcome
+
+
+def registries(rng: random.Random) -> str:
+    """A registry is read as a whole; a few that can be read are looked into."""
+    data = damaged(_small(), rng) if rng.random() < 0.1 else made_up(_small(), rng)
+    outcome = _outcome(lambda: RegistryFile(data).load())
+    if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
+        arguments = rng.choice(
+            (
+                ("lint", "a.dlreg"),
+                ("dump", "test::foo", "--from", "a.dlreg"),
+                ("dump", "--from", "a.dlreg"),
+                ("coverage", "CUDA", "--from", "a.dlreg"),
+                ("diff", "a.dlreg", "a.dlreg"),
+                ("certify", "a.dlreg"),
+                ("explain", "test::foo", "--from", "a.dlreg"),
+            )
+        )
+        return _command_on(data, "a.dlreg", *arguments)
+    return outcome
+
+
+def replays(rng: random.Random) -> str:
+    """A replay is read; a few that can be read are run."""
+    data = mutated_bytes(rng.choice(_replay_texts()), rng)
+    outcome = _outcome(lambda: parse_replay(data, file="a.yaml"))
+    if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS * 5:
+        return _command_on(data, "a.yaml", "permute", "--replay", "a.yaml")
+    return outcome
+
+
+def baselines(rng: random.Random) -> str:
+    """A baseline is loaded from a file."""
+    data = mutated_bytes(rng.choice(_baseline_texts()), rng)
+    with _folder() as folder:
+        (folder / "b.json").write_bytes(data)
+        return _outcome(lambda: load_baseline("b.json"))
+
+
+def native_functions(rng: random.Random) -> str:
+    """A file of native functions is read; what can be read is generated from."""
+    data = mutated_bytes(rng.choice(_native_files()), rng)
+    outcome = _outcome(lambda: read_native_functions(data, file="n.yaml"))
+    if outcome == "read" and rng.random() < 0.1:
+        return _outcome(lambda: generated_files(read_native_functions(data, file="n.yaml"), file="n.yaml"))
+    return outcome
+
+
+def command_lines(rng: random.Random) -> str:
+    """A command is run with arguments that make sense, and arguments that do not, in a folder of its own."""
+    name = rng.choice(_commands())
+    command = _command(name)
+    arguments: list[str] = []
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            arguments += [_value(rng) for _ in range(rng.choice((0, 1, 1, 1, 2)))]
+        elif (
+            isinstance(parameter, click.Option)
+            and not _FORBIDDEN & {*parameter.opts}
+            and rng.random() < 2 / len(command.params)
+        ):
+            arguments.append(rng.choice(parameter.opts))
+            if not parameter.is_flag:
+                choices = parameter.type.choices if isinstance(parameter.type, click.Choice) else ()
+                known = [str(each) for each in choices if str(each) != "live"]
+                arguments.append(rng.choice(known) if known and rng.random() < 0.7 else _value(rng))
+    if name == "certify":  # of the whole PyTorch it takes a minute
+        arguments.insert(0, "small.dlreg")
+    elif rng.random() < 0.2:
+        rng.shuffle(arguments)
+    with _folder() as folder:
+        _fill(folder)
+        return _invoke(name, *arguments)
+
+
+TARGETS: dict[str, tuple[Target, int]] = {
+    "schemas": (schemas, 1_000_000),
+    "scenarios": (scenarios, 100_000),
+    "registries": (registries, 100_000),
+    "replays": (replays, 20_000),
+    "baselines": (baselines, 20_000),
+    "native_functions": (native_functions, 20_000),
+    "command_lines": (command_lines, 20_000),
+}
+"""Each kind of input with the number of cases that a release is tested with."""
+
+
+def _outcome(read: Callable[[], object]) -> str:
+    try:
+        read()
+    except DispatchLabError as error:
+        if len(str(error)) > 100_000:
+            raise Finding(f"an error of {len(str(error)):,} characters") from None
+        return "refused"
+    return "read"
+
+
+def _invoke(*arguments: str) -> str:
+    result = CliRunner().invoke(main, list(arguments), prog_name="dispatchlab")
+    if result.exit_code not in DOCUMENTED:
+        raise Finding(f"exit {result.exit_code} of {arguments!r:.500}: {result.stderr[-500:]}")
+    if "Traceback (most recent call last)" in result.output:
+        raise Finding(f"a traceback of {arguments!r:.500}")
+    return f"exit {result.exit_code}"
+
+
+def _command_on(data: bytes, file: str, *arguments: str) -> str:
+    with _folder() as folder:
+        (folder / file).write_bytes(data)
+        return _invoke(*arguments)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder in memory where there is one, as the current folder."""
+    before = Path.cwd()
+    shared = "/dev/shm"
+    with TemporaryDirectory(prefix="fuzz-", dir=shared if os.access(shared, os.W_OK) else None) as name:
+        os.chdir(name)
+        try:
+            yield Path(name)
+        finally:
+            os.chdir(before)
+
+
+# -- what is mutated
+
+
+@cache
+def _schema_texts() -> Sequence[str]:
+    lines = (ROOT / "tests/data/torch-2.13-schemas.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@cache
+def _scenario_files() -> Sequence[bytes]:
+    paths = [*(ROOT / "scenarios").rglob("*.yaml"), *(ROOT / "tests/data/scenarios_bad").glob("*.yaml")]
+    contents = (path.read_bytes() for path in sorted(paths))
+    return [content for content in contents if _is_text(content)]
+
+
+@cache
+def _small() -> bytes:
+    return registry_bytes(SMALL)
+
+
+@cache
+def _replay_texts() -> Sequence[bytes]:
+    from dispatchlab.scenario.replay_file import make_replay, replay_text
+
+    found: list[bytes] = []
+    for path in sorted((ROOT / "scenarios").rglob("*.yaml"))[::5]:
+        try:
+            scenario = load_scenario(path)
+        except DispatchLabError:
+            continue
+        order = tuple(range(len(scenario.registrations)))
+        replay = make_replay(scenario, order, order[::-1], engine="lab", semantics="torch-2.13", seed=7)
+        found.append(replay_text(replay).encode())
+    return found
+
+
+@cache
+def _baseline_texts() -> Sequence[bytes]:
+    row = '{"code": "DL101", "operator": "test::foo", "key": "CPU", "files": ["a.py", "b.cpp"]}'
+    return [f'{{"version": 2, "findings": [{", ".join([row] * count)}]}}\n'.encode() for count in (0, 1, 3)]
+
+
+@cache
+def _native_files() -> Sequence[bytes]:
+    paths = sorted((ROOT / "tests/data/codegen").rglob("*.yaml"))
+    packaged = ROOT / "dispatchlab/codegen/kernels/native_functions.yaml"
+    contents = [path.read_bytes() for path in (*paths, *([packaged] if packaged.exists() else []))]
+    return [content for content in contents if _is_text(content) and len(content) < 20_000]
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# -- command lines
+
+
+# These import a package, start processes, run a program, or wait for a person.
+_LEFT_OUT = frozenset(("record", "imports", "doctor", "trace", "demo"))
+_FORBIDDEN = frozenset(("--jobs", "-j", "--import", "--imports", "--allow-import", "--update"))
+
+
+@cache
+def _commands() -> Sequence[str]:
+    return sorted(set(COMMANDS) - _LEFT_OUT)
+
+
+@cache
+def _command(name: str) -> click.Command:
+    with main.make_context("dispatchlab", ["--no-color", name], resilient_parsing=True) as context:
+        command = main.get_command(context, name)
+    assert command is not None
+    return command
+
+
+_FILES = ("a.yaml", "b.yaml", "small.dlreg", "replay.yaml", "baseline.json", "n.yaml", "empty", "folder", "missing")
+_WORDS = (
+    *(
+        "",
+        " ",
+        "-",
+        "--",
+        "-1",
+        "0",
+        "1",
+        "7",
+        "3.5",
+        "nan",
+        "inf",
+        "9" * 5_000,
+        "a" * 5_000,
+        "\0",
+        "\n",
+        "é",
+        "[",
+        "[a-",
+    ),
+    *("test::foo", "test::*", "aten::add.Tensor", "add", "CPU", "CUDA", "AutogradCPU", "nope", "2020", "torch-2.13"),
+    *(
+        "(Tensor x) -> Tensor",
+        "foo(Tensor x) -> Tensor",
+        "((((" * 800,
+        "+0 +1",
+        "+0 -0",
+        "--help",
+        "bash",
+        "text",
+        "json",
+    ),
+)
+
+
+def _value(rng: random.Random) -> str:
+    value = rng.choice((*_FILES, *_FILES, *_WORDS, rng.choice(_WORDS) + rng.choice(TOKENS)))
+    # A file is written nowhere else than in the folder of the case, and no folder outside of it is searched.
+    return "x" if "/" in value or ".." in value or value.startswith("~") or value == "live" else value
+
+
+def _fill(folder: Path) -> None:
+    (folder / "a.yaml").write_bytes(_scenario_files()[0])
+    (folder / "b.yaml").write_bytes(_scenario_files()[1])
+    (folder / "small.dlreg").write_bytes(_small())
+    (folder / "replay.yaml").write_bytes(_replay_texts()[0])
+    (folder / "baseline.json").write_bytes(_baseline_texts()[1])
+    (folder / "n.yaml").write_bytes(_native_files()[0])
+    (folder / "empty").touch()
+    (folder / "folder").mkdir()

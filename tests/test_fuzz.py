@@ -1,0 +1,229 @@
+"""A small share of the cases of `python -m tests.fuzz`, and the inputs that once ended in a traceback."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dispatchlab import bounded_read
+from dispatchlab.bounded_read import ReadError, json_value, read_file
+from dispatchlab.cli import main
+from dispatchlab.errors import DispatchLabError, ParseError
+from dispatchlab.lint.baseline import BaselineError, load_baseline
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.schema_parser import LONGEST_NAME, parse_schema, parse_schema_or_name
+from dispatchlab.registry.file import is_registry_file, registry_bytes
+from dispatchlab.scenario import ScenarioError, parse_scenario
+from dispatchlab.yaml_tree import MOST_PROBLEMS, MOST_SHOWN
+from tests.command_line import run
+from tests.fuzz.run import run as run_cases
+from tests.fuzz.targets import TARGETS
+from tests.registry_cases import SMALL, outcome, put_together, split_into_parts
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_share_of_the_fuzzed_cases_ends_as_documented(target: str) -> None:
+    result = run_cases(target, 0, range(20 if target == "command_lines" else 60))
+    assert result.findings == []
+    assert result.outcomes.total() in (20, 60)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "foo(int x=" + "9" * 5_000 + ") -> ()",
+        "foo(int[" + "9" * 5_000 + "] x) -> ()",
+        "foo(" * 3_000,
+        "foo(" + "(" * 3_000,
+        "foo(int" + "[]" * 900 + " x) -> ()",
+        "foo(" + "Future(" * 200 + "int" + ")" * 200 + " x) -> ()",
+        "foo(Device x='cuda:" + "9" * 5_000 + "') -> ()",
+        "a" * 5_000,
+        '"\\' * 200_000,
+        "foo(" + "Dict(str, " * 500,
+    ],
+    ids=["int", "size", "parens", "tuples", "lists", "futures", "device", "name", "strings", "dicts"],
+)
+def test_a_schema_beyond_the_limits_is_a_short_error(text: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_schema_or_name(text)
+    assert len(str(caught.value)) < 4_000
+
+
+def test_what_is_within_the_limits_is_read() -> None:
+    deep = "foo(" + "(" * 11 + "int[][][][]" + ")" * 11 + " x) -> ()"
+    assert parse_schema(str(parse_schema(deep))) == parse_schema(deep)
+    assert parse_schema("foo(int x=" + "0" * 5_000 + "7) -> ()") == parse_schema("foo(int x=7) -> ()")
+    assert str(parse_schema_or_name("a" * LONGEST_NAME)) == "a" * LONGEST_NAME
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"version": ' + b"9" * 5_000 + b"}", "a number has too many digits"),
+        (b'{"version":\n  2, "findings": [}', "it is not JSON: Expecting value on line 2, column 19"),
+        (b'{"version":\n  \xff', "found the byte 0xff, which is not text in UTF-8; save the file as UTF-8 on line 2"),
+        (b'{"version": 2, "findings": ["' + b"a" * 5_000 + b'"]}', "expected a code, an operator, a key and files"),
+    ],
+    ids=["deep", "digits", "syntax", "encoding", "long"],
+)
+def test_a_baseline_that_cannot_be_read_is_a_short_error(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "baseline.json"
+    path.write_bytes(content)
+    with pytest.raises(BaselineError) as caught:
+        load_baseline(str(path))
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_registry_with_a_kernel_or_fallback_at_undefined_is_damaged() -> None:
+    directory, blocks = split_into_parts(registry_bytes(SMALL))
+    at = next(at for at, row in enumerate(blocks[0]) if row[5])
+    blocks[0][at][5][0][0] = int(DispatchKey.Undefined)
+    assert "is wrong in a key" in str(outcome(put_together(directory, blocks)))
+    directory, blocks = split_into_parts(registry_bytes(SMALL))
+    directory["fallbacks"][0][0] = int(DispatchKey.Undefined)
+    assert "a fallback is wrong in its key" in str(outcome(put_together(directory, blocks)))
+
+
+@pytest.mark.parametrize("name", ["", "foo", "a::b c", "a::b\n", "a::\x1b]0;x\x07", "a::" + "b" * 5_000, "a::\ud800"])
+def test_a_registry_with_an_impossible_name_is_damaged(name: str) -> None:
+    directory, blocks = split_into_parts(registry_bytes(SMALL))
+    directory["operators"][0] = name
+    found = outcome(put_together(directory, blocks))
+    assert "which no dispatcher can have" in str(found)
+    assert len(str(found)) < 300
+
+
+def test_many_problems_are_counted_and_not_listed() -> None:
+    text = "claim: A sentence.\nregistrations:\n" + "- {impl: foo, dispatch: Nope, debug: x}\n" * 10_000
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(text, file="a.yaml")
+    assert len(caught.value.problems) == MOST_PROBLEMS
+    lines = str(caught.value).splitlines()
+    assert len(lines) == MOST_SHOWN + 1
+    assert lines[-1] == "and at least 950 more problems: mend these first"
+
+
+# -- what may be read
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 2**20)
+    assert len(read_file(path, limit=2**20, what="files")) == 2**20
+    path.write_bytes(b"x" * (2**20 + 1))
+    with pytest.raises(ReadError, match="a: the file is larger than 1 MiB, the limit for files"):
+        read_file(path, limit=2**20, what="files")
+    with pytest.raises(ReadError, match="the file cannot be read: embedded null byte"):
+        read_file("a\0b", limit=2**20, what="files")
+    with pytest.raises(IsADirectoryError):
+        read_file(tmp_path, limit=2**20, what="files")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there are no devices")
+def test_devices_are_refused_but_the_null_device() -> None:
+    assert read_file("/dev/null", limit=2**20, what="files") == b""
+    for device in ("/dev/zero", "/dev/random"):
+        with pytest.raises(ReadError, match="it is a device, which may have no end: name a file or a pipe"):
+            read_file(device, limit=2**20, what="files")
+        assert not is_registry_file(device)
+    result = run("lint", "--baseline", "/dev/zero")
+    assert (result.exit_code, "it is a device" in result.stderr) == (2, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+def test_a_pipe_is_read_to_its_end_within_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    content = b"claim: x\n" * 50_000
+    for limit in (2**20, 2**10):
+        writer = threading.Thread(target=_write, args=(pipe, content))
+        writer.start()
+        if limit > len(content):
+            assert read_file(pipe, limit=limit, what="files") == content
+        else:
+            with pytest.raises(ReadError, match="the file is larger than"):
+                read_file(pipe, limit=limit, what="files")
+        writer.join()
+    monkeypatch.setattr(bounded_read, "LONGEST_WAIT", 0.02)
+    with pytest.raises(ReadError, match="nothing was written into this pipe for"):
+        read_file(pipe, limit=2**20, what="files")
+    assert not is_registry_file(pipe)
+
+
+def _write(pipe: Path, content: bytes) -> None:
+    with suppress(BrokenPipeError):
+        pipe.write_bytes(content)
+
+
+def test_json_that_is_no_text_has_a_line() -> None:
+    assert json_value(b'\xef\xbb\xbf{"a": [1]}', "a.json") == {"a": [1]}
+    with pytest.raises(ReadError, match=r"a\.json:2:3: found the byte 0xe9"):
+        json_value(b'{\n "\xe9"}', "a.json")
+
+
+# -- the last resort
+
+
+class _Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "summary"),
+    [
+        (RuntimeError("a\x1b]0;b\nc"), "RuntimeError (a\\x1b]0;b c)"),
+        (RecursionError(), "RecursionError: "),
+        (_Unprintable(), "_Unprintable: "),
+        (OSError(5, "x" * 5_000), "OSError ([Errno 5] xxx"),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), "UnicodeEncodeError ("),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_unexpected_error_is_exit_70_with_a_file_of_details(
+    error: Exception, summary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("dispatchlab.scenario.load.json_schema", fail)
+    monkeypatch.setattr("dispatchlab.scenario.json_schema", fail, raising=False)
+    result = run("schema")
+    assert result.exit_code == 70
+    (details,) = tmp_path.iterdir()
+    assert result.stderr.startswith(f"dispatchlab: unexpected {summary}")
+    assert result.stderr.endswith(f"a defect of dispatchlab, not a verdict; the details are in {details}\n")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback (most recent call last)" in details.read_text() or summary.startswith("_Unprintable")
+
+
+def test_an_unexpected_error_outside_of_a_command_is_exit_70_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+
+    def fail(*arguments: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(type(main), "get_command", fail)
+    result = run("permute", "x")
+    assert result.exit_code == 70
+    assert "the details could not be written to a file:" in result.stderr
+    assert 'raise KeyError("oops")' in result.stderr
+
+
+def test_expected_errors_keep_their_exit_codes(tmp_path: Path) -> None:
+    assert run("permute", str(tmp_path / "missing.yaml")).exit_code == 2
+    assert run("nope").exit_code == 2
+    assert run("dump", "--nope").exit_code == 2
+    assert run("schema").exit_code == 0
+    assert issubclass(ReadError, DispatchLabError)
