@@ -462,6 +462,18 @@ def test_what_other_packages_registered_is_counted_and_left_out() -> None:
     assert "  2 findings about operators of theirs left out: lint them with --import theirs\n" in lint_text(report)
 
 
+def test_a_line_that_calls_a_helper_for_many_operators_does_not_stand_for_them(tmp_path: Path) -> None:
+    debugs = [f"registered at mine/ops.py:90 via mine/ops.py:{line} via mine/helper.py:7" for line in (20, 24, 28)]
+    debugs.append("registered at mine/ops.py:95")
+    text = "".join(
+        f"  - def: f{at}(Tensor x) -> Tensor\n  - impl: f{at}\n    dispatch: Meta\n    debug: {debug}\n"
+        for at, debug in enumerate(debugs)
+    )
+    findings(tmp_path, text, "DL011")
+    shown = lint_text(lint(tmp_path / "registrations.yaml", select=("DL011",)))
+    assert "the same: test::f1 (mine/ops.py:24), test::f2 (mine/ops.py:28), test::f3 (mine/ops.py:95)\n" in shown
+
+
 def test_lint_of_a_record_leaves_out_what_the_packages_of_others_registered(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(

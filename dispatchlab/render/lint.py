@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.sources import LIVE
@@ -49,15 +50,23 @@ def _details(group: FindingGroup, *, complete: bool) -> Iterator[str]:
     if others:
         shown = others if complete else others[:_OTHERS]
         more = f", and {len(others) - len(shown):,} more" if len(others) > len(shown) else ""
-        names = ", ".join(f"{each.operator}{_line_of(each)}" for each in shown)
+        shared = Counter(site for each in group.findings for site in set(_lines_of(each)))
+        names = ", ".join(f"{each.operator}{_line_of(each, shared)}" for each in shown)
         yield printable(f"the same: {names}{more}")
     if group.first.mend:
         yield printable(f"to mend it: {group.first.mend}")
 
 
-def _line_of(finding: Finding) -> str:
-    site = next((site for debug in finding.owners for site in sites_in(debug)), None)
+def _line_of(finding: Finding, shared: Mapping[tuple[str, int], int]) -> str:
+    """The line to look at: the first of the callers that is not that of other findings, too."""
+    sites = _lines_of(finding)
+    site = next((site for site in sites if shared[site] == 1), next(iter(sites), None))
     return "" if site is None else f" ({site[0]}:{site[1]})"
+
+
+def _lines_of(finding: Finding) -> tuple[tuple[str, int], ...]:
+    """The lines of the first registration that takes part and has any, its callers first."""
+    return next((sites for debug in finding.owners if (sites := tuple(sites_in(debug)))), ())
 
 
 def lint_summary(report: LintReport, *, complete: bool = False) -> Iterator[str]:

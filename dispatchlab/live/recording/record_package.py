@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.explore.program import Module
+from dispatchlab.live.bridge.call_sites import CallSite
 from dispatchlab.live.bridge.torch import import_packages, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps, tags_of
@@ -57,7 +58,8 @@ class PackageRecord:
         registry: the bundled registry of that version; None when there is none.
         registrations: how many registrations the packages made.
         foundations: the operators of others that kernels of the packages are for, by name; their defs come first.
-        sites: the lines of Python that made them, as `file:line`, sorted; parts and C++ not counted.
+        sites: the lines of Python that made them, sorted, as `file:line`, or `file:line via file:line` with the helpers
+            that a line called; C++ not counted.
         operators: how many operators got a def.
         dangling: operators with kernels and no def, by name.
         kernels: how many kernels were registered, C++ included.
@@ -143,7 +145,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         registry=registry,
         registrations=len(native) + len(python),
         foundations=tuple(str(one.operator) for one in needed),
-        sites=tuple(sorted({package_path(str(call.site), roots) for call in _with_parts(calls)})),
+        sites=tuple(sorted({_chain(call.site, roots) for call in _with_parts(calls)})),
         operators=defined + sum(isinstance(one, Def) for one in native),
         dangling=tuple(sorted(name for name, dump in read.items() if dump.is_dangling)),
         kernels=kernels + sum(isinstance(one, Impl) for one in native),
@@ -249,6 +251,10 @@ def _written(
         else:
             kept.append(registration)
     return text(tuple(kept)), left_out
+
+
+def _chain(site: CallSite, roots: tuple[str, ...]) -> str:
+    return " via ".join(package_path(at, roots) for at in (str(site), *site.via))
 
 
 def _with_parts(calls: Sequence[WatchedCall]) -> Iterator[WatchedCall]:
