@@ -319,9 +319,9 @@ def no_operator(asked: str, known: Iterable[str] = (), *, source: str = "") -> s
     where = f" in {source}" if source else ""
     names = tuple(known)
     if any(character in asked for character in "*?["):
-        return f"no operator{where} matches {asked}{_namespaces(asked, names)}"
+        return f"no operator{where} matches {_cut(asked)}{_namespaces(asked, names)}"
     near = nearest_operators(asked, names, count=_SHOWN)
-    return f"there is no operator {asked}{where}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+    return f"there is no operator {_cut(asked)}{where}" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
 def _namespaces(glob: str, names: tuple[str, ...]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.analysis.engines import EngineName, SemanticsOfTorchError, engine_for
@@ -196,7 +196,7 @@ def inspect_operators(
         DispatchLabError: there is no such operator, or the source, the engine or the sequence cannot be used.
     """
     if source is not None and not is_registry_source(source):
-        if not is_scenario_source(source) and not Path(source).exists():
+        if not is_scenario_source(source) and not os.path.exists(source):
             raise UnknownRegistryError(source)
         check_source(source)
         return inspect_scenario(
