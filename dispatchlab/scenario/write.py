@@ -262,7 +262,8 @@ _PLAIN = re.compile(r"[A-Za-z_(/](?:[ -~]*[!-9;-~])?")
 _PLAIN_IN_FLOW = re.compile(r"[A-Za-z_](?:[\w:.-]*[\w.-])?|0|[1-9][0-9]*", re.ASCII)
 _NOT_TEXT_ELSEWHERE = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-_ESCAPED = re.compile('["\\\\]|[^ -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]')
+_TO_LOOK_AT = re.compile('["\\\\]|[^ -~]')
+_IN_YAML = re.compile("[ -~\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
 def scalar_text(text: str, *, flow: bool = False) -> str:
@@ -271,10 +272,13 @@ def scalar_text(text: str, *, flow: bool = False) -> str:
     plain = None if broken else (_PLAIN_IN_FLOW if flow else _PLAIN).fullmatch(text)
     if plain and text.lower() not in _NOT_TEXT_ELSEWHERE:
         return text
-    return f'"{_ESCAPED.sub(lambda found: _escape(found.group()), text)}"'
+    return f'"{_TO_LOOK_AT.sub(lambda found: _escape(found.group()), text)}"'
 
 
 def _escape(character: str) -> str:
+    """The character, escaped where YAML has no such character, and where a terminal would obey it."""
+    if character.isprintable() and character not in _ESCAPES and _IN_YAML.match(character):
+        return character
     code = ord(character)
     wide = f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
     return _ESCAPES.get(character) or (f"\\x{code:02x}" if code < 0x100 else wide)
