@@ -127,21 +127,24 @@ def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | by
 
     Args:
         folder: the folder.
-        contents: what to write, by the names of the files.
+        contents: what to write, by the names of the files; a link keeps leading where it leads.
 
     Raises:
-        WriteError: one of them could not be written.
+        WriteError: one of them could not be written, or is a device, a pipe or a folder.
     """
     from pathlib import Path
 
     target = Path(folder)
-    made: dict[str, Path] = {}
+    made: dict[Path, Path] = {}
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            made[name] = _write_beside(target / name, _bytes(content))
-        for name, beside in made.items():
-            beside.replace(target / name)
+            place = Path(os.path.realpath(target / name))
+            if place.exists() and not place.is_file():
+                raise FileExistsError(EEXIST, f"{name} is not a regular file")
+            made[place] = _write_beside(place, _bytes(content))
+        for place, beside in made.items():
+            beside.replace(place)
     except OSError as error:
         raise WriteError(str(folder), error.strerror or str(error)) from None
     finally:

@@ -96,3 +96,21 @@ def test_a_folder_is_written_when_all_of_its_files_can_be(tmp_path: Path) -> Non
     with pytest.raises(WriteError, match="folder could not be written: "):
         write_folder(folder, {"a": "3", "no/such": "4"})
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"a": "1", "b": "2"}
+
+
+def test_links_in_a_folder_stay_and_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "real").write_text("before")
+    (folder / "link").symlink_to("../real")
+    os.mkfifo(folder / "pipe")
+    (folder / "null").symlink_to("/dev/null")
+    for name in ("pipe", "null"):
+        with pytest.raises(WriteError, match=f"{name} is not a regular file"):
+            write_folder(folder, {"link": "after", name: "x"})
+    assert (tmp_path / "real").read_text() == "before"
+    write_folder(folder, {"link": "after"})
+    assert ((tmp_path / "real").read_text(), (folder / "link").is_symlink()) == ("after", True)
+    assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
+    assert sorted(path.name for path in folder.iterdir()) == ["link", "null", "pipe"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "real"]
