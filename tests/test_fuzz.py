@@ -14,7 +14,9 @@ from dispatchlab.bounded_read import ReadError, json_value, read_file
 from dispatchlab.cli import main
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.lint.baseline import BaselineError, load_baseline
+from dispatchlab.model import schema_parser
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema_parser import LONGEST_NAME, parse_schema, parse_schema_or_name
 from dispatchlab.registry.file import is_registry_file, registry_bytes
 from dispatchlab.scenario import ScenarioError, parse_scenario
@@ -54,6 +56,20 @@ def test_a_schema_beyond_the_limits_is_a_short_error(text: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_schema_or_name(text)
     assert len(str(caught.value)) < 4_000
+
+
+def test_a_printed_default_is_lexed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lexed: list[str] = []
+
+    def counted(text: str) -> list[tuple[str, int]]:
+        lexed.append(text)
+        return joined(text)
+
+    joined = schema_parser._joined_lines
+    monkeypatch.setattr(schema_parser, "_joined_lines", counted)
+    with pytest.raises(ParseError):
+        parse_printed("test::foo(SymInt[3] x=[1" + "," * 3_000 + "], ]) -> ()")
+    assert 0 < len(lexed) < 5
 
 
 def test_what_is_within_the_limits_is_read() -> None:

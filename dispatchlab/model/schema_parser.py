@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 from dispatchlab.errors import ErrorKind, ParseError, nearest
 from dispatchlab.model.names import OperatorName
@@ -173,7 +174,7 @@ def tokens_of(text: str) -> list[str]:
 
 def offset_of(text: str, index: int) -> tuple[int, int]:
     """Offset and width of the token at `index` of `tokens_of(text)`; the end has width 1."""
-    placed = list(_joined_lines(text))
+    placed = _placed(text)
     token, at = placed[index] if index < len(placed) else (END, len(text.rstrip()))
     return (at, len(token)) if token else (len(text.rstrip()), 1)
 
@@ -208,6 +209,11 @@ def described(token: str) -> str:
     if len(token) == 1 and token not in _SINGLE and not (token.isascii() and (token.isalnum() or token == "_")):
         return f"a character that schemas do not use, {token!r}"
     return f"'{token}'"
+
+
+@lru_cache(maxsize=1)  # a reader of printed schemas asks for many places of one text
+def _placed(text: str) -> list[tuple[str, int]]:
+    return _joined_lines(text)
 
 
 def _joined_lines(text: str) -> list[tuple[str, int]]:
