@@ -20,6 +20,9 @@ from dispatchlab.errors import DispatchLabError
 if TYPE_CHECKING:
     from dispatchlab.live.worker.engine import LiveEngine
 
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""What ends a worker; Windows knows one way only."""
+
 State: TypeAlias = Literal["works", "limited", "absent", "fails"]
 """`limited` finds less; `absent` is not offered for this version of PyTorch, which is no defect of the installation."""
 
@@ -171,7 +174,7 @@ def _tried(engine: LiveEngine, probe: str, feature: Feature, timeout_s: float) -
     def end() -> None:
         late.append(True)
         with suppress(OSError):
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, _KILL)  # the worker hears no SIGTERM
 
     try:
         pid = engine.worker.pid

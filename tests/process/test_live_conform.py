@@ -84,5 +84,5 @@ def test_a_folder_of_scenarios_is_held_to_the_model_in_several_processes() -> No
     )  # fmt: skip
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr
-    assert len(reports) == 8
+    assert len(reports) == 9
     assert all("the engine and its model agree" in report["notes"][-1] for report in reports)
