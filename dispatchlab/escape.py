@@ -6,7 +6,6 @@ printed or written goes through the one of its destination.
 
 from __future__ import annotations
 
-import json
 import re
 
 _NOT_PLAIN = re.compile(r"[^\n -~]")
@@ -34,6 +33,8 @@ def json_document(value: object, *, indent: int | None = None) -> str:
         value: what `json.dumps` takes.
         indent: how far fields are indented on lines of their own; None for one line.
     """
+    import json  # costs start-up, and the help needs none
+
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 

@@ -69,7 +69,10 @@ def test_help_imports_no_command(folder: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
-    assert result.stdout.splitlines()[-1].split()[1:] == ["dispatchlab", "dispatchlab._lazy", "dispatchlab.cli"]
+    assert result.stdout.splitlines()[-1].split()[1:] == [
+        *("dispatchlab", "dispatchlab._lazy", "dispatchlab.cli", "dispatchlab.commands", "dispatchlab.commands.output"),
+        *("dispatchlab.errors", "dispatchlab.escape"),
+    ]
 
 
 def test_text_imports_neither_rich_nor_numpy(folder: Path) -> None:
