@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -309,3 +310,28 @@ def test_certify_reports_progress_up_to_the_last_edge() -> None:
     assert len(reports) == 3
     assert reports[-1].edges == reports[-1].total_edges
     assert all(one.edges <= (one.total_edges or 0) for one in reports)
+
+
+WRITES = """claim: c.
+registry: torch-2.13
+packages: [mine]
+registrations:
+  - library: mine
+    kind: FRAGMENT
+    made_by: {call: custom_op, operator: f}
+    debug: registered at mine/ops.py:9
+    registrations:
+      - def: "f(Tensor(a!) x) -> ()"
+      - impl: f
+        dispatch: ADInplaceOrView
+      - impl: f
+        dispatch: ADInplaceOrView
+"""
+
+
+def test_the_two_kernels_of_one_call_of_custom_op_have_one_order(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    for text, code in ((WRITES, 0), (f"{WRITES}        debug: registered at mine/other.py:3\n", 1)):
+        path.write_text(text)
+        done = run("certify", str(path), "--jobs", "1")
+        assert (done.exit_code, f"order-dependent: {code}\n" in done.stdout) == (code, True), done.output

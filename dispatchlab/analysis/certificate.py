@@ -186,3 +186,8 @@ def overrides_of(operator: RecordedOperator) -> Iterator[tuple[DispatchKey, Sequ
         kernels = list(group)
         if len(kernels) > 1:
             yield key, kernels
+
+
+def is_of_custom_op(operator: RecordedOperator, key: DispatchKey, kernels: Sequence[RecordedKernel]) -> bool:
+    """Whether `custom_op` made them: for an operator that writes arguments it registers ADInplaceOrView twice."""
+    return key is DispatchKey.ADInplaceOrView and {kernel.debug for kernel in kernels} == {operator.debug}

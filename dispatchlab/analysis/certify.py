@@ -21,6 +21,7 @@ from dispatchlab.analysis.certificate import (
     OrderReason,
     Owner,
     Pattern,
+    is_of_custom_op,
     overrides_of,
     owner_of,
     pattern_of,
@@ -165,8 +166,11 @@ def without_known(found: Certification, difference: Difference) -> Certification
     known: list[str] = []
     for one in found.certificates:
         base = None if difference.base is None else difference.base.operator(one.operator)
-        fresh = tuple(each for each in one.reasons if base is None or not _is_in(each, own[one.operator], base))
-        if fresh or not one.reasons:
+        reasons = tuple(each for each in one.reasons if not _is_by_custom_op(each, own[one.operator]))
+        fresh = tuple(each for each in reasons if base is None or not _is_in(each, own[one.operator], base))
+        if not reasons and one.verdict is Certified.ORDER_DEPENDENT:
+            kept.append(replace(one, verdict=Certified.ORDER_INDEPENDENT, reasons=()))
+        elif fresh or not reasons:
             kept.append(replace(one, reasons=fresh))
         else:
             known.append(one.operator)
@@ -178,6 +182,11 @@ def without_known(found: Certification, difference: Difference) -> Certification
         lazy=difference.lazy,
         known=tuple(known),
     )
+
+
+def _is_by_custom_op(reason: OrderReason, own: RecordedOperator) -> bool:
+    """Whether it is about two kernels that one call of `custom_op` registers, always in one order."""
+    return reason.cause is Cause.OVERRIDE and is_of_custom_op(own, reason.keys[0], own.kernels_at(reason.keys[0]))
 
 
 def _is_in(reason: OrderReason, own: RecordedOperator, base: RecordedOperator) -> bool:

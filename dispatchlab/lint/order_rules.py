@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from dispatchlab.analysis.certificate import Cause, OrderReason, overrides_of
+from dispatchlab.analysis.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.lint.debug_text import Packages, file_in, owner
 from dispatchlab.lint.rule import Found, Level, Rule, Subject, example
-from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registry.model import RecordedKernel, RecordedOperator
+from dispatchlab.registry.model import RecordedOperator
 
 _KEYS_SHOWN = 4
 
@@ -19,7 +18,7 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
         for key, kernels in overrides_of(operator):
             debugs = tuple(kernel.debug for kernel in kernels)
             by_torch = all(packages.is_torch(operator, key, debug) for debug in debugs)
-            if by_torch or _is_of_custom_op(operator, key, kernels):
+            if by_torch or is_of_custom_op(operator, key, kernels):
                 continue
             winner, *losers = kernels
             them = " and of ".join(owner(kernel.debug) for kernel in losers)
@@ -39,11 +38,6 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
 
 def _local(operator: RecordedOperator) -> str:
     return str(operator.name).partition("::")[2]
-
-
-def _is_of_custom_op(operator: RecordedOperator, key: DispatchKey, kernels: Sequence[RecordedKernel]) -> bool:
-    """Whether `custom_op` made them: for an operator that writes arguments it registers ADInplaceOrView twice."""
-    return key is DispatchKey.ADInplaceOrView and {kernel.debug for kernel in kernels} == {operator.debug}
 
 
 SHADOWS = Rule(
