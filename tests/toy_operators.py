@@ -21,6 +21,11 @@ def operator_name(number: int) -> OperatorName:
     return OperatorName("toy", f"operator{number}")
 
 
+def operator_number(name: OperatorName) -> int:
+    """The number of the operator with this name."""
+    return int(name.name.removeprefix("operator"))
+
+
 @dataclass
 class MultiOperatorSpace:
     """The states of some operators; the registrations of an operator are `Impl`s that have their number in `debug`."""
@@ -36,7 +41,7 @@ class MultiOperatorSpace:
         self.position = {name: at for at, name in enumerate(self.present)}
 
     def toy(self, name: OperatorName) -> ToySpace:
-        return self.engine.toys[self.engine.operators.index(name)]
+        return self.engine.toys[operator_number(name)]
 
     def targets(self, index: int) -> list[tuple[OperatorName, int]]:
         """The operators that a registration reaches, and its number at each."""
