@@ -43,6 +43,24 @@ class CheckSubjectError(DispatchLabError):
         )
 
 
+class NothingRegisteredError(DispatchLabError):
+    """Importing a package registers nothing.
+
+    Args:
+        package: which.
+    """
+
+    def __init__(self, package: str) -> None:
+        super().__init__(package)
+        self.package = package
+
+    def __str__(self) -> str:
+        return (
+            f"{self.package} registers nothing when it is imported: name the module that registers, such as "
+            f"{self.package}.ops"
+        )
+
+
 class CheckOptionError(DispatchLabError):
     """An option of a check has no such value, or does not go with another one.
 
@@ -129,6 +147,7 @@ def check_order(
     max_states: int | None = None,
     timeout_s: float | None = None,
     allow_import: bool = False,
+    free: bool = False,
 ) -> OrderCheck:
     """Check whether the order of registrations matters, over every order of registrations and releases.
 
@@ -145,7 +164,7 @@ def check_order(
     Args:
         subject: a scenario file, a scenario, or registrations; releases are checked too.
         package: instead of a subject, a package to import in a process of its own: what it registers on the installed
-            PyTorch is recorded and checked.
+            PyTorch is recorded and checked, in every order in which its modules can be imported.
         engine: `lab`, or `torch` for the PyTorch that is installed; `lab` when left out, and `torch` for a package.
         semantics: which dispatcher the lab engine is; what the scenario names, or `strict`, when left out.
         walk: `graph` visits every state once, a proof; `orders` runs every order; `sample` walks at random.
@@ -154,6 +173,7 @@ def check_order(
         max_states: stop at this many states.
         timeout_s: stop after so many seconds.
         allow_import: import the functions that a scenario file names, which runs their code.
+        free: where a scenario has modules, or for a package: register and release one by one, in every order.
 
     Returns:
         The result; `print` shows the whole report.
@@ -164,6 +184,7 @@ def check_order(
         UnknownSemanticsError: there are no semantics of that name.
         TorchMissingError: a package, or the engine `torch`, needs PyTorch, and there is none.
         ImportFailedError: the package cannot be imported.
+        NothingRegisteredError: importing the package registers nothing.
         DispatchLabError: the scenario cannot be read.
     """
     if (subject is None) == (package is None):
@@ -179,6 +200,7 @@ def check_order(
         seed=seed,
         max_states=max_states,
         timeout_s=timeout_s,
+        free=free,
     )
     return OrderCheck(run_scenario(scenario, options).report, scenario)
 
@@ -236,7 +258,10 @@ def _recorded(package: str) -> Scenario:
 
     with LiveEngine() as engine:
         found = engine.ask("dispatchlab.live.recording.record_package:record_packages", (package,))
-    return parse_scenario(found.text, file=package)
+    scenario = parse_scenario(found.text, file=package)
+    if not scenario.registrations:
+        raise NothingRegisteredError(package)
+    return scenario
 
 
 @dataclass(frozen=True, slots=True, repr=False)
