@@ -41,6 +41,7 @@ from dispatchlab.registry.model import (
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 from dispatchlab.render.certify import certification_json, certification_text
 from tests.command_line import run, run_raising
+from tests.effort import share
 
 K = DispatchKey
 CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd
@@ -131,7 +132,7 @@ def test_both_sequences_of_a_reason_lead_to_different_ends_on_the_operator() -> 
 def test_verdicts_are_those_of_the_whole_graph_on_small_operators() -> None:
     pool = (K.CPU, K.SparseCPU, K.NestedTensorCPU, K.AutogradNestedTensor, K.AutogradOther, K.Autograd, CIA, CEA)
     seen: set[tuple[str, Certified]] = set()
-    for seed in range(40):
+    for seed in range(share(40)):
         random = SplitMix64(seed)
         keys = sorted({pool[random.below(len(pool))] for _ in range(4)})
         one = operator("foo", *keys, defined=bool(random.below(2)))
