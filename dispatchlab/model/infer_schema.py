@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
+import threading
 import types
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 
 from dispatchlab.errors import ErrorKind, RegistrationError, did_you_mean
 from dispatchlab.model.names import OperatorName
@@ -130,7 +133,7 @@ class _AnnotationReader:
 
     def text(self, text: str) -> Type:
         with suppress(SyntaxError):
-            return self.node(ast.parse(text.strip(), mode="eval").body)
+            return self.node(_parsed(text.strip()))
         raise _NoTypeError(repr(text))
 
     def node(self, node: ast.expr) -> Type:
@@ -184,3 +187,22 @@ class _AnnotationReader:
             return union_of(members)
         except ValueError as error:
             raise _NoTypeError(f"the union ({error})") from None
+
+
+_parsing = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _parsing
+    _parsing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> ast.expr:
+    # Python 3.11 counts the depth of all threads that make nodes together, and raises SystemError now and then.
+    with _parsing:
+        return ast.parse(text, mode="eval").body
