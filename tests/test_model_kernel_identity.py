@@ -1,4 +1,4 @@
-"""Kernels that share a debug text are told apart by their registration, and one function registered twice is not."""
+"""Kernels that share a debug text are distinguished by their registration, and one function registered twice is not."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ NOT_SUPPRESSED = Rule(
 # `m.def("op(Tensor x) -> Tensor", fn)` registers `fn` without a key, which means CompositeImplicitAutograd: "made of
 # other operators". Who writes it often means "the kernel". A dump does not tell it from an explicit key, but its two
 # debug texts are those of one TORCH_LIBRARY block, where a composite kernel that is meant usually has a block of its
-# own. A Python library has one debug text for everything, so Python is told by the call that registered, if that is
+# own. A Python library has one debug text for everything, so Python is known by the call that registered, if that is
 # known. Neither shows an accident, for a def with a composite kernel is right. A kernel for a backend, or for Meta,
 # beside it does: who gives an operator its own kernel for one backend has no need of one that works for all.
 

@@ -78,7 +78,7 @@ def _no_meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
         yield Found(
             str(operator.name),
             kernel.key,
-            f"it has a kernel for {kernel.key} from {owner(kernel.debug)} and none that tells a shape without running "
+            f"it has a kernel for {kernel.key} from {owner(kernel.debug)} and none that gives a shape without running "
             "(a Meta kernel): torch.compile and torch.export fail at it",
             (kernel.debug,),
             mend=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
