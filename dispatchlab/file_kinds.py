@@ -29,6 +29,7 @@ class FileKind(Enum):
     REPLAY = "a replay", "run it with: dispatchlab permute --replay {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
+    PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
     GOLDEN = "a golden file", "pytest compares a scenario with it"
     CERTIFICATE = "a certificate, as JSON", "`dispatchlab certify` printed it"
     REPORT = "a report", "a command of dispatchlab printed it"
@@ -134,6 +135,8 @@ def _json(text: str) -> FileContent | None:
     fields = set(re.findall(r'"(\$?\w+)":', text))
     if re.match(r'\{\s*"version": \d+,\s*"findings": \[', text):
         return FileContent(FileKind.BASELINE)
+    if re.match(r'\{\s*"profile": \d+,\s*"torch": "', text):
+        return FileContent(FileKind.PROFILE)
     if "$schema" in fields:
         if '"title": "dispatchlab scenario"' in text:
             return FileContent(FileKind.JSON_SCHEMA)

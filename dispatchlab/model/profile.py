@@ -1,0 +1,358 @@
+"""Profiles: what makes the dispatcher of one PyTorch differ from that of another, as data that is read from a file.
+
+Keys are texts here, so that a profile can be written and read of a PyTorch whose keys this package does not know. The
+lab engine makes a semantics of a profile; nothing else decides how `torch-2.13` and its kind behave.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from dispatchlab.bounded_read import ReadError, json_value, read_file
+from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.escape import json_document
+from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
+
+FORMAT = 1
+"""The number that a file begins with; another one is refused."""
+
+MAX_BYTES = 4 * 2**20
+"""Larger files are refused unread; the profile of PyTorch 2.13 has a hundredth of it."""
+
+KERNEL, FALLBACK = "kernel", "fallback"
+"""The levels of the precedence that are no alias keys: a kernel at the slot's own key, and the backend fallback."""
+
+COMPOSITE = "CompositeImplicitAutograd"
+"""The alias key whose kernel makes way for others, see `Profile.takes_composite`."""
+
+SIGNATURE_LIVES = ("kernel", "operator", "never")
+"""How long the C++ signature of a kernel is held against other kernels; see `Profile.signature_life`."""
+
+_KINDS = ("fallthrough", "kernel")
+_LONGEST = 4096  # characters of a text
+_MOST_KEYS = 1024
+
+
+class ProfileError(DispatchLabError):
+    """A file is not a profile, or contradicts itself.
+
+    Args:
+        path: the file.
+        reason: a clause that says what was found and what was expected.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinFallback:
+    """A backend fallback that PyTorch ships.
+
+    Args:
+        kind: `fallthrough` or `kernel`.
+        debug: its debug text, `registered at ...`.
+    """
+
+    kind: str
+    debug: str
+
+
+Names = tuple[str, ...]
+"""Names of keys, in an order that the field gives a meaning to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one PyTorch's dispatcher does, as far as versions differ.
+
+    Args:
+        torch: its version as it says it itself, such as `2.13.0+cpu`.
+        keys: every key that exists, with its number, ascending: functionality keys, instances for each backend, and
+            alias keys, without markers such as `QuantizedUndefined`. Dumps list kernels in this order.
+        runtime: the keys that have a slot in an operator's table, in the order of the slots; `Undefined` is the first.
+        parsed: the keys that a registration can name by a text.
+        aliases: an alias key -> the runtime keys that a kernel there fills when it is alone, `Undefined` included.
+        precedence: what a slot is given, best first: `kernel`, alias keys, and `fallback`.
+        takes_composite: a key -> the runtime keys that lose the kernel of CompositeImplicitAutograd when this key has
+            a kernel, beyond its own slot: of a backend its autograd key, of CompositeExplicitAutograd nearly all.
+        ambiguous: a runtime key -> the keys whose kernels make it ambiguous while CompositeImplicitAutograd has one.
+        refresh_on_register: a key -> the runtime keys whose slots are recomputed when a kernel is registered there.
+        refresh_on_release: likewise when one is released.
+        full_refresh_without_key: registering a kernel without a key recomputes every slot.
+        fallbacks: a key -> the backend fallback that PyTorch ships there.
+        signature_life: one of `SIGNATURE_LIVES`: as long as the kernel is registered; as long as the operator
+            exists, and even when the kernel is refused; or never.
+        refusal_leaves_traces: what a refused registration had already written stays.
+        tags_outlive_def: the tags of a def stay when it goes, as long as the operator has kernels.
+        fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves nobody.
+        kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
+        several_defs: an operator can be defined again by an equal schema.
+        warn_each_override: warn of every override of a kernel, not only of the first in a process.
+        wording: a kind of error -> the text of this PyTorch for it, where a reader of its errors needs to know.
+        not_probed: the fields that were not measured, and have the values of `DEFAULTS`.
+    """
+
+    torch: str
+    keys: Mapping[str, int]
+    runtime: Names
+    parsed: Names
+    aliases: Mapping[str, Names]
+    precedence: Names
+    takes_composite: Mapping[str, Names]
+    ambiguous: Mapping[str, Names]
+    refresh_on_register: Mapping[str, Names]
+    refresh_on_release: Mapping[str, Names]
+    full_refresh_without_key: bool
+    fallbacks: Mapping[str, BuiltinFallback]
+    signature_life: str
+    refusal_leaves_traces: bool
+    tags_outlive_def: bool
+    fallback_without_slot: bool
+    kernels_in_wildcard_block: bool
+    several_defs: bool
+    warn_each_override: bool
+    wording: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    not_probed: Names = ()
+
+    @property
+    def name(self) -> str:
+        """What the semantics is called that is made of it: `torch-` and the first two numbers of the version."""
+        found = re.match(r"(\d+)\.(\d+)", self.torch)
+        return f"torch-{found[1]}.{found[2]}" if found else f"torch-{self.torch}"
+
+
+DEFAULTS: Mapping[str, object] = MappingProxyType(
+    {
+        "full_refresh_without_key": True,
+        "signature_life": "operator",
+        "refusal_leaves_traces": True,
+        "tags_outlive_def": True,
+        "fallback_without_slot": True,
+        "kernels_in_wildcard_block": False,
+        "several_defs": False,
+        "warn_each_override": False,
+        "wording": MappingProxyType({}),
+    }
+)
+"""What PyTorch 2.13 does, for the fields that a probe may leave out; it names them in `not_probed`."""
+
+
+def read_profile(path: str | os.PathLike[str]) -> Profile:
+    """The profile in a file.
+
+    Raises:
+        ProfileError: the file cannot be read, is no profile, or contradicts itself.
+        OtherFileError: it is another file of dispatchlab.
+    """
+    name = os.fspath(path)
+    try:
+        data = read_file(name, limit=MAX_BYTES, what="profiles")
+    except OSError as error:
+        raise ProfileError(name, f"it cannot be read: {error.strerror or error}") from None
+    except ReadError as error:
+        raise ProfileError(name, error.reason) from None
+    try:
+        value = json_value(data, name)
+    except ReadError as error:
+        _other_kind(name)
+        where = f" on line {error.line}, column {error.column}" if error.line else ""
+        raise ProfileError(name, f"{error.reason}{where}; write a profile with `dispatchlab profile -o FILE`") from None
+    if not isinstance(value, dict) or "profile" not in value:
+        _other_kind(name)
+    return profile_of(value, name)
+
+
+def _other_kind(path: str) -> None:
+    found = content_of(path)
+    if found is not None and found.kind is not FileKind.PROFILE:
+        raise OtherFileError(path, found, (FileKind.PROFILE,))
+
+
+def profile_of(value: object, path: str = "the profile") -> Profile:
+    """The profile that a JSON value says.
+
+    Args:
+        value: as `profile_value` gives it.
+        path: what errors call it.
+
+    Raises:
+        ProfileError: it is none, or contradicts itself.
+    """
+    reader = _Reader(path)
+    if not isinstance(value, dict) or "profile" not in value:
+        raise reader.error(f'expected an object that begins with "profile": {FORMAT} but found {_shown(value)}')
+    if value["profile"] != FORMAT:
+        raise reader.error(f"it has the format {_shown(value['profile'])}, and this dispatchlab reads format {FORMAT}")
+    given = {name: one for name, one in value.items() if name != "profile"}
+    known = [one.name for one in fields(Profile)]
+    for name in given:
+        if name not in known:
+            raise reader.error(f"it has an unknown field {_shown(name)}{did_you_mean(name, known)}")
+    for name in known:
+        if name not in given and name not in DEFAULTS and name != "not_probed":
+            raise reader.error(f"the field {name} is missing")
+    facts: dict[str, Any] = {**DEFAULTS, **{name: reader.field(name, one) for name, one in given.items()}}
+    left_out = DEFAULTS.keys() - given.keys() - {"wording"}
+    facts["not_probed"] = tuple(sorted({*facts.get("not_probed", ()), *left_out}))
+    made = Profile(**facts)
+    _check(made, reader)
+    return made
+
+
+def profile_value(profile: Profile) -> dict[str, object]:
+    """The profile as a JSON value; `profile_of` reads it."""
+    value: dict[str, object] = {"profile": FORMAT}
+    for each_field in fields(Profile):
+        one = getattr(profile, each_field.name)
+        if each_field.name == "fallbacks":
+            one = {key: {"kind": each.kind, "debug": each.debug} for key, each in one.items()}
+        value[each_field.name] = dict(one) if isinstance(one, Mapping) else one
+    return value
+
+
+def profile_text(profile: Profile) -> str:
+    """The file of a profile: a line for each field, and in a mapping one for each key."""
+    lines = []
+    for name, one in profile_value(profile).items():
+        if isinstance(one, dict):
+            rows = ",".join(f"\n  {json_document(key)}: {json_document(each)}" for key, each in one.items())
+            lines.append(f'"{name}": {{{rows}{chr(10) if rows else ""}}}')
+        else:
+            lines.append(f'"{name}": {json_document(one)}')
+    return "{" + ",\n".join(lines) + "}\n"
+
+
+_KEY = re.compile(r"[A-Za-z]\w{0,79}", re.ASCII)
+_LISTS = ("runtime", "parsed", "precedence", "not_probed")
+_MAPPINGS = ("aliases", "takes_composite", "ambiguous", "refresh_on_register", "refresh_on_release")
+
+
+class _Reader:
+    """Checks the form of values, field by field."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def error(self, reason: str) -> ProfileError:
+        return ProfileError(self._path, reason)
+
+    def field(self, name: str, value: object) -> object:
+        """The value of a field."""
+        if name in ("torch", "signature_life"):
+            return self._text(name, value)
+        if name in _LISTS:
+            return self._names(name, value)
+        if name == "keys":
+            return MappingProxyType({key: self._number(key, one) for key, one in self._object(name, value).items()})
+        if name in _MAPPINGS:
+            found = {key: self._names(f"{name} of {key}", one) for key, one in self._object(name, value).items()}
+            return MappingProxyType(found)
+        if name == "wording":
+            return MappingProxyType({kind: self._text(name, one) for kind, one in self._object(name, value).items()})
+        if name == "fallbacks":
+            return MappingProxyType({key: self._fallback(key, one) for key, one in self._object(name, value).items()})
+        if not isinstance(value, bool):
+            raise self.error(f"expected true or false as {name} but found {_shown(value)}")
+        return value
+
+    def _object(self, name: str, value: object) -> dict[str, object]:
+        if not isinstance(value, dict) or len(value) > _MOST_KEYS:
+            raise self.error(f"expected an object with at most {_MOST_KEYS} fields as {name} but found {_shown(value)}")
+        for key in value:
+            if not _KEY.fullmatch(key):
+                raise self.error(f"expected names in {name} but found {_shown(key)}")
+        return value
+
+    def _text(self, name: str, value: object) -> str:
+        if not isinstance(value, str) or not 0 < len(value) <= _LONGEST:
+            raise self.error(f"expected a text of 1 to {_LONGEST} characters as {name} but found {_shown(value)}")
+        return value
+
+    def _number(self, key: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**16:
+            raise self.error(f"expected a number from 0 to {2**16 - 1} for the key {key} but found {_shown(value)}")
+        return value
+
+    def _names(self, what: str, value: object) -> Names:
+        if not isinstance(value, list | tuple) or len(value) > _MOST_KEYS:
+            raise self.error(f"expected a list of at most {_MOST_KEYS} names as {what} but found {_shown(value)}")
+        for one in value:
+            if not isinstance(one, str) or not _KEY.fullmatch(one):
+                raise self.error(f"expected names in {what} but found {_shown(one)}")
+        if len({*value}) != len(value):
+            twice = next(one for at, one in enumerate(value) if one in value[:at])
+            raise self.error(f"{what} lists {twice} twice")
+        return tuple(map(sys.intern, value))
+
+    def _fallback(self, key: str, value: object) -> BuiltinFallback:
+        if not isinstance(value, dict) or value.keys() != {"kind", "debug"} or value["kind"] not in _KINDS:
+            raise self.error(
+                f"expected a kind, {' or '.join(_KINDS)}, and a debug text as the fallback of {key} but found "
+                f"{_shown(value)}"
+            )
+        return BuiltinFallback(value["kind"], self._text(f"the debug text of the fallback of {key}", value["debug"]))
+
+
+def _check(profile: Profile, reader: _Reader) -> None:
+    """Raises a ProfileError where fields contradict each other."""
+    numbers = [*profile.keys.values()]
+    if sorted({*numbers}) != numbers:
+        raise reader.error("the numbers of keys must ascend")
+    if profile.runtime[:1] != ("Undefined",):
+        raise reader.error("the first of the runtime keys must be Undefined")
+    if profile.signature_life not in SIGNATURE_LIVES:
+        lives = ", ".join(SIGNATURE_LIVES)
+        raise reader.error(f"expected one of {lives} as signature_life but found {_shown(profile.signature_life)}")
+    slots = {*profile.runtime}
+    levels = {*profile.aliases, KERNEL, FALLBACK}
+    if {*profile.precedence} != levels:
+        wrong = ", ".join(sorted({*profile.precedence} ^ levels))
+        raise reader.error(f"the precedence must have kernel, every alias key and fallback; look at {wrong}")
+    if profile.precedence[0] != KERNEL or profile.precedence[-1] != FALLBACK:
+        raise reader.error("the precedence must begin with kernel and end with fallback")
+    keys: dict[str, Iterable[str]] = {
+        "runtime": profile.runtime,
+        "parsed": profile.parsed,
+        "fallbacks": profile.fallbacks,
+        **{name: getattr(profile, name) for name in _MAPPINGS},
+        **{f"ambiguous of {slot}": found for slot, found in profile.ambiguous.items()},
+    }
+    for what, names in keys.items():
+        for name in names:
+            if name not in profile.keys:
+                raise reader.error(f"{what} names {name}, which is not among the keys")
+    for name in ("aliases", "takes_composite", "refresh_on_register", "refresh_on_release"):
+        mapping: Mapping[str, Names] = getattr(profile, name)
+        for key, filled in mapping.items():
+            if not slots.issuperset(filled):
+                wrong = next(one for one in filled if one not in slots)
+                raise reader.error(f"{name} of {key} names {wrong}, which is not among the runtime keys")
+    for what, some in (
+        ("aliases", profile.aliases),
+        ("ambiguous", profile.ambiguous),
+        ("fallbacks", profile.fallbacks),
+    ):
+        for key in some:
+            if (key in slots) is (what == "aliases"):
+                raise reader.error(f"{key} is {'' if what == 'aliases' else 'not '}a runtime key, and {what} has it")
+    for name in profile.not_probed:
+        if name not in DEFAULTS:
+            raise reader.error(
+                f"not_probed names {name}, which is no field with a default{did_you_mean(name, DEFAULTS)}"
+            )
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if not isinstance(value, dict | list) else f"{type(value).__name__} of {len(value)}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
