@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import signal
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +37,25 @@ def test_a_share_of_the_fuzzed_cases_ends_as_documented(target: str) -> None:
     result = run_cases(target, 0, range(_SHARES.get(target, 60)))
     assert result.findings == []
     assert result.outcomes.total() == _SHARES.get(target, 60)
+
+
+def test_the_fuzzed_replays_are_run() -> None:
+    result = run_cases("replays", 1, range(300))
+    assert result.findings == []
+    assert result.outcomes["exit 0"] + result.outcomes["exit 1"] > 0
+
+
+def test_cases_run_where_there_is_no_alarm_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "resource", None)
+    for name in ("setitimer", "SIGPROF", "ITIMER_PROF"):
+        monkeypatch.delattr(signal, name, raising=False)
+    monkeypatch.delitem(sys.modules, "tests.fuzz.run")
+    on_windows = importlib.import_module("tests.fuzz.run")
+    on_windows.limit_memory()
+    result = on_windows.run("schemas", 0, range(3))
+    assert (result.findings, result.outcomes.total()) == ([], 3)
+    assert str(result).startswith("schemas: 3 cases: ")
 
 
 @pytest.mark.parametrize(

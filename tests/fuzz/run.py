@@ -6,16 +6,19 @@ A case is its target, its seed and its number.
 from __future__ import annotations
 
 import random
-import resource
 import signal
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
 from tests.fuzz.targets import TARGETS
+
+if sys.platform != "win32":
+    import resource
 
 SECONDS = 2.0
 """How much time of the processor a case may take; a command that finds something to do may take ten times as much."""
@@ -35,9 +38,8 @@ class Result:
 
     def __str__(self) -> str:
         ends = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items()))
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         slowest = f"slowest {self.slowest:.2f} s ({self.slowest_case})"
-        return f"{self.target}: {self.outcomes.total():,} cases: {ends}; {slowest}; {memory} MiB at most"
+        return f"{self.target}: {self.outcomes.total():,} cases: {ends}; {slowest}{_memory()}"
 
 
 class _TooSlow(BaseException):
@@ -48,11 +50,11 @@ def run(target: str, seed: int, numbers: Iterable[int]) -> Result:
     """Run cases; whatever is no documented end of one is a finding."""
     case, _ = TARGETS[target]
     result = Result(target)
-    with _alarm():
+    with _alarm() as set_alarm:
         for number in numbers:
             name = f"{target} {seed} {number}"
             start = time.process_time()
-            signal.setitimer(signal.ITIMER_PROF, _GIVEN_UP)
+            set_alarm(_GIVEN_UP)
             try:
                 outcome = case(random.Random(name))
             except _TooSlow:
@@ -62,7 +64,7 @@ def run(target: str, seed: int, numbers: Iterable[int]) -> Result:
                 outcome = "finding"
                 result.findings.append(f"{name}: {type(error).__name__}: {error!s:.600}")
             finally:
-                signal.setitimer(signal.ITIMER_PROF, 0)
+                set_alarm(0)
             took = time.process_time() - start
             result.outcomes[outcome] += 1
             if took > result.slowest:
@@ -73,18 +75,31 @@ def run(target: str, seed: int, numbers: Iterable[int]) -> Result:
 
 
 def limit_memory(size: int = 1 << 30) -> None:
-    """Let this process have no more memory than this."""
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (size, most))
+    """Let this process have no more memory than this, where the system can hold it to that."""
+    if sys.platform != "win32":
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (size, most))
+
+
+def _memory() -> str:
+    if sys.platform == "win32":
+        return ""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return f"; {size // (2**20 if sys.platform == 'darwin' else 2**10)} MiB at most"
 
 
 @contextmanager
-def _alarm() -> Iterator[None]:
+def _alarm() -> Iterator[Callable[[float], object]]:
+    """What raises in a case after so many seconds of the processor; on Windows, which has no such alarm, nothing."""
+    if sys.platform == "win32":
+        yield lambda seconds: None
+        return
+
     def give_up(number: int, frame: FrameType | None) -> None:
         raise _TooSlow
 
     before = signal.signal(signal.SIGPROF, give_up)
     try:
-        yield
+        yield lambda seconds: signal.setitimer(signal.ITIMER_PROF, seconds)
     finally:
         signal.signal(signal.SIGPROF, before)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import click
 from click.testing import CliRunner
@@ -30,7 +33,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTED = frozenset((0, 1, 2, 3, 4))
 """The exit codes that a command may end with here; nothing is interrupted, crashes or imports a package."""
 
-_SHARE_OF_COMMANDS = 0.02  # how many of the files that can be read are given to a command, too
+_SHARE_OF_COMMANDS = 0.05  # how many of the files that can be read are given to a command, too
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Finding(Exception):
@@ -49,11 +53,24 @@ def schemas(rng: random.Random) -> str:
 
 
 def scenarios(rng: random.Random) -> str:
-    """A scenario is read; a few that can be read are explored."""
+    """A scenario is read; a few that can be read are explored, or looked into."""
     data = mutated_bytes(rng.choice(_scenario_files()), rng)
     outcome = _outcome(lambda: parse_scenario(data, file="a.yaml"))
     if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
-        return _command_on(data, "a.yaml", "permute", "--max-states", "200", "a.yaml")
+        arguments = rng.choice(
+            (
+                *(("permute", "--max-states", "200", "a.yaml"),) * 6,
+                ("permute", "--walk", "sample", "--samples", "5", "--format", "json", "a.yaml"),
+                ("lint", "a.yaml"),
+                ("lint", "a.yaml", "--format", "sarif"),
+                ("dump", "test::foo", "--from", "a.yaml"),
+                ("explain", "test::foo", "--from", "a.yaml"),
+                ("coverage", "CPU", "--from", "a.yaml"),
+                ("diff", "a.yaml", "a.yaml"),
+                ("certify", "a.yaml", "--jobs", "1"),
+            )
+        )
+        return _command_on({"a.yaml": data}, *arguments)
     return outcome
 
 
@@ -69,37 +86,48 @@ def registries(rng: random.Random) -> str:
                 ("dump", "--from", "a.dlreg"),
                 ("coverage", "CUDA", "--from", "a.dlreg"),
                 ("diff", "a.dlreg", "a.dlreg"),
-                ("certify", "a.dlreg"),
+                ("certify", "a.dlreg", "--jobs", "1"),
                 ("explain", "test::foo", "--from", "a.dlreg"),
             )
         )
-        return _command_on(data, "a.dlreg", *arguments)
+        return _command_on({"a.dlreg": data}, *arguments)
     return outcome
 
 
 def replays(rng: random.Random) -> str:
     """A replay is read; a few that can be read are run."""
-    data = mutated_bytes(rng.choice(_replay_texts()), rng)
-    outcome = _outcome(lambda: parse_replay(data, file="a.yaml"))
+    replay = rng.choice(_replays())
+    data = mutated_bytes(replay.text, rng)
+    outcome = _outcome(lambda: parse_replay(data, file="a.replay"))
     if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS * 5:
-        return _command_on(data, "a.yaml", "permute", "--replay", "a.yaml")
+        files = {"a.replay": data, replay.scenario_name: replay.scenario}
+        named = (replay.scenario_name,) if rng.random() < 0.5 else ()
+        return _command_on(files, "permute", *named, "--replay", "a.replay")
     return outcome
 
 
 def baselines(rng: random.Random) -> str:
-    """A baseline is loaded from a file."""
+    """A baseline is loaded from a file; a few that can be read are compared with what lint finds."""
     data = mutated_bytes(rng.choice(_baseline_texts()), rng)
     with _folder() as folder:
         (folder / "b.json").write_bytes(data)
-        return _outcome(lambda: load_baseline("b.json"))
+        outcome = _outcome(lambda: load_baseline("b.json"))
+    if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
+        arguments = ("--update-baseline",) if rng.random() < 0.3 else ()
+        return _command_on(
+            {"b.json": data, "small.dlreg": _small()}, "lint", "small.dlreg", "--baseline", "b.json", *arguments
+        )
+    return outcome
 
 
 def native_functions(rng: random.Random) -> str:
-    """A file of native functions is read; what can be read is generated from."""
+    """A file of native functions is read; what can be read is generated from, and compiled."""
     data = mutated_bytes(rng.choice(_native_files()), rng)
     outcome = _outcome(lambda: read_native_functions(data, file="n.yaml"))
     if outcome == "read" and rng.random() < 0.1:
-        return _outcome(lambda: generated_files(read_native_functions(data, file="n.yaml"), file="n.yaml"))
+        return _outcome(lambda: _generated(data))
+    if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
+        return _command_on({"n.yaml": data}, "codegen", "n.yaml", "-o", "generated")
     return outcome
 
 
@@ -117,14 +145,20 @@ def command_lines(rng: random.Random) -> str:
             and rng.random() < 2 / len(command.params)
         ):
             arguments.append(rng.choice(parameter.opts))
-            if not parameter.is_flag:
+            if {"--jobs", "-j"} & {*parameter.opts}:
+                arguments.append(rng.choice(("1", "1", "0", "-1", "nan", "", "1.5", "9" * 5_000)))
+            elif not parameter.is_flag:
                 choices = parameter.type.choices if isinstance(parameter.type, click.Choice) else ()
                 known = [str(each) for each in choices if str(each) not in ("live", "torch")]
                 arguments.append(rng.choice(known) if known and rng.random() < 0.7 else _value(rng))
-    if name == "certify":  # of the whole PyTorch it takes a minute
-        arguments.insert(0, "small.dlreg")
-    elif rng.random() < 0.2:
+    if rng.random() < 0.2:
         rng.shuffle(arguments)
+    if name == "certify" or (name == "lint" and rng.random() < 0.99):  # of the whole PyTorch they take seconds
+        arguments.insert(0, "small.dlreg")
+    if name == "certify":
+        arguments = ["--jobs", "1", *arguments]
+    if rng.random() < 0.02:
+        name, arguments = rng.choice((*_WORDS, "--no-color", "--version")), [name, *arguments]
     with _folder() as folder:
         _fill(folder)
         return _invoke(name, *arguments)
@@ -158,13 +192,26 @@ def _invoke(*arguments: str) -> str:
         raise Finding(f"exit {result.exit_code} of {arguments!r:.500}: {result.stderr[-500:]}")
     if "Traceback (most recent call last)" in result.output:
         raise Finding(f"a traceback of {arguments!r:.500}")
+    if raw := _CONTROLS.search(result.output):
+        around = result.output[max(raw.start() - 40, 0) : raw.end()]
+        raise Finding(f"a control character of {arguments!r:.500}: {around!r}")
     return f"exit {result.exit_code}"
 
 
-def _command_on(data: bytes, file: str, *arguments: str) -> str:
+def _command_on(files: Mapping[str, bytes], *arguments: str) -> str:
     with _folder() as folder:
-        (folder / file).write_bytes(data)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
         return _invoke(*arguments)
+
+
+def _generated(data: bytes) -> None:
+    """Generate from a file, and hold that what is generated is Python and a scenario."""
+    for path, text in generated_files(read_native_functions(data, file="n.yaml"), file="n.yaml").items():
+        if path.endswith(".py"):
+            compile(text, path, "exec")
+        elif path.endswith(".yaml"):
+            parse_scenario(text.encode(), file=path)
 
 
 @contextmanager
@@ -201,11 +248,19 @@ def _small() -> bytes:
     return registry_bytes(SMALL)
 
 
+class _Replay(NamedTuple):
+    """A replay with the scenario that it is of."""
+
+    text: bytes
+    scenario_name: str
+    scenario: bytes
+
+
 @cache
-def _replay_texts() -> Sequence[bytes]:
+def _replays() -> Sequence[_Replay]:
     from dispatchlab.scenario.replay_file import make_replay, replay_text
 
-    found: list[bytes] = []
+    found: list[_Replay] = []
     for path in sorted((ROOT / "scenarios").rglob("*.yaml"))[::20]:
         try:
             scenario = load_scenario(path)
@@ -213,7 +268,7 @@ def _replay_texts() -> Sequence[bytes]:
             continue
         order = tuple(range(len(scenario.registrations)))
         replay = make_replay(scenario, order, order[::-1], engine="lab", semantics="torch-2.13", seed=7)
-        found.append(replay_text(replay).encode())
+        found.append(_Replay(replay_text(replay).encode(), path.name, path.read_bytes()))
     return found
 
 
@@ -225,10 +280,21 @@ def _baseline_texts() -> Sequence[bytes]:
 
 @cache
 def _native_files() -> Sequence[bytes]:
-    paths = sorted((ROOT / "tests/data/codegen").rglob("*.yaml"))
-    packaged = ROOT / "dispatchlab/codegen/kernels/native_functions.yaml"
-    contents = [path.read_bytes() for path in (*paths, *([packaged] if packaged.exists() else []))]
-    return [content for content in contents if _is_text(content) and len(content) < 20_000]
+    """Files with something wrong, and as often the groups of files that can be read."""
+    bad = sorted((ROOT / "tests/data/codegen/bad").rglob("*.yaml"))
+    contents = [content for content in (path.read_bytes() for path in bad) if _is_text(content)]
+    groups = [group for path in _NATIVE_FILES for group in _groups((ROOT / path).read_text(encoding="utf-8"))]
+    return [*contents, *(groups[at % len(groups)] for at in range(len(contents)))]
+
+
+_NATIVE_FILES = ("tests/data/codegen/operators.yaml", "dispatchlab/codegen/kernels/operators.yaml")
+
+
+def _groups(text: str) -> Sequence[bytes]:
+    """For each group of native functions, a file that can be read: the functions of one name, one after another."""
+    entries = re.split(r"\n(?=- func: )", text)[1:]
+    groups = itertools.groupby(entries, lambda entry: re.split("[.(]", entry.removeprefix("- func: "))[0].rstrip("_"))
+    return ["\n".join(group).encode() for _, group in groups]
 
 
 def _is_text(content: bytes) -> bool:
@@ -243,8 +309,8 @@ def _is_text(content: bytes) -> bool:
 
 
 # These import a package or start processes. No command line has a NUL, so none is made with one.
-_LEFT_OUT = frozenset(("record", "imports", "doctor", "trace", "demo", "init"))
-_FORBIDDEN = frozenset(("--jobs", "-j", "--import", "--imports", "--allow-import", "--update", "--conform"))
+_LEFT_OUT = frozenset(("record", "imports", "doctor", "trace", "init"))
+_FORBIDDEN = frozenset(("--import", "--imports", "--allow-import", "--conform"))
 
 
 @cache
@@ -309,7 +375,8 @@ def _fill(folder: Path) -> None:
     (folder / "a.yaml").write_bytes(_scenario_files()[0])
     (folder / "b.yaml").write_bytes(_scenario_files()[1])
     (folder / "small.dlreg").write_bytes(_small())
-    (folder / "replay.yaml").write_bytes(_replay_texts()[0])
+    (folder / "replay.yaml").write_bytes(_replays()[0].text)
+    (folder / _replays()[0].scenario_name).write_bytes(_replays()[0].scenario)
     (folder / "baseline.json").write_bytes(_baseline_texts()[1])
     (folder / "n.yaml").write_bytes(_native_files()[0])
     (folder / "empty").touch()
