@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
 
 from dispatchlab.explore.explore import explore
@@ -127,3 +130,33 @@ def test_progress_knows_the_total_of_all_parts(monkeypatch: pytest.MonkeyPatch) 
     assert {step.total_edges for step in seen} == {24 + 64}
     assert [step.edges for step in seen] == sorted(step.edges for step in seen)
     assert seen[-1].edges == 84
+
+
+class _Counted(Sequence[Any]):
+    """A sequence that counts how many of its items were read."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items, self.read = items, 0
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.read += 1
+        return self.items[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            self.read += 1
+            yield item
+
+
+def test_parts_are_found_in_time_that_grows_as_the_scenario_does() -> None:
+    engine = MultiOperatorEngine((toy(2),) * 200, fallbacks=1)
+    space = engine.space(engine.registrations, engine.operators)
+    operators, order = _Counted(engine.operators), _Counted(range(len(engine.registrations)))
+    parts = list(parts_of(space, engine.registrations, operators, order))
+    assert len(parts) == 200
+    assert [part.operators for part in parts] == [(operator_name(number),) for number in range(200)]
+    assert parts[7].order == tuple(range(len(parts[7].indices)))
+    assert (operators.read, order.read) == (2 * len(operators), len(order))

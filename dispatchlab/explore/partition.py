@@ -19,9 +19,9 @@ See Note [Why parts may be explored by themselves].
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.compare_sequences import check_determinism
@@ -34,6 +34,8 @@ from dispatchlab.explore.run_sequence import on_states
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import StepSequence
+
+_Item = TypeVar("_Item", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +101,54 @@ def parts_of(
     broadcasts = [index for index in range(len(registrations)) if space.is_broadcast(index)]
     named = [frozenset(operators_of(registration)) for registration in registrations]
     unclaimed = set(operators).difference(*named) if named else set(operators)
+    observed, ordered = places_of(operators), places_of(order)
     for group in _groups(space, len(registrations)) or [[]]:
         indices = tuple(sorted([*group, *broadcasts]))
         names = unclaimed.union(*(named[index] for index in indices))
         unclaimed = set()
-        place = {index: local for local, index in enumerate(indices)}
-        observed = tuple(name for name in operators if name in names)
-        yield Part(indices, observed, tuple(place[index] for index in order if index in place))
+        local = {index: at for at, index in enumerate(indices)}
+        yield Part(indices, among(observed, names), tuple(local[index] for index in among(ordered, indices)))
+
+
+def places_of(items: Iterable[_Item]) -> dict[_Item, int]:
+    """Where each item stands, for `among`."""
+    return {item: at for at, item in enumerate(items)}
+
+
+def among(places: Mapping[_Item, int], some: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Those of some items that have a place, in the order of their places; as long as `some`, not as `places`."""
+    return tuple(sorted((item for item in some if item in places), key=places.__getitem__))
 
 
 def _groups(space: Footprints, count: int) -> list[list[int]]:
     """Registrations that share variables, directly or through others, without the broadcasts."""
-    leader = list(range(count))
+    return groups_by((index for index in range(count) if not space.is_broadcast(index)), space.written_variables)
+
+
+def groups_by(indices: Iterable[int], shared: Callable[[int], Iterable[Hashable]]) -> list[list[int]]:
+    """Indices that share something, directly or through others; near-linear in what is shared.
+
+    Args:
+        indices: what to group, ascending.
+        shared: what each of them has.
+
+    Returns:
+        The groups by their first index, each ascending.
+    """
+    mine = list(indices)
+    leader = {index: index for index in mine}
 
     def find(index: int) -> int:
         while leader[index] != index:
             leader[index] = index = leader[leader[index]]
         return index
 
-    owner: dict[StateVariable, int] = {}
-    groups: dict[int, list[int]] = {}
-    mine = [index for index in range(count) if not space.is_broadcast(index)]
+    owner: dict[Hashable, int] = {}
     for index in mine:
-        for variable in space.written_variables(index):
-            one, other = sorted((find(index), find(owner.setdefault(variable, index))))
+        for each in shared(index):
+            one, other = sorted((find(index), find(owner.setdefault(each, index))))
             leader[other] = one
+    groups: dict[int, list[int]] = {}
     for index in mine:
         groups.setdefault(find(index), []).append(index)
     return list(groups.values())
@@ -145,7 +170,10 @@ class _Run:
         self.order = order
         self.seed = seed
         self.watch = watch
-        self.hidden: tuple[OperatorName, ...] = ()  # operators with state that is never observed
+        self.hidden: list[OperatorName] = []  # operators with state that is never observed
+        self.conflicts: list[Conflict] = []
+        self.never: list[int] = []
+        self.notes: dict[str, None] = {}
         self.sum = Exploration(
             Verdict.ORDER_INDEPENDENT, "graph", len(registrations), 0, 0, 0, count_orders(len(registrations), order)
         )
@@ -184,15 +212,15 @@ class _Run:
         return self._result()
 
     def _result(self) -> Exploration:
-        conflicts = () if self.sum.counterexample else tuple(dict.fromkeys(self.sum.conflicts))
-        never = tuple(sorted(set(self.sum.never_accepted))) if self.sum.verdict is Verdict.ORDER_INDEPENDENT else ()
+        conflicts = () if self.sum.counterexample else tuple(dict.fromkeys(self.conflicts))
+        never = tuple(sorted(set(self.never))) if self.sum.verdict is Verdict.ORDER_INDEPENDENT else ()
         if self.hidden and self.sum.counterexample is None:
             self._note(hidden_state_note(self.sum, self.hidden))
         return replace(
             self.sum,
             conflicts=tuple(sorted(conflicts, key=lambda one: (len(one.members), one.members))),
             never_accepted=never,
-            notes=tuple(dict.fromkeys(self.sum.notes)),
+            notes=tuple(self.notes),
             elapsed_s=self.watch.elapsed_s,
         )
 
@@ -209,6 +237,10 @@ class _Run:
         self.watch.settle(found)
         alike = _signature(space, len(first.indices), first.order, self.seed) if others else ()
         for other in others:
+            reason = self.watch.stop(0, 0, 0)
+            if reason is not None:
+                self._stop(reason)
+                break
             twin = self._space(other)
             if _signature(twin, len(other.indices), other.order, self.seed) == alike:
                 renamed = self._renamed(found, first, other, twin)
@@ -268,20 +300,26 @@ class _Run:
             states=total.states + counts.states,
             edges=total.edges + counts.edges,
             classes=total.classes + classes,
-            conflicts=total.conflicts + more.conflicts,
-            never_accepted=total.never_accepted + more.never_accepted,
-            notes=total.notes if found is not None else total.notes + more.notes,
         )
+        self.conflicts += more.conflicts
+        self.never += more.never_accepted
+        if found is None:
+            self.notes |= dict.fromkeys(more.notes)
 
     def _hiding(self, found: Exploration, parts: Sequence[Part]) -> Exploration:
         """Keep whose state is hidden for one note on all parts, in place of a note on each."""
         if found.verdict is not Verdict.ORDER_INDEPENDENT or found.states == found.sets:
             return found
-        self.hidden = (*self.hidden, *(name for part in parts for name in part.operators))
+        self.hidden += (name for part in parts for name in part.operators)
         return replace(found, notes=())
 
+    def _stop(self, reason: str) -> None:
+        if self.sum.counterexample is None:
+            self.sum = replace(self.sum, verdict=Verdict.INCOMPLETE)
+            self._note(reason)
+
     def _note(self, note: str) -> None:
-        self.sum = replace(self.sum, notes=(*self.sum.notes, note))
+        self.notes[note] = None
 
     def _renamed(self, found: Exploration, first: Part, other: Part, space: StateSpace[Any]) -> Exploration:
         """What was found for one part, in the numbers of another one of its class."""

@@ -9,7 +9,7 @@ from typing import Any
 from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
-from dispatchlab.explore.partition import renumbered
+from dispatchlab.explore.partition import among, groups_by, places_of, renumbered
 from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Verdict
 from dispatchlab.explore.run_sequence import on_sandboxes
@@ -71,16 +71,17 @@ def explore_apart(
         return explore(engine, registrations, operators, order=order, progress=progress, timeout_s=timeout_s, **options)
     found: list[tuple[tuple[int, ...], Exploration]] = []
     left = timeout_s
+    observed_places, order_places = places_of(operators), places_of(order)
     for members in groups:
         number = {member: place for place, member in enumerate(members)}
         named = {name for member in members for name in operators_of(registrations[member])}
-        observed = tuple(name for name in operators if name in named)
+        observed = among(observed_places, named)
         try:
             one = explore(
                 engine,
                 [registrations[member] for member in members],
                 observed,
-                order=tuple(number[index] for index in order if index in number),
+                order=tuple(number[index] for index in among(order_places, members)),
                 progress=progress,
                 timeout_s=left,
                 **options,
@@ -102,24 +103,18 @@ def groups_of(registrations: Sequence[Registration]) -> list[tuple[int, ...]]:
     """The registrations by what they share, each group ascending; one group when there is a fallback."""
     if any(_is_seen_by_all(registration) for registration in registrations):
         return [tuple(range(len(registrations)))]
-    groups: list[tuple[set[object], list[int]]] = []
-    for index, registration in enumerate(registrations):
-        shared, members = set(_shared(registration)), [index]
-        apart = []
-        for group in groups:
-            if group[0] & shared:
-                shared |= group[0]
-                members += group[1]
-            else:
-                apart.append(group)
-        groups = [*apart, (shared, members)]
-    claimed = {name for shared, _ in groups for name in shared if isinstance(name, str)}
+    shared = [frozenset(_shared(registration)) for registration in registrations]
+    groups = [
+        (frozenset().union(*(shared[index] for index in members)), members)
+        for members in groups_by(range(len(registrations)), shared.__getitem__)
+    ]
+    claimed = {name for one in shared for name in one if isinstance(name, str)}
     if claimed:
         return _tied(groups, claimed)
     return sorted(tuple(sorted(members)) for _, members in groups)
 
 
-def _tied(groups: list[tuple[set[object], list[int]]], claimed: set[str]) -> list[tuple[int, ...]]:
+def _tied(groups: Sequence[tuple[frozenset[object], list[int]]], claimed: set[str]) -> list[tuple[int, ...]]:
     """Groups of one claimed namespace are one: a claim that is refused takes its block along."""
     by_namespace: dict[str, list[int]] = {}
     others: list[tuple[int, ...]] = []

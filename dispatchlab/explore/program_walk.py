@@ -26,7 +26,7 @@ from dispatchlab.explore.difference import outcome_difference, outcome_text
 from dispatchlab.explore.driver import Ending, finish, verified
 from dispatchlab.explore.explore import WalkName
 from dispatchlab.explore.limits import Interrupted, Progress, Watch
-from dispatchlab.explore.partition import parts_of, strays_of
+from dispatchlab.explore.partition import among, parts_of, places_of, strays_of
 from dispatchlab.explore.partition_by_operator import TOGETHER, groups_of, joined
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.program import Position, Program
@@ -128,6 +128,7 @@ class _ProgramWalk:
         self.engine = engine
         self.registrations = registrations
         self.operators = operators
+        self.places = places_of(operators)
         self.program = program
         self.samples = samples
         self.seed = seed
@@ -175,7 +176,7 @@ class _ProgramWalk:
         registrations = [self.registrations[member] for member in members]
         named = {name for registration in registrations for name in operators_of(registration)}
         is_all = len(members) == len(self.registrations)
-        operators = [name for name in self.operators if is_all or name in named]
+        operators = self.operators if is_all else among(self.places, named)
         program = self.program.restricted_to(members)
         fresh = on_sandboxes(self.engine, registrations, operators)
         if isinstance(self.engine, Forkable) and self.walk == "graph":
