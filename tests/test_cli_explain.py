@@ -84,8 +84,8 @@ def test_what_comes_after_a_kernel_that_nobody_knows_is_not_known_in_every_forma
     path = tmp_path / "foreign.yaml"
     path.write_text(
         "claim: c\nregistry: torch-2.13\nregistrations:\n  - def: my::op(Tensor x) -> Tensor\n"
-        "  - impl: my::op\n    dispatch: Autograd\n    debug: registered at /work/my/csrc/autograd.cpp:12\n"
-        "  - impl: my::op\n    dispatch: CPU\n    debug: registered at /work/my/csrc/cpu.cpp:12\n"
+        "  - impl: my::op\n    dispatch: Autograd\n    debug: registered at /build/my/csrc/autograd.cpp:12\n"
+        "  - impl: my::op\n    dispatch: CPU\n    debug: registered at /build/my/csrc/cpu.cpp:12\n"
     )
     for format in ("text", "rich", "json"):
         code, stdout, _ = explain("my::op", "--arg", "cpu requires_grad", "--from", str(path), "--format", format)

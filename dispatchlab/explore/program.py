@@ -7,22 +7,26 @@ unless it has run or is running. So the registrations of two modules interleave 
 # Note [Orders that a program can have]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A package registers line 6 before line 16, always, and it releases nothing while it is imported. What changes between
-# one program and another is which module is imported first. So the modules that register may come in any order that
-# their imports allow, those of one package as well: a formatter reorders import lines, and so does a new entry point.
-# Modules that register nothing constrain nothing; what they import counts as imported by those who import them.
+# one program and another is which module is imported first. So the modules may be imported in any order, those of one
+# package as well, and each import runs as Python runs it: the packages around a module first, then its body, from the
+# first line to the last, unless it has begun. Import lines that follow one another may come in any order: a formatter
+# reorders them. What they import before they register anything may come among them as lines of its own. Registrations
+# that no module lists were there before, and come first.
 #
-# What a body imports before its first registration has run before it, all of it: the module needs these. What it
-# imports after a registration runs there, unless it has run. A module whose package registers before it imports the
-# module needs the package to have begun. Registrations that no module lists were there before, and come first.
+# Modules that register nothing constrain nothing; what they import counts as imported by those who import them, and a
+# package that registers nothing is one more import line before its module. This holds as long as such a module is not
+# imported by what it imports. A circle of imports runs in another order from each module that a program begins with:
+# the modules of a circle count like those that register. Where more than a few modules are in circles, they wait for
+# nothing that they import: these are more orders than there are, and never fewer.
 #
-# Of modules that import each other in a circle, the one with the first registration in the file goes first, as it did
-# when they were recorded.
+# One sequence of registrations can come of several imports, which may leave a program in different positions. So a
+# position is the set of all that there can be.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import dropwhile, groupby, islice
 from math import factorial
 from typing import Final, TypeAlias
 
@@ -30,6 +34,8 @@ from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.model.sequence import StepSequence
 
 _FEW: Final = 100  # orders that are counted one by one
+_FEW_IN_CIRCLES: Final = 6  # modules in circles whose positions are followed one by one
+_OPTIONAL: Final = ""  # among imports: these may be skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +51,13 @@ class Module:
     body: tuple[int | str, ...]
 
 
-_Item: TypeAlias = int | frozenset[str]  # a registration, or the modules that have run after imports
+_Item: TypeAlias = int | frozenset[str]  # a registration, or imports in any order
 _Rest: TypeAlias = tuple[_Item, ...]
+_Run: TypeAlias = tuple[tuple[_Rest, ...], frozenset[str]]
+"""What is left of the bodies that have begun, the innermost last; and the modules that have begun."""
 
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a program is. Equal positions have equal futures.
-
-    Args:
-        stack: what is left of the bodies that have begun, the innermost last.
-        begun: the modules that have begun.
-    """
-
-    stack: tuple[_Rest, ...]
-    begun: frozenset[str]
+Position: TypeAlias = frozenset[_Run]
+"""Where a program is after some registrations. Equal positions have equal futures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,75 +71,155 @@ class Program:
     Args:
         count: how many registrations there are.
         before: those that were there before any module.
-        bodies: by module that registers, its body without what it needs.
-        needs: by module, those that have begun before it begins.
+        bodies: by module, what it registers and imports.
+        chains: by module, what Python imports for it: packages around it that register, the outermost first, and it.
+        tracked: the modules of which a program remembers that they have begun; the others may run again, which does
+            nothing then. A program may import each of them itself.
+        circles: by module that is imported by what it imports, what it imports among such modules.
+        loose: those of them that wait for nothing, where there are too many to follow one by one.
     """
 
     count: int
     before: _Rest
     bodies: Mapping[str, _Rest]
-    needs: Mapping[str, frozenset[str]]
+    chains: Mapping[str, tuple[str, ...]]
+    tracked: frozenset[str]
+    circles: Mapping[str, frozenset[str]]
+    loose: frozenset[str]
 
     @classmethod
     def of(cls, count: int, modules: Sequence[Module]) -> Program:
-        """The program of modules, in any order that their imports allow."""
-        plain = {module.name: module.body for module in registering(modules)}
-        listed = {item for body in plain.values() for item in body if isinstance(item, int)}
-        bodies, leading = {}, {}
-        for name, body in plain.items():
-            items = [_closure(item, plain, name) if isinstance(item, frozenset) else item for item in _grouped(body)]
-            first = next(at for at, item in enumerate(items) if isinstance(item, int))
-            leading[name] = frozenset().union(*(item for item in items[:first] if isinstance(item, frozenset)))
-            bodies[name] = tuple(items[first:])
-        needs = {name: _needs(name, leading) for name in plain}
-        return cls(count, tuple(index for index in range(count) if index not in listed), bodies, needs)
+        """The program of modules, in any order in which Python runs them."""
+        bodies = {module.name: tuple(_grouped(module.body)) for module in registering(modules)}
+        making = _making(bodies)
+        chains = {
+            name: tuple(each for each in _with_parents(name) if each in making or each == name) for name in bodies
+        }
+        listed = {item for body in bodies.values() for item in body if isinstance(item, int)}
+        return cls._kept(count, tuple(index for index in range(count) if index not in listed), bodies, chains)
+
+    @classmethod
+    def _kept(
+        cls, count: int, before: _Rest, bodies: Mapping[str, _Rest], chains: Mapping[str, tuple[str, ...]]
+    ) -> Program:
+        """The program of the modules that come to a registration."""
+        making = _making(bodies)
+        edges = {
+            name: frozenset(each for other in (*_imports(body), name) for each in chains[other]) - {name}
+            for name, body in bodies.items()
+        }
+        kept, more = set(making), set(making)
+        while more:
+            more = {name for name, others in edges.items() if name not in kept and others & kept}
+            kept |= more
+        chains = {name: tuple(each for each in chains[name] if each in kept) for name in kept}
+        packages = {each for name in kept for each in chains[name] if each != name}
+        circles = _circles({name: edges[name] & kept for name in kept})
+        # The packages around a module have begun when it runs, so that it does not import them.
+        loose = frozenset(_circles({name: others - {*chains[name]} for name, others in circles.items()}))
+        if len(loose) <= _FEW_IN_CIRCLES:
+            loose = frozenset()
+        left = {
+            name: tuple(item if isinstance(item, int) else item & kept for item in body)
+            for name, body in bodies.items()
+            if name in kept
+        }
+        return cls(count, before, left, chains, frozenset({*making, *packages, *circles}), circles, loose)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The modules that register something."""
-        return tuple(self.bodies)
+        making = _making(self.bodies)
+        return tuple(name for name in self.bodies if name in making)
 
     def count_orders(self) -> int:
-        """How many orders there are; where they are many, a bound: the orders of as many modules that need nothing."""
+        """How many orders there are; where they are many, a bound: the orders of as many modules without imports."""
         few = sum(1 for _ in islice(self.orders(), _FEW + 1))
-        return few if few <= _FEW else factorial(len(self.bodies))
+        return few if few <= _FEW else factorial(len(self.names))
 
     @property
     def start(self) -> Position:
         """Before the first registration."""
-        return Position((self.before,), frozenset())
+        return frozenset({self._left((self.before,), frozenset())})
 
     def next_steps(self, position: Position) -> dict[int, Position]:
         """The registrations that can come next, ascending, each with the position after it; empty at the end."""
-        found: dict[int, Position] = {}
-        todo = [position]
+        found: dict[int, set[_Run]] = {}
+        todo = list(position)
+        seen = set(todo)
         while todo:
-            stack, begun = self._left(todo.pop())
-            following = stack[-1][0] if stack else frozenset(self.bodies)
-            if isinstance(following, int):
-                found[following] = Position((*stack[:-1], stack[-1][1:]), begun)
+            stack, begun = todo.pop()
+            item = stack[-1][0] if stack else self.tracked
+            if isinstance(item, int):
+                found.setdefault(item, set()).add(self._left((*stack[:-1], stack[-1][1:]), begun))
                 continue
-            for name in self._ready(following - begun, begun):
-                todo.append(Position((*stack, self.bodies[name]), begun | {name}))
-        return dict(sorted(found.items()))
+            following = [((*stack, body), begun | {name}) for name, body in self._next_modules(item, begun)]
+            if _OPTIONAL in item:
+                following.append(((*stack[:-1], stack[-1][1:]), begun))
+            for after in (self._left(*each) for each in following):
+                if after not in seen:
+                    seen.add(after)
+                    todo.append(after)
+        return {index: frozenset(found[index]) for index in sorted(found)}
 
-    def _left(self, position: Position) -> tuple[tuple[_Rest, ...], frozenset[str]]:
-        """The stack without what has nothing left to run."""
-        stack, begun = list(position.stack), position.begun
-        while stack:
-            rest = stack[-1]
-            while rest and isinstance(rest[0], frozenset) and rest[0] <= begun:
-                rest = rest[1:]
-            if rest:
-                stack[-1] = rest
+    def _next_modules(self, names: Iterable[str], begun: frozenset[str]) -> Iterator[tuple[str, _Rest]]:
+        """The modules that can begin next where some are imported, and what each of them has to run.
+
+        These are the ones that need nothing more, and those of circles. For any other module it makes no difference
+        whether it has begun while what it needs is imported.
+        """
+        circles = _circles({name: others - begun for name, others in self.circles.items() if name not in begun})
+        todo = [name for name in names if name != _OPTIONAL and not self._is_done(name, begun)]
+        seen = set(todo)
+        while todo:
+            name = todo.pop()
+            packages = [each for each in self.chains[name][:-1] if each not in begun]
+            waits = [each for each in packages if each not in self.loose]
+            needs = waits[:1] or self._needs(name, begun)
+            if name in self.loose and not waits:
+                body = tuple(dropwhile(lambda item: not isinstance(item, int), self.bodies[name]))
+                yield name, tuple(item if isinstance(item, int) else item | {_OPTIONAL} for item in body)
+                needs = [*packages, *needs]
+            elif not needs:
+                yield name, self.bodies[name]
+            elif name in circles and not waits:
+                yield name, self.bodies[name]
+                continue
+            todo += [each for each in needs if each not in seen]
+            seen.update(needs)
+
+    def _needs(self, name: str, begun: frozenset[str]) -> list[str]:
+        """What a module imports first, where that does something."""
+        for item in self.bodies[name]:
+            if isinstance(item, int):
                 break
-            stack.pop()
-        return tuple(stack), begun
+            needs = [each for each in item if not self._is_done(each, begun)]
+            if needs:
+                return needs
+        return []
 
-    def _ready(self, names: Collection[str], begun: frozenset[str]) -> list[str]:
-        """The modules that can begin; of those that only wait for each other, the first."""
-        ready = [name for name in names if self.needs[name] <= begun]
-        return ready or [name for name in self.bodies if name in names][:1]
+    def _left(self, stack: tuple[_Rest, ...], begun: frozenset[str]) -> _Run:
+        """Without imports of what has begun, so that equal futures are equal."""
+        left = []
+        for rest in stack:
+            items = (
+                item if isinstance(item, int) else frozenset(name for name in item if not self._is_done(name, begun))
+                for item in rest
+            )
+            kept = tuple(item for item in items if isinstance(item, int) or item - {_OPTIONAL})
+            if kept:
+                left.append(kept)
+        return tuple(left), begun
+
+    def _is_done(self, name: str, begun: frozenset[str]) -> bool:
+        """Whether importing a module does nothing any more."""
+        if name == _OPTIONAL:
+            return False
+        if name in self.tracked:
+            return name in begun
+        return begun.issuperset(self.chains[name][:-1]) and all(
+            self._is_done(other, begun) for other in _imports(self.bodies[name])
+        )
 
     def orders(self) -> Iterator[StepSequence]:
         """Every order, each once; the first is that of the file where that is an order of the program."""
@@ -175,54 +253,90 @@ class Program:
         return True
 
     def without(self, name: str) -> Program | None:
-        """The program without a module; None when another one imports it."""
+        """The program without a module; None when another one imports it or is in it."""
         for other, body in self.bodies.items():
-            groups = [item for item in body if isinstance(item, frozenset)]
-            if name in self.needs[other] or any(name in group for group in groups):
+            if other != name and (name in self.chains[other] or name in _imports(body)):
                 return None
         bodies = {other: body for other, body in self.bodies.items() if other != name}
-        return replace(self, bodies=bodies)
+        return Program._kept(self.count, self.before, bodies, self.chains)
 
     def restricted_to(self, members: Sequence[int]) -> Program:
         """The program of some of the registrations, numbered anew in the order of `members`."""
         number = {member: at for at, member in enumerate(members)}
-        kept = frozenset(
-            name for name, body in self.bodies.items() if any(isinstance(item, int) and item in number for item in body)
-        )
 
-        def left(body: _Rest) -> Iterator[_Item]:
-            for item in body:
-                if isinstance(item, frozenset):
-                    yield item & kept
-                elif item in number:
-                    yield number[item]
+        def left(body: _Rest) -> _Rest:
+            return tuple(
+                number[item] if isinstance(item, int) else item
+                for item in body
+                if not isinstance(item, int) or item in number
+            )
 
-        return Program(
-            len(members),
-            tuple(left(self.before)),
-            {name: tuple(left(body)) for name, body in self.bodies.items() if name in kept},
-            {name: needs & kept for name, needs in self.needs.items() if name in kept},
-        )
+        bodies = {name: left(body) for name, body in self.bodies.items()}
+        return Program._kept(len(members), left(self.before), bodies, self.chains)
+
+
+def _making(bodies: Mapping[str, Iterable[object]]) -> set[str]:
+    """The modules that register something."""
+    return {name for name, body in bodies.items() if any(isinstance(item, int) for item in body)}
+
+
+def _imports(body: _Rest) -> Iterator[str]:
+    for item in body:
+        if not isinstance(item, int):
+            yield from item
+
+
+def _circles(edges: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """The nodes of circles, and those on ways from one circle to another; with the edges between them."""
+    while True:
+        leads = {name for name, others in edges.items() if not others.isdisjoint(edges)}
+        follows = {other for name in leads for other in edges[name]}
+        found = leads & follows
+        if len(found) == len(edges):
+            return {name: others & found for name, others in edges.items()}
+        edges = {name: edges[name] for name in found}
 
 
 def registering(modules: Sequence[Module]) -> tuple[Module, ...]:
-    """The modules that register; they import what the others import on their way to them. By first registration."""
+    """The modules that register, and those of a circle of imports. By first registration.
+
+    They import what the others import on their way to them.
+    """
     bodies = {module.name: module.body for module in modules}
-    making = {name for name, body in bodies.items() if any(isinstance(item, int) for item in body)}
-    found = []
-    for name in making:
-        body: list[int | str] = []
-        imported = {name}
-        for item in bodies[name]:
-            if isinstance(item, int):
-                body.append(item)
-                continue
-            for other in _first_making(item, bodies, making, name):
-                if other not in imported:
-                    imported.add(other)
-                    body.append(other)
-        found.append(Module(name, tuple(body)))
-    return tuple(sorted(found, key=lambda module: min(item for item in module.body if isinstance(item, int))))
+    making = _making(bodies)
+    loads = {
+        name: frozenset(
+            each
+            for other in (name, *(item for item in body if isinstance(item, str)))
+            for each in _with_parents(other)
+            if each in bodies and each != name and (each in making or each not in _with_parents(name))
+        )
+        for name, body in bodies.items()
+    }
+    kept = making.union(_circles(loads))
+    while True:
+        found = [Module(name, tuple(_body(name, bodies, kept))) for name in bodies if name in kept]
+        empty = {module.name for module in found if not module.body}
+        if not empty:
+            break
+        kept -= empty
+    end = 1 + max((item for module in found for item in module.body if isinstance(item, int)), default=0)
+    return tuple(
+        sorted(found, key=lambda module: min((item for item in module.body if isinstance(item, int)), default=end))
+    )
+
+
+def _body(name: str, bodies: Mapping[str, tuple[int | str, ...]], kept: set[str]) -> Iterator[int | str]:
+    """A body that imports kept modules alone."""
+    imported = {name}
+    for item in bodies[name]:
+        if isinstance(item, int):
+            yield item
+            continue
+        for other in _first_kept(item, bodies, kept, name):
+            if other not in imported:
+                imported.add(other)
+                yield other
 
 
 def modules_of(modules: Sequence[Module], members: Sequence[int]) -> tuple[Module, ...]:
@@ -255,10 +369,8 @@ def _grouped(body: Iterable[int | str]) -> Iterator[_Item]:
             yield from (item for item in run if isinstance(item, int))
 
 
-def _first_making(
-    name: str, bodies: Mapping[str, tuple[int | str, ...]], making: set[str], importer: str
-) -> Iterator[str]:
-    """The modules that register and that an import comes to first, over modules that register nothing."""
+def _first_kept(name: str, bodies: Mapping[str, tuple[int | str, ...]], kept: set[str], importer: str) -> Iterator[str]:
+    """The kept modules that an import comes to first, over those that are not kept."""
     seen = set(_with_parents(importer))
     todo = [*reversed(list(_with_parents(name)))]
     while todo:
@@ -266,35 +378,12 @@ def _first_making(
         if each in seen or each not in bodies:
             continue
         seen.add(each)
-        if each in making:
+        if each in kept:
             yield each
             continue
         for item in reversed(bodies[each]):
             if isinstance(item, str):
                 todo += reversed(list(_with_parents(item)))
-
-
-def _closure(names: Iterable[str], bodies: Mapping[str, tuple[int | str, ...]], importer: str) -> frozenset[str]:
-    """All modules that have run after an import by another module, the packages around them included."""
-    passed = set(_with_parents(importer))  # which have begun
-    found: set[str] = set()
-    todo = [parent for name in names for parent in _with_parents(name)]
-    while todo:
-        each = todo.pop()
-        if each in found or each in passed or each not in bodies:
-            continue
-        found.add(each)
-        todo += [parent for item in bodies[each] if isinstance(item, str) for parent in _with_parents(item)]
-    return frozenset(found)
-
-
-def _needs(name: str, leading: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """What has begun before a module: what it imports first, and packages that register before they import it."""
-    needs = leading[name]
-    for parent in _with_parents(name):
-        if parent != name and parent in leading and name not in leading[parent]:
-            needs |= leading[parent] | {parent}
-    return needs - {name}
 
 
 def _with_parents(name: str) -> Iterator[str]:

@@ -129,12 +129,12 @@ def parse_inferred(text: str) -> FunctionSchema:
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # PyTorch's parser has none and recurses in C++. Ours recurses in Python, as does whatever walks a type later, and a
 # text may come from a file that somebody sent. The largest schema of PyTorch 2.13 has 605 characters. A type has at
-# most DEEPEST_TYPE times MOST_SUFFIXES levels, which everything that recurses over types can take. The text is short
+# most DEEPEST_TYPE times 2 * MOST_LISTS levels, which everything that recurses over types can take. The text is short
 # enough for the regular expression of tokens, which takes quadratic time over strings that do not end.
 LONGEST_TEXT = 2**14
 LONGEST_NAME = 1_000
 DEEPEST_TYPE = 12
-MOST_SUFFIXES = 16
+MOST_LISTS = 8
 LONGEST_INT = 40
 
 END = ""
@@ -311,18 +311,19 @@ class TypeReader(TokenReader):
                 raise self.error(f"a type nested at most {DEEPEST_TYPE} deep")
             type_, alias = self.other_type()
             self.depth -= 1
-        start = self.at
+        lists = 0
         while True:
             token = tokens[self.at]
             if token == "[" and tokens[self.at + 1] == "]":
+                lists += 1
+                if lists > MOST_LISTS:
+                    raise self.error(f"a type with at most {MOST_LISTS} '[]'")
                 self.at += 2
                 type_, alias = ListType(type_), self.container_alias(alias)
             elif token == "?":
                 type_, alias = self.optional(type_, alias)
             else:
                 return type_, alias
-            if self.at - start > MOST_SUFFIXES:
-                raise self.error(f"a type with at most {MOST_SUFFIXES // 2} '[]'")
 
     def optional(self, type_: Type, alias: AliasInfo | None) -> tuple[Type, AliasInfo | None]:
         try:

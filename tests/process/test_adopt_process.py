@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -144,9 +145,15 @@ def test_doctor_prints_json_and_nothing_else() -> None:
 
 def test_the_worker_finds_no_part_of_this_package_under_a_name_of_its_own() -> None:
     """A user's `registry` or `lint` must be imported as such, and not shadowed by `dispatchlab.registry`."""
+
+    def is_ours(spec: ModuleSpec | None) -> bool:
+        folders = [] if spec is None else [*(spec.submodule_search_locations or ()), spec.origin or ""]
+        return any(Path(folder).is_relative_to(ROOT / "dispatchlab") for folder in folders)
+
     with LiveEngine() as engine:
         parts = sorted(path.stem for path in (ROOT / "dispatchlab").glob("[!_]*.py"))
         parts += sorted(path.parent.name for path in (ROOT / "dispatchlab").glob("*/__init__.py"))
         assert "registry" in parts
-        found = [name for name in parts if engine.ask("importlib.util:find_spec", name) is not None]
+        assert is_ours(engine.ask("importlib.util:find_spec", "dispatchlab.registry"))
+        found = [name for name in parts if is_ours(engine.ask("importlib.util:find_spec", name))]
     assert found == []
