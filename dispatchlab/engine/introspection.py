@@ -7,6 +7,8 @@ Equal to upstream's to the character: aten/src/ATen/core/dispatch/OperatorEntry.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.invariants import violations
@@ -21,6 +23,8 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.slot_set import DUMP_ORDER, KEY_OF_BIT, each_slot
 from dispatchlab.model.snapshot import Snapshot, Violation
+
+_KEPT_TABLES: Final = 256  # of about 10 KB: a walk comes to the same ones again and again
 
 
 def dump(entry: OperatorEntry, semantics: Semantics) -> str:
@@ -51,11 +55,12 @@ def rows(slots: Slots) -> dict[int, TableEntry]:
 
 def slots_text(slots: Slots) -> str:
     """A table as text, a line for each slot that holds a kernel."""
-    texts: dict[int, str] = {}
-    for held, bits in slots.items():
-        text = held.text  # once for all its slots
-        for slot in each_slot(bits):
-            texts[slot] = text
+    return _lines(tuple([(held.text, bits) for held, bits in slots.items()]))
+
+
+@lru_cache(_KEPT_TABLES)
+def _lines(entries: tuple[tuple[str, int], ...]) -> str:
+    texts = {slot: text for text, bits in entries for slot in each_slot(bits)}
     return "".join([row_text(RUNTIME_KEYS[slot], texts[slot]) for slot in sorted(texts)])
 
 
