@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from dispatchlab.adopt.environment import Fact
 from dispatchlab.adopt.live_probes import NotOffered, ProbeFailed
 from dispatchlab.cli import COMMANDS, main
 from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.live.bridge.running_keys import RunningKeys
 from dispatchlab.live.bridge.torch import TorchMissingError
 from dispatchlab.live.introspection import dispatch_keys
 from dispatchlab.model.keys import DispatchKey
@@ -152,58 +152,37 @@ def test_every_command_of_a_feature_exists_and_every_probe_is_a_function() -> No
 # -- dispatch keys of another PyTorch
 
 
-class OtherKeys:
-    """The bindings of a PyTorch whose keys have these names, in order."""
-
-    def __init__(self, names: list[str]) -> None:
-        self.names = names
-
-    def DispatchKey(self, number: int) -> int:
-        return number
-
-    def _dispatch_key_name(self, number: int) -> str:
-        return self.names[number] if number < len(self.names) else "UnknownUnknown"
+def _running(names: list[str]) -> RunningKeys:
+    numbers = {name: number for number, name in enumerate(names)}
+    return RunningKeys(numbers, tuple(names), numbers, frozenset(names), ())
 
 
 def _known() -> list[str]:
-    names = ["UnknownUnknown"] * (max(DispatchKey) + 1)
-    for key in DispatchKey:
-        names[key] = str(key)
-    return names
+    return [str(key) for key in DispatchKey]
 
 
 @pytest.mark.parametrize(
-    ("change", "differences"),
+    ("names", "unknown"),
     [
-        (lambda names: names, ()),
-        (lambda names: [*names, "Later"], ("it has Later, which dispatchlab does not know",)),
-        (
-            lambda names: [*names[:17], "Named", *names[17:]],
-            ("it has Named, which dispatchlab does not know", "132 keys have other numbers"),
-        ),
-        (
-            lambda names: ["UnknownUnknown" if "MAIA" in name else name for name in names],
-            ("it lacks AutocastMAIA, MAIA, QuantizedMAIA and 4 more",),
-        ),
+        (_known(), ()),
+        ([*_known(), "Later"], ("Later",)),
+        ([*_known()[:17], "Newer", *_known()[17:], "Later"], ("Newer", "Later")),
+        ([name for name in _known() if "MAIA" not in name], ()),
     ],
 )
-def test_other_keys_are_named(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[list[str]], list[str]], differences: tuple[str, ...]
-) -> None:
-    other: Any = OtherKeys(change(_known()))
-    monkeypatch.setattr(dispatch_keys, "bindings", lambda: other)
-    assert dispatch_keys.key_differences() == differences
+def test_unknown_keys_are_named(monkeypatch: pytest.MonkeyPatch, names: list[str], unknown: tuple[str, ...]) -> None:
+    monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running(names))
+    assert dispatch_keys.unknown_keys() == unknown
 
 
-def test_an_error_of_a_torch_with_other_keys_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    other: Any = OtherKeys([*_known()[:17], "Named", *_known()[17:]])
-    monkeypatch.setattr(dispatch_keys, "bindings", lambda: other)
-    monkeypatch.setattr(dispatch_keys, "torch", lambda: SimpleNamespace(__version__="2.6.0"))
-    found = dispatch_keys.with_cause(KeyError("Named"))
-    assert str(found).startswith("PyTorch 2.6.0 has other dispatch keys than PyTorch 2.13: it has Named, ")
-    assert str(found).endswith("That ended in KeyError: 'Named'. `dispatchlab doctor` shows what works with it")
+def test_an_error_of_a_torch_with_unknown_keys_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running([*_known(), "Later"]))
+    monkeypatch.setattr(dispatch_keys, "torch", lambda: SimpleNamespace(__version__="2.16.0"))
+    found = dispatch_keys.with_cause(KeyError("Later"))
+    assert str(found).startswith("PyTorch 2.16.0 has a dispatch key that dispatchlab does not know, Later. ")
+    assert str(found).endswith("That ended in KeyError: 'Later'. `dispatchlab doctor` shows what works with it")
     kept = ProbeFailed("a sentence")
     assert dispatch_keys.with_cause(kept) is kept
-    monkeypatch.setattr(dispatch_keys, "bindings", lambda: OtherKeys(_known()))
+    monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running(_known()))
     bug = KeyError("x")
     assert dispatch_keys.with_cause(bug) is bug

@@ -47,13 +47,13 @@ class NotOffered(ProbeFailed):
 
 
 def keys() -> str:
-    """The dispatch keys are those of the model: `permute` and every table depend on it."""
-    from dispatchlab.live.introspection.dispatch_keys import key_differences
-    from dispatchlab.model.keys import DispatchKey
+    """The dispatch keys are known: what is read, written and predicted names them."""
+    from dispatchlab.live.bridge.running_keys import running_keys
+    from dispatchlab.live.introspection.dispatch_keys import limits_of, unknown_keys
 
-    if differences := key_differences():
-        raise ProbeFailed("; ".join(differences))
-    return f"{len(DispatchKey)} keys, all of them known"
+    if unknown := unknown_keys():
+        raise ProbeFailed(limits_of(unknown))
+    return f"{len(running_keys().numbers)} keys, all of them known"
 
 
 def registry() -> str:

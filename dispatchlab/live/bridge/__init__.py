@@ -1,6 +1,8 @@
 """How registrations reach the running PyTorch: its bindings, `torch.library`, and the errors that come back.
 
 - `torch`: import PyTorch, and packages that register on it.
+- `running_keys`: the keys of the running PyTorch, and those of its slots in order.
+- `call_mark`: the file and line by which dumps show which call made a kernel.
 - `call_sites`: the source line that asked for a registration.
 - `expressible`: what the bindings can express, and the error for what they cannot.
 - `torch_library_calls`: make the `torch.library` call of a block.

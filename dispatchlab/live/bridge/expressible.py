@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.live.bridge.torch import torch
+from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.registration import (
     AliasKind,
     Def,
@@ -87,6 +87,9 @@ def check_fallback(registration: Fallback) -> None:
     """
     if registration.kernel.form is KernelForm.UNBOXED:
         raise NotExpressibleError(registration, "a fallback serves every operator, so its kernel is boxed")
+    if not registration.kernel.is_fallthrough and not has_fallbacks():
+        reason = f"the bindings of PyTorch {torch().__version__} register no fallback that is not a fallthrough"
+        raise NotExpressibleError(registration, reason)
 
 
 def tags_of(names: Iterable[str], registration: Registration) -> list[Any]:
@@ -135,6 +138,11 @@ def function_of(registration: Impl | Fallback) -> object:
 def stand_in(*arguments: object, **named: object) -> object:
     """Return the first argument: the kernel of a registration that names no function."""
     return arguments[0] if arguments else None
+
+
+def has_fallbacks() -> bool:
+    """Whether the bindings register any fallback, and not fallthroughs alone, as those before PyTorch 2.5 do."""
+    return hasattr(bindings()._DispatchModule, "fallback")
 
 
 def has_binding(kernel: Kernel) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.live.bridge.call_mark import CallMark
 from dispatchlab.live.bridge.expressible import (
     NotExpressibleError,
     check_def,
@@ -18,8 +19,10 @@ from dispatchlab.live.bridge.expressible import (
     check_inferred_def,
     check_unboxed_impl,
     function_of,
+    has_fallbacks,
     tags_of,
 )
+from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings
 from dispatchlab.live.bridge.torch_library_calls import torch_library_call
 from dispatchlab.model.keys import DispatchKey
@@ -275,17 +278,21 @@ class CallBuilder:
         if text and libraries.parse_keys and not libraries.can_parse(text):
             # PyTorch's own refusal says that it cannot parse the key.
             return libraries.library_maker(EnclosingLibrary("IMPL", None, key), number)
-        at = int(key) if key is not None and text else -1
+        at = -1 if key is None or not text else libraries.number(key)
         return lambda: native.impl(name.qualified, name.overload, at, signature, debug)
 
     def _fallback(self, registration: Fallback, enclosing: EnclosingLibrary) -> BindingCall:
         number, key = self._number(), registration.key
         check_fallback(registration)
         function = function_of(registration)
-        key_value = self._libraries.key(key if key not in (None, DispatchKey.Undefined) else enclosing.key)
+        effective = key if key not in (None, DispatchKey.Undefined) else enclosing.key
+        key_value, text = self._libraries.key(effective), self._libraries.key_text(effective)
 
         def fallback(library: Any) -> None:
-            library.fallback(key_value, function)
+            if has_fallbacks():
+                library.fallback(key_value, function)
+            else:
+                library.fallback_fallthrough(text)
 
         origin = CallOrigin(registration, registration.debug, key or enclosing.key, registration.kernel)
         return BindingCall(self._libraries.call_on_library(fallback, enclosing, number), number, origin)
@@ -296,11 +303,11 @@ class Libraries:
 
     Args:
         prefix: stands before every namespace, so that the sandbox has namespaces of its own.
-        mark: the file that libraries name. See Note [One number for each call].
+        mark: what libraries are made with in place of a file and a line. See Note [One number for each call].
         parse_keys: hand keys over as text, which refuses the 42 that PyTorch cannot parse; else as numbers.
     """
 
-    def __init__(self, prefix: str, mark: str, *, parse_keys: bool = True) -> None:
+    def __init__(self, prefix: str, mark: CallMark, *, parse_keys: bool = True) -> None:
         self._c = bindings()
         self.prefix, self.mark, self.parse_keys = prefix, mark, parse_keys
         self._reused: list[Library] = []
@@ -309,7 +316,7 @@ class Libraries:
         """A call that makes a library, and registers nothing on it."""
         make, mark = self._c._dispatch_library, self.mark
         kind, namespace, key = enclosing.kind, self._namespace(enclosing.namespace), self.key_text(enclosing.key)
-        return lambda: make(kind, namespace, key, mark, number)
+        return lambda: make(kind, namespace, key, mark.file, mark.line(number))
 
     def call_on_library(self, call: Callable[[Any], None], enclosing: EnclosingLibrary, number: int) -> MakeCall:
         """A call on one library, which is made the first time and used again after each reset."""
@@ -320,7 +327,7 @@ class Libraries:
         def make_again() -> Library:
             nonlocal library
             if library is None:
-                library = make(kind, namespace, key, mark, number)
+                library = make(kind, namespace, key, mark.file, mark.line(number))
                 self._reused.append(library)
             call(library)
             return library  # type: ignore[no-any-return]  # the bindings are untyped
@@ -348,13 +355,18 @@ class Libraries:
         """A key where text is wanted; empty for none."""
         return "" if key is None or key == DispatchKey.Undefined else str(key)
 
-    def key(self, key: DispatchKey | None) -> object:
-        """A key where a key is wanted; the text of one that is refused."""
+    def key(self, key: DispatchKey | None) -> Any:
+        """A key where a key is wanted; the text of one that is refused, or that this PyTorch does not have."""
         if key is None:
-            undefined: object = self._c.DispatchKey.Undefined
-            return undefined
-        parsed: object = self._c._parse_dispatch_key(str(key)) if self.parse_keys else self._c.DispatchKey(int(key))
+            return self._c.DispatchKey.Undefined
+        if not self.parse_keys and str(key) in running_keys().numbers:
+            return self._c.DispatchKey(self.number(key))
+        parsed = self._c._parse_dispatch_key(str(key))
         return str(key) if parsed is None else parsed
+
+    def number(self, key: DispatchKey) -> int:
+        """The number that this PyTorch gives a key; a KeyError where it does not have the key."""
+        return running_keys().numbers[str(key)]
 
     def can_parse(self, key: str) -> bool:
         """Whether PyTorch parses the text of a key."""
@@ -362,7 +374,7 @@ class Libraries:
 
     def debug(self, number: int) -> str:
         """The debug text of the call with this number."""
-        return f"registered at {self.mark}:{number}"
+        return self.mark.debug(number)
 
     def _namespace(self, namespace: str | None) -> str:
         return "_" if namespace is None else self.prefix + namespace

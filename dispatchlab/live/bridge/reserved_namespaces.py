@@ -7,8 +7,9 @@ import re
 BUILTIN_FALLBACKS = "dlabbuiltin"
 FALLBACK_ROWS = "dlabfallbacks"
 IMPORT_ORDERS = "dlaborders"
+LIBRARY_FILE = "dlabfile"
 SLOT_MEMORY = "dlabmemory"
-PROBES = BUILTIN_FALLBACKS, FALLBACK_ROWS, IMPORT_ORDERS, SLOT_MEMORY
+PROBES = BUILTIN_FALLBACKS, FALLBACK_ROWS, IMPORT_ORDERS, LIBRARY_FILE, SLOT_MEMORY
 """The namespaces of probes, by what they find out."""
 
 _OWN = re.compile(rf"(?:dlab[0-9]+_\w+|{'|'.join(PROBES)})::")

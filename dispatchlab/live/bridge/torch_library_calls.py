@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from typing import Any, TypeAlias
 
+from dispatchlab.live.bridge.call_mark import CallMark
 from dispatchlab.live.bridge.expressible import NotExpressibleError, stand_in, tags_of
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.model.keys import DispatchKey
@@ -21,6 +23,9 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_tex
 # kernels are recognised like all others. `custom_op` makes its library itself; during the call it is handed ours. A
 # refused call takes its library along: the user's own would live on with whatever was registered before the refusal,
 # until the module that holds it goes.
+
+_OF_LIBRARY = TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL
+"""The functions that are methods of `Library`."""
 
 _COMPLIANT = "pt2_compliant_tag"
 """The tag that `custom_op` gives by itself."""
@@ -54,7 +59,7 @@ class MadeLibrary:
 
 
 def torch_library_call(
-    block: Block, call: TorchLibraryCall, prefix: str, mark: str, number: int
+    block: Block, call: TorchLibraryCall, prefix: str, mark: CallMark, number: int
 ) -> Callable[[], MadeLibrary]:
     """The call of a block, made each time the result is called.
 
@@ -62,8 +67,8 @@ def torch_library_call(
         block: the block.
         call: what made it.
         prefix: stands before every namespace.
-        mark: the file that the library names.
-        number: the line that it names.
+        mark: what the library is made with in place of a file and a line.
+        number: the number of the call.
 
     Raises:
         NotExpressibleError: the block does not hold what the call needs.
@@ -78,7 +83,7 @@ def torch_library_call(
     def made() -> MadeLibrary:
         library = torch().library.Library(namespace, "FRAGMENT")
         library.m.reset()
-        library.m = bindings()._dispatch_library("FRAGMENT", namespace, "", mark, number)
+        library.m = bindings()._dispatch_library("FRAGMENT", namespace, "", mark.file, mark.line(number))
         try:
             kept = make(library)
         except Exception as error:
@@ -90,6 +95,11 @@ def torch_library_call(
 
 
 def _check(block: Block, call: TorchLibraryCall) -> None:
+    library, ops = torch().library, import_module("torch._library.custom_ops")
+    for part, owner in ((call, library), *((part, ops.CustomOpDef) for part in call.parts)):
+        of_library = owner.Library if part.function in _OF_LIBRARY else owner
+        if not hasattr(of_library, str(part.function)):
+            raise NotExpressibleError(block, f"PyTorch {torch().__version__} has no {part.function}")
     on_one = TorchLibraryFunction.REGISTER_AUTOCAST, TorchLibraryFunction.REGISTER_TORCH_DISPATCH
     for part in (call, *call.parts):
         if part.function in on_one and len(part.on) != 1:
@@ -126,6 +136,8 @@ def _custom_op(block: Block, call: TorchLibraryCall, qualified: str) -> Make:
     }
     tags = [tag for tag in tags_of(definition.tags, block) if tag.name != _COMPLIANT]
     if tags:
+        if "tags" not in signature(torch().library.custom_op).parameters:
+            raise NotExpressibleError(block, f"PyTorch {torch().__version__} gives no tags to a custom_op")
         arguments["tags"] = tags
     parts = [_PARTS[part.function](part) for part in call.parts]
 

@@ -1,7 +1,7 @@
 """What the running PyTorch shows: dumps, tables, slots in memory, and its whole registry.
 
 - `package_paths`: paths in debug texts, made independent of the machine.
-- `dispatch_keys`: how its keys differ from those of the model.
+- `dispatch_keys`: its keys that the model does not know.
 - `queries`: single operators: schema, dump, table, and PyTorch's own check.
 - `registry_reader`: the whole registry, recorded.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.

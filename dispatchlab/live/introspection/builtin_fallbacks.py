@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from dispatchlab.live.bridge.reserved_namespaces import BUILTIN_FALLBACKS
+from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.slot_memory import MISSING, SlotView, entry_address, memory_layout
-from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 
 _UNTOUCHED, _AMBIGUOUS = f"{BUILTIN_FALLBACKS}::untouched", f"{BUILTIN_FALLBACKS}::ambiguous"
-_FALLTHROUGH = DispatchKey.FPGA
+_FALLTHROUGH = "FPGA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ def _probes() -> tuple[object, ...]:
 
 
 def _read(table: str) -> BuiltinFallbacks:
-    lines = {SLOT_OF_KEY[DispatchKey[line.partition(":")[0]]]: line for line in table.splitlines()}
+    slot_of = running_keys().slot_of
+    lines = {slot_of[line.partition(":")[0]]: line for line in table.splitlines()}
     layout = memory_layout()
     if layout is None:
         return BuiltinFallbacks(table, lines)
@@ -78,6 +79,6 @@ def _read(table: str) -> BuiltinFallbacks:
         table,
         lines,
         tuple(SlotView(layout, untouched).fingerprints().tolist()),
-        prints[SLOT_OF_KEY[_FALLTHROUGH]],
-        prints[SLOT_OF_KEY[DispatchKey.AutogradOther]],
+        prints[slot_of[_FALLTHROUGH]],
+        prints[slot_of["AutogradOther"]],
     )

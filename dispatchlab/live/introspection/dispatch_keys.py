@@ -1,47 +1,44 @@
-"""How the dispatch keys of the running PyTorch differ from those of the model, which are PyTorch 2.13's."""
+"""The dispatch keys of the running PyTorch that this package does not know, and the errors that come of them."""
 
 from __future__ import annotations
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.bridge.running_keys import running_keys
+from dispatchlab.live.bridge.torch import torch
 from dispatchlab.model.keys import DispatchKey
 
-_MARKERS = ("UnknownUnknown", "Undefined")
-_MORE = 20
 
-
-class OtherKeysError(DispatchLabError):
-    """Something failed on a PyTorch whose dispatch keys are not those of the model.
+class UnknownKeysError(DispatchLabError):
+    """Something failed on a PyTorch that has dispatch keys which this package does not know.
 
     Args:
         version: its version.
-        differences: how its keys differ, a clause each.
+        unknown: these keys.
         error: what failed.
     """
 
-    def __init__(self, version: str, differences: tuple[str, ...], error: str) -> None:
-        super().__init__(version, differences, error)
-        self.version, self.differences, self.error = version, differences, error
+    def __init__(self, version: str, unknown: tuple[str, ...], error: str) -> None:
+        super().__init__(version, unknown, error)
+        self.version, self.unknown, self.error = version, unknown, error
 
     def __str__(self) -> str:
+        keys = "a dispatch key" if len(self.unknown) == 1 else f"{len(self.unknown)} dispatch keys"
         return (
-            f"PyTorch {self.version} has other dispatch keys than PyTorch 2.13: {'; '.join(self.differences)}. "
+            f"PyTorch {self.version} has {keys} that dispatchlab does not know, {_some(self.unknown)}. "
             f"That ended in {self.error}. `dispatchlab doctor` shows what works with it"
         )
 
 
-def key_differences() -> tuple[str, ...]:
-    """How the keys differ, a clause each; empty when they are the same."""
-    c = bindings()
-    theirs = [str(c._dispatch_key_name(c.DispatchKey(number))) for number in range(max(DispatchKey) + _MORE)]
-    known = [str(key) for key in DispatchKey]
-    strange = sorted({name for name in theirs if name not in known and not name.endswith(_MARKERS)})
-    missing = [name for name in known if name not in theirs]
-    moved = [key for key in DispatchKey if str(key) in theirs and theirs[key] != str(key)]
+def unknown_keys() -> tuple[str, ...]:
+    """The keys of the running PyTorch that this package does not know, in their order; of a release it knows all."""
+    return tuple(name for name in running_keys().numbers if name not in DispatchKey.__members__)
+
+
+def limits_of(unknown: tuple[str, ...]) -> str:
+    """What works with a PyTorch that has these unknown keys, and what does not, in a sentence."""
     return (
-        *((f"it has {_some(strange)}, which dispatchlab does not know",) if strange else ()),
-        *((f"it lacks {_some(missing)}",) if missing else ()),
-        *((f"{len(moved)} keys have other numbers",) if moved else ()),
+        f"it has {_some(unknown)}, which dispatchlab does not know: registering, releasing and reading slots work; "
+        "what is registered there cannot be recorded, written in a scenario or predicted"
     )
 
 
@@ -50,13 +47,13 @@ def with_cause(error: BaseException) -> BaseException:
     if isinstance(error, DispatchLabError) or not isinstance(error, Exception):
         return error
     try:
-        differences = key_differences()
+        unknown = unknown_keys()
     except Exception:
         return error
-    if not differences:
+    if not unknown:
         return error
-    return OtherKeysError(str(torch().__version__), differences, f"{type(error).__name__}: {error}")
+    return UnknownKeysError(str(torch().__version__), unknown, f"{type(error).__name__}: {error}")
 
 
-def _some(names: list[str]) -> str:
+def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -11,24 +11,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import count
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from dispatchlab.live.bridge.call_mark import CallMark
 from dispatchlab.live.bridge.registration_calls import BindingCall, CallBuilder, CallOrigin
+from dispatchlab.live.bridge.running_keys import MOST_SLOTS, running_keys
 from dispatchlab.live.introspection.builtin_fallbacks import BuiltinFallbacks
 from dispatchlab.live.introspection.slot_memory import MISSING, Fingerprints, SlotView
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_text
-from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Fallback, Registration
 
 KernelNumbers: TypeAlias = npt.NDArray[np.intp]
 
-_marks = count(1)
-
-NO_KERNEL, AMBIGUOUS, FIRST_BUILTIN, FIRST_CALL = 0, 1, 2, 2 + len(SLOT_OF_KEY)
+NO_KERNEL, AMBIGUOUS, FIRST_BUILTIN, FIRST_CALL = 0, 1, 2, 2 + MOST_SLOTS
 """Numbers of kernels: none, the ambiguous one, fallback of slot i at FIRST_BUILTIN + i, call n at FIRST_CALL + n."""
 
 _PROVENANCE = {
@@ -62,7 +61,7 @@ class ParsedTable:
     def __init__(self, rows: list[TableRow]) -> None:
         self.rows = rows
         self.shown = "".join([f"{shown}\n" for _, _, shown in rows])
-        kernels = [NO_KERNEL] * len(SLOT_OF_KEY)
+        kernels = [NO_KERNEL] * len(running_keys().runtime)
         for slot, kernel, _ in rows:
             kernels[slot] = kernel
         self.kernels: KernelNumbers = np.array(kernels, dtype=np.intp)
@@ -85,14 +84,14 @@ class KernelNames:
 
     def __init__(self, builtin: BuiltinFallbacks) -> None:
         self.builtin = builtin
-        self.mark = f"dlab{next(_marks)}!"
+        self.mark = CallMark.create()
         self.origins: dict[int, CallOrigin] = {}
         self.tables: dict[str, ParsedTable] = {}
         self._numbers: dict[tuple[int, int], tuple[int, Registration]] = {}
         self._next = 0
-        mark = re.escape(f"registered at {self.mark}:")
-        self._debug = re.compile(mark + r"(\d+)")
-        self._kernel = re.compile(mark + r"(\d+) \[")
+        self._debug = re.compile(self.mark.pattern)
+        self._kernel = re.compile(self.mark.pattern + r" \[")
+        self._slot_of = running_keys().slot_of
         self._rows: dict[str, TableRow] = {}
 
     def calls_of(self, registration: Registration, copy: int, builder: CallBuilder) -> tuple[BindingCall, ...]:
@@ -137,7 +136,7 @@ class KernelNames:
         return found
 
     def _read(self, line: str) -> TableRow:
-        slot = SLOT_OF_KEY[DispatchKey[line.partition(":")[0]]]
+        slot = self._slot_of[line.partition(":")[0]]
         own = self._kernel.search(line)
         if own is not None:
             kernel = FIRST_CALL + int(own[1])
@@ -191,7 +190,7 @@ class KernelObjects:
         self._builtin = builtin
         self.by_number = np.zeros(FIRST_CALL + 64, dtype=np.uint64)
         self.by_number[AMBIGUOUS] = builtin.ambiguous
-        self.by_number[FIRST_BUILTIN:FIRST_CALL] = builtin.fingerprints
+        self.by_number[FIRST_BUILTIN : FIRST_BUILTIN + len(builtin.fingerprints)] = builtin.fingerprints
         self._shared = {MISSING, builtin.ambiguous, builtin.fallthrough, *builtin.fingerprints}
         self._number_of: dict[int, int] = {}
         self._address_of: dict[int, int] = {}

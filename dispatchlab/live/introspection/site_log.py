@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.call_mark import debug_text, file_of_libraries
 from dispatchlab.live.bridge.call_sites import CallSite, CallSites, torch_folder
 from dispatchlab.live.bridge.torch import bindings, import_packages, torch
 from dispatchlab.live.introspection.package_paths import package_path
@@ -86,6 +87,7 @@ class SiteLog:
         """Begin, or go on after a pause; a second time is harmless."""
         try:
             c = bindings()
+            file_of_libraries()  # which makes a library to find out, so it does before that is logged
             self._wrap(c._DispatchModule, "reset", self._reset)
             self._wrap(c, "_dispatch_library", self._library)
             for name, reader in _READERS.items():
@@ -177,7 +179,7 @@ class SiteLog:
         **named: Any,
     ) -> object:
         library = original(kind, name, dispatch, file, linenum, *more, **named)
-        self._libraries[id(library)] = _LoggedLibrary(name, dispatch, f"registered at {file}:{linenum}", [])
+        self._libraries[id(library)] = _LoggedLibrary(name, dispatch, debug_text(file, linenum), [])
         return library
 
     def _registration(

@@ -16,22 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from dispatchlab.live.bridge.reserved_namespaces import SLOT_MEMORY
+from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.model.keys import PARSED_BY_TORCH, RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 
 # Note [Reading the slots]
 # ~~~~~~~~~~~~~~~~~~~~~~~~
 # A slot that went stale is visible in two ways: by calling through it, or by looking at it. A call per slot costs 3 us,
 # 137 of them twenty times what the dump and the table of an edge cost together, and it cannot distinguish two C++
 # kernels of one type. So we look: an OperatorEntry (aten/src/ATen/core/dispatch/OperatorEntry.h) has its table inside,
-# 137 KernelFunctions of five words, functor and boxed function first. Every registered kernel has a functor of its
-# own, so these two words are the identity of a kernel.
+# a KernelFunction of four or five words for each runtime key, functor and boxed function first. Every registered kernel
+# has a functor of its own, so these two words are the identity of a kernel.
 #
 # Nothing of this layout is taken on faith. `memory_layout` registers known kernels on an operator of its own, finds
 # the table by what must be in it, and checks it against what the bindings show of an operator that nobody disturbed:
 # which slots are filled and which fall through, before and after a release. If one answer differs, or the platform is
 # not one whose std::string and std::list we know, there is no layout, and engines then show of the slots only what the
 # bindings give: whether they are filled.
+#
+# The entry starts with the name of its operator, two strings. Wheels of PyTorch before 2.7 have the old ABI of
+# libstdc++, where a string is a pointer to its characters, whose count stands three words before them; in the new one
+# it is a pointer, the count, and two words that a short text lives in.
 
 Fingerprints: TypeAlias = npt.NDArray[np.uint64]
 
@@ -40,7 +44,7 @@ MISSING = 0
 
 _WORD = 8
 _SEARCHED_WORDS = 64
-_COUNT = len(RUNTIME_KEYS)
+_COUNT_BEFORE_TEXT = 3 * _WORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,15 @@ class MemoryLayout:
         table: bytes from the start of an operator's entry to its table.
         stride: bytes from one slot to the next.
         sentinel: the end node of the dispatcher's list of operators.
+        count: how many slots there are.
+        old_strings: strings have the old ABI of libstdc++.
     """
 
     table: int
     stride: int
     sentinel: int
+    count: int
+    old_strings: bool
 
 
 def _words(address: int, count: int) -> ctypes.Array[ctypes.c_uint64]:
@@ -73,11 +81,11 @@ class SlotView:
     __slots__ = ("boxed", "functor", "sum")
 
     def __init__(self, layout: MemoryLayout, entry: int) -> None:
-        words = _COUNT * layout.stride // _WORD
-        table = np.frombuffer(memoryview(_words(entry + layout.table, words)), dtype=np.uint64).reshape(_COUNT, -1)
+        count, words = layout.count, layout.count * layout.stride // _WORD
+        table = np.frombuffer(memoryview(_words(entry + layout.table, words)), dtype=np.uint64).reshape(count, -1)
         self.functor: Fingerprints = table[:, 0]
         self.boxed: Fingerprints = table[:, 1]
-        self.sum: Fingerprints = np.empty(_COUNT, dtype=np.uint64)
+        self.sum: Fingerprints = np.empty(count, dtype=np.uint64)
 
     def fingerprints(self) -> Fingerprints:
         """What identifies the kernel in each slot; the array is reused by the next call."""
@@ -93,7 +101,11 @@ def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | 
     node = _words(layout.sentinel, 2)[1]
     wanted, wanted_overload = name.encode(), overload.encode()
     while node != layout.sentinel:
-        _, previous, text, size, _, _, text2, size2 = _words(node, 8)
+        if layout.old_strings:
+            _, previous, text, text2 = _words(node, 4)
+            size, size2 = (_words(at - _COUNT_BEFORE_TEXT, 1)[0] for at in (text, text2))
+        else:
+            _, previous, text, size, _, _, text2, size2 = _words(node, 8)
         if (
             size == len(wanted)
             and size2 == len(wanted_overload)
@@ -138,33 +150,39 @@ def _found(handle: object, name: str) -> MemoryLayout | None:
     entry, node = _words(value, 2)
     if entry - node != 2 * _WORD:
         return None
+    old_strings = not bindings()._GLIBCXX_USE_CXX11_ABI
     text, size = _words(entry, 2)
-    if text != entry + 2 * _WORD or size != len(name):
+    if old_strings:
+        size = _words(text - _COUNT_BEFORE_TEXT, 1)[0]
+    if size != len(name) or (not old_strings and text != entry + 2 * _WORD):
         return None
     sentinel = _words(node, 1)[0]
     if _words(sentinel, 2)[1] != node:
         return None
-    for start in range(8, _SEARCHED_WORDS):
+    for start in range(2 if old_strings else 8, _SEARCHED_WORDS):
         for stride in (4, 5, 6):
-            layout = MemoryLayout(start * _WORD, stride * _WORD, int(sentinel))
+            count = len(running_keys().runtime)
+            layout = MemoryLayout(start * _WORD, stride * _WORD, int(sentinel), count, old_strings)
             if _looks_like_the_table(layout, int(entry)):
                 return layout
     return None
 
 
 def _looks_like_the_table(layout: MemoryLayout, entry: int) -> bool:
-    def row(key: DispatchKey) -> tuple[int, int, int]:
-        functor, boxed, unboxed = _words(entry + layout.table + SLOT_OF_KEY[key] * layout.stride, 3)
+    slot_of = running_keys().slot_of
+
+    def row(key: str) -> tuple[int, int, int]:
+        functor, boxed, unboxed = _words(entry + layout.table + slot_of[key] * layout.stride, 3)
         return functor, boxed, unboxed
 
-    cpu, cuda, mps, xla = (row(key) for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.MPS, DispatchKey.XLA))
+    cpu, cuda, mps, xla = (row(key) for key in ("CPU", "CUDA", "MPS", "XLA"))
     return (
-        row(DispatchKey.Undefined) == row(DispatchKey.HIP) == (0, 0, 0)
+        row("Undefined") == row("HIP") == (0, 0, 0)
         and 0 not in (*cpu, *cuda, *mps[:2], xla[1])
         and cpu[0] != cuda[0]
         and cpu[1:] == cuda[1:]
         and mps[2] == xla[2] == xla[0] == 0
-        and row(DispatchKey.BackendSelect) == xla
+        and row("BackendSelect") == xla
     )
 
 
@@ -174,14 +192,15 @@ def _agrees(layout: MemoryLayout, name: str) -> bool:
     if entry is None:
         return False
     prints = SlotView(layout, entry).fingerprints().tolist()
-    fallthrough = prints[SLOT_OF_KEY[DispatchKey.XLA]]
+    keys = running_keys()
+    fallthrough = prints[keys.slot_of["XLA"]]
     rows = dict(line.split(": ", 1) for line in c._dispatch_dump_table(name).splitlines())
-    for slot, key in enumerate(RUNTIME_KEYS):
+    for slot, key in enumerate(keys.runtime):
         filled = prints[slot] != MISSING
-        if filled != (str(key) in rows):
+        if filled != (key in rows):
             return False
-        if filled and (prints[slot] == fallthrough) != rows[str(key)].startswith("fallthrough "):
+        if filled and (prints[slot] == fallthrough) != rows[key].startswith("fallthrough "):
             return False
-        if key in PARSED_BY_TORCH and c._dispatch_has_computed_kernel_for_dispatch_key(name, str(key)) != filled:
+        if key in keys.parsed and c._dispatch_has_computed_kernel_for_dispatch_key(name, key) != filled:
             return False
     return True

@@ -84,8 +84,7 @@ class RegistrationWatch:
         c, library, ops = bindings(), torch().library.Library, import_module("torch._library.custom_ops")
         self._wrap(c, "_dispatch_library", self._new_library)
         for name, reader in _READERS.items():
-            if hasattr(c._DispatchModule, name):
-                self._wrap(c._DispatchModule, name, functools.partial(self._binding, reader))
+            self._wrap(c._DispatchModule, name, functools.partial(self._binding, reader))
         self._wrap(c._DispatchModule, "reset", self._reset)
         self._wrap(library, "define", functools.partial(self._torch_library, TorchLibraryFunction.DEFINE))
         self._wrap(library, "impl", functools.partial(self._torch_library, TorchLibraryFunction.IMPL))
@@ -93,15 +92,16 @@ class RegistrationWatch:
         self._wrap(library, "_register_torch_dispatch_rule", self._rule)
         self._wrap(ops, "get_library_allowing_overwrite", self._custom_op)
         for function in _PARTS:
-            if hasattr(ops.CustomOpDef, str(function)):
-                self._wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
+            self._wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
 
     def __exit__(self, *error: object) -> None:
         while self._undo:
             self._undo.pop()()
 
     def _wrap(self, owner: Any, name: str, around: Callable[..., object]) -> None:
-        original = getattr(owner, name)
+        original = getattr(owner, name, None)
+        if original is None:  # of another version of PyTorch
+            return
 
         @functools.wraps(original)
         def wrapper(*arguments: Any, **named: Any) -> object:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dispatchlab.live.bridge.registration_calls import Libraries
+from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings
 from dispatchlab.live.introspection.kernel_identity import (
     NO_KERNEL,
@@ -19,7 +20,6 @@ from dispatchlab.live.introspection.kernel_identity import (
 )
 from dispatchlab.live.introspection.queries import UPSTREAM, schema_text, upstream_check
 from dispatchlab.live.introspection.slot_memory import Fingerprints, SlotView, entry_address, memory_layout
-from dispatchlab.model.keys import PARSED_BY_TORCH, RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot, Violation
 
@@ -301,11 +301,11 @@ def _stale_slots(
 def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
     """The slots as far as the bindings show them, which is whether they are filled, as the lines of a table."""
     is_filled = bindings()._dispatch_has_computed_kernel_for_dispatch_key
-    rows = _rows(table)
-    for slot, key in enumerate(RUNTIME_KEYS):
-        if key not in PARSED_BY_TORCH:
+    rows, keys = _rows(table), running_keys()
+    for slot, key in enumerate(keys.runtime):
+        if key not in keys.parsed:
             continue
-        filled = is_filled(raw_name, str(key))
+        filled = is_filled(raw_name, key)
         if filled and slot not in rows:
             rows[slot] = f"{key}: a kernel that the table does not show"
         elif not filled:
@@ -315,10 +315,8 @@ def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
 
 def _stale_by_bindings(held: str, table: ParsedTable) -> dict[int, str | None]:
     """The same as `_stale_slots`, by what `_slots_by_bindings` gives."""
-    rows = _rows(table)
-    lines = {
-        SLOT_OF_KEY[DispatchKey[key]]: text for key, _, text in (line.partition(": ") for line in held.splitlines())
-    }
+    rows, slot_of = _rows(table), running_keys().slot_of
+    lines = {slot_of[key]: text for key, _, text in (line.partition(": ") for line in held.splitlines())}
     found: dict[int, str | None] = {slot: None for slot in rows if slot not in lines}
     found |= {slot: text for slot, text in lines.items() if slot not in rows}
     return found
@@ -334,12 +332,12 @@ def _with_stale_slots(
         table: its table.
         held: what the stale slots hold, at least one; None for nothing.
     """
-    rows = _rows(table)
+    rows, runtime = _rows(table), running_keys().runtime
     lines = {slot: row for slot, row in rows.items() if slot not in held}
-    lines |= {slot: f"{RUNTIME_KEYS[slot]}: {text}" for slot, text in held.items() if text is not None}
+    lines |= {slot: f"{runtime[slot]}: {text}" for slot, text in held.items() if text is not None}
     slots = "".join(f"{lines[slot]}\n" for slot in sorted(lines))
     first = min(held)
-    keys = tuple(str(RUNTIME_KEYS[slot]) for slot in sorted(held))
+    keys = tuple(runtime[slot] for slot in sorted(held))
     wanted = rows[first].partition(": ")[2] if first in rows else "nothing"
     more = f", and {len(keys) - 1} more slots: {', '.join(keys[1:])}" if len(keys) > 1 else ""
     detail = f"the slot of {keys[0]} holds {held[first] or 'nothing'} and should hold {wanted}{more}"
