@@ -62,6 +62,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for path in _records(config):
         if not path.exists():
             raise pytest.UsageError(f"{_RECORDS}: there is no file or folder {path}")
+    for option, paths in ((_SCENARIOS, folders), (_RECORDS, _records(config))):
+        for path in paths:
+            if path.is_dir() and not _holds_yaml(path):
+                raise pytest.UsageError(f"{option}: there is no scenario below {path}: nothing would be tested")
     folders = [*folders, *_records(config)]
     if not folders or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
@@ -300,6 +304,17 @@ def _read(path: Path) -> str:
 
 
 # -- where things are
+
+
+def _holds_yaml(folder: Path) -> bool:
+    """Whether a folder has a file that may be a scenario; which it is, collecting finds out."""
+    from dispatchlab.scenario.folders import is_left_out
+
+    for _, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not is_left_out(name)]
+        if any(name.endswith(_SUFFIXES) and not is_left_out(name) for name in names):
+            return True
+    return False
 
 
 def _folders(config: pytest.Config) -> list[Path]:

@@ -193,6 +193,16 @@ def test_a_missing_folder_is_a_usage_error(project: Path, run: Run) -> None:
     result.stderr.fnmatch_lines(["*dispatchlab_scenarios: there is no folder *scenarioz"])
 
 
+@pytest.mark.parametrize("option", ["dispatchlab_scenarios", "dispatchlab_records"])
+def test_a_folder_without_scenarios_is_a_usage_error(project: Path, run: Run, option: str) -> None:
+    (project / "none" / ".x").mkdir(parents=True)
+    (project / "none" / ".x" / "five.yaml").write_text(FIVE)
+    (project / "pytest.ini").write_text(f"[pytest]\n{option} = none\ntestpaths = tests\n")
+    result = run()
+    assert result.ret is pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{option}: there is no scenario below *none: nothing would be tested"])
+
+
 def test_a_value_that_means_no_accepts_nothing(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("0", "false", "no", "off", "", " ", "FALSE"):
         monkeypatch.setenv("EXPECTTEST_ACCEPT", value)

@@ -65,11 +65,16 @@ R = TypeVar("R")
 class NothingToCertifyError(DispatchLabError):
     """There is no operator, so a certificate would stand on nothing."""
 
-    def __init__(self, registry: str) -> None:
-        super().__init__(registry)
-        self.registry = registry
+    def __init__(self, registry: str, against: str = "") -> None:
+        super().__init__(registry, against)
+        self.registry, self.against = registry, against
 
     def __str__(self) -> str:
+        if self.against:
+            return (
+                f"{self.registry} has no operator to certify: each is as in {self.against}, or as PyTorch made it for "
+                "itself when a part of it was first used; certify them all with --all"
+            )
         return f"{self.registry} has no operator to certify: nothing was selected, or everything in it was refused"
 
 
@@ -89,7 +94,7 @@ def certification_of(
     jobs: int = 1,
     progress: Callable[[Progress], None] | None = None,
     partial: bool = False,
-    may_be_empty: bool = False,
+    against: str = "",
 ) -> Certification:
     """The certificates of a registry.
 
@@ -101,7 +106,7 @@ def certification_of(
         jobs: how many processes work at once.
         progress: is called with how far it has come.
         partial: after Ctrl-C return what was done, with `interrupted` true.
-        may_be_empty: no operator at all is no error, since others were left out.
+        against: the registry whose operators were left out, for the error where none is left.
 
     Raises:
         NothingToCertifyError: there is no operator.
@@ -109,8 +114,8 @@ def certification_of(
     """
     started = perf_counter()
     chosen = tuple(recorded) if operators is None else tuple(operators)
-    if not chosen and not may_be_empty:
-        raise NothingToCertifyError(name)
+    if not chosen:
+        raise NothingToCertifyError(name, against)
     fallbacks = recorded.fallbacks
     meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
     known: dict[Neighbourhood, Explored] = {}

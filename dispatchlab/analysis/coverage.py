@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dispatchlab.analysis.replay_on_lab import bench, for_registry
+from dispatchlab.analysis.sources import EmptySourceError
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import RegistrationError
@@ -56,8 +57,11 @@ def coverage_report(
 
     Raises:
         WhatIfError: a supposed registration cannot be read.
+        EmptySourceError: there is no operator.
         DispatchLabError: an operator cannot be used.
     """
+    if not operators:
+        raise EmptySourceError(name)
     semantics = for_registry(SEMANTICS)
     found = coverage(recorded, key, Fill(semantics, recorded.fallbacks), name=name, operators=operators)
     supposed = [parse_what_if(text, recorded.names) for text in what_if]

@@ -102,6 +102,38 @@ def recorded_from(
     return found
 
 
+def check_sources(sources: Sequence[str]) -> None:
+    """Make sure that several sources can be read before work begins on the first, which may take long.
+
+    Raises:
+        DispatchLabError: as `recorded_from` would raise it.
+    """
+    if len(sources) < 2:
+        return
+    for source in sources:
+        if source == LIVE:
+            continue
+        check_source(source)
+        if is_scenario_source(source):
+            from dispatchlab.scenario.load import load_scenario
+
+            load_scenario(source)
+        else:
+            open_named(source)
+
+
+class EmptySourceError(DispatchLabError):
+    """Sources have no operator, so that whatever would be reported is about nothing."""
+
+    def __init__(self, *sources: str) -> None:
+        super().__init__(*sources)
+        self.sources = sources
+
+    def __str__(self) -> str:
+        have = "has" if len(self.sources) == 1 else "have"
+        return f"{' and '.join(self.sources)} {have} no operator, so there is nothing to report: record some that do"
+
+
 def report_unreadable(registry: Registry, report: Callable[[str], None] | None) -> None:
     """Report what could not be read of a registry and is left out."""
     if report is not None:
@@ -233,14 +265,18 @@ def compare_sources(
     Raises:
         ImportOfRecordError: there are modules to import, and no source is `live`.
         UnknownOperatorError: an operator is in neither.
+        EmptySourceError: neither has an operator or a fallback.
         DispatchLabError: a source cannot be used.
     """
     if imports and LIVE not in (before, after):
         raise ImportOfRecordError(imports)
+    check_sources((before, after))
     into_first = imports if before == LIVE and after != LIVE else ()
     into_second = imports if after == LIVE else ()
     first = recorded_from(before, imports=into_first, semantics=semantics, report=report)
     second = recorded_from(after, imports=into_second, semantics=semantics, report=report)
+    if not any((first.names, second.names, first.fallbacks, second.fallbacks)):
+        raise EmptySourceError(*dict.fromkeys((before, after)))
     from dispatchlab.registry.compare import Pair, TableOf, compare
     from dispatchlab.registry.ownership import ownership_of
 

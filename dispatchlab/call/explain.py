@@ -25,7 +25,7 @@ from dispatchlab.call.tensor_keys import (
     key_of_backend,
     tensor_key_set,
 )
-from dispatchlab.call.tensor_options import DeviceType, DType, Layout
+from dispatchlab.call.tensor_options import DeviceType, DType, Layout, is_device_index
 from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.model.dump_format import Provenance, parse_entry
@@ -464,8 +464,10 @@ def _backend_key(backend: str, layout: Layout, dtype: DType | None, given: str) 
 def _device(word: str, privateuse1: str = "") -> DeviceType:
     name, colon, index = word.partition(":")
     renamed = bool(privateuse1) and name == privateuse1
-    if (renamed or name in tuple(DeviceType)) and colon and not index.isdecimal():
-        raise ArgumentSpecError(f"{word!r} is not a device: expected a number after the colon, as in {name}:0")
+    if (renamed or name in tuple(DeviceType)) and colon and not is_device_index(index):
+        raise ArgumentSpecError(
+            f"{word!r} is not a device: expected a number from 0 to 127 after the colon, as in {name}:0"
+        )
     if renamed:
         return DeviceType.PRIVATEUSE1
     if name not in tuple(DeviceType):

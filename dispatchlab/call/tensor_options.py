@@ -7,6 +7,7 @@ schema keeps.
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -213,7 +214,7 @@ class Device:
             CallError: of kind `wrong_type`, with the nearest name.
         """
         name, colon, index = text.partition(":")
-        if name not in tuple(DeviceType) or (colon and not index.isdecimal()):
+        if name not in tuple(DeviceType) or (colon and not is_device_index(index)):
             known = [str(one) for one in DeviceType]
             message = f"{text!r} is not a device: expected a type and perhaps a number, such as cuda:1"
             message += did_you_mean(name, known)
@@ -222,6 +223,11 @@ class Device:
 
     def __str__(self) -> str:
         return str(self.type) if self.index is None else f"{self.type}:{self.index}"
+
+
+def is_device_index(text: str) -> bool:
+    """Whether a text is the number of a device, which PyTorch keeps in 7 bits."""
+    return re.fullmatch("0|[1-9][0-9]{0,2}", text) is not None and int(text) < 128
 
 
 CPU = Device(DeviceType.CPU)

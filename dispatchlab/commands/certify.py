@@ -8,6 +8,7 @@ import click
 
 from dispatchlab.commands.interrupts import interrupt_code
 from dispatchlab.commands.options import (
+    JOBS,
     LIVE_IMPORT_HELP,
     SOURCE,
     format_option,
@@ -29,7 +30,7 @@ from dispatchlab.commands.output import Format, exit_with, note, progress_displa
     show_default=True,
     help="Semantics of the dispatcher to certify.",
 )
-@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Use N processes. Default: one for each core.")
+@click.option("--jobs", metavar="N", type=JOBS, help="Use N processes. Default: one for each core.")
 @import_option(LIVE_IMPORT_HELP)
 @click.option(
     "--all",
@@ -70,7 +71,7 @@ def certify(
       dispatchlab certify today.registry --jobs 2 --format json
     """
     from dispatchlab.analysis.certify import certification_of, without_known
-    from dispatchlab.analysis.sources import Difference, chosen, is_scenario_source, own_operators, recorded_from
+    from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 
     with progress_display(progress) as display:
@@ -89,7 +90,7 @@ def certify(
             jobs=jobs or os.cpu_count() or 1,
             progress=lambda done: display.update(registry, done),
             partial=True,
-            may_be_empty=bool(asked.against) and not is_scenario_source(registry),
+            against=asked.against,
         )
         display.finish(registry)
     found = without_known(found, asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import format_option, import_timeout_option
+from dispatchlab.commands.options import SEED, format_option, import_timeout_option, refuse
 from dispatchlab.commands.output import Format, exit_with, show
 
 
@@ -18,7 +18,7 @@ from dispatchlab.commands.output import Format, exit_with, show
     show_default=True,
     help="Number of orders to sample when there are more than five packages.",
 )
-@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed, for sampled orders.")
+@click.option("--seed", metavar="N", type=SEED, default=0, show_default=True, help="Random seed, for sampled orders.")
 @click.option(
     "--again",
     is_flag=True,
@@ -27,7 +27,17 @@ from dispatchlab.commands.output import Format, exit_with, show
 )
 @import_timeout_option
 @format_option
-def imports(*, packages: tuple[str, ...], samples: int, seed: int, again: bool, format: Format | None) -> None:
+@click.pass_context
+def imports(
+    context: click.Context,
+    /,
+    *,
+    packages: tuple[str, ...],
+    samples: int,
+    seed: int,
+    again: bool,
+    format: Format | None,
+) -> None:
     """Import packages in every order and show what depends on it.
 
     Each order runs in its own process. Reports differences between dumps, tables and failures, with the source
@@ -39,9 +49,16 @@ def imports(*, packages: tuple[str, ...], samples: int, seed: int, again: bool, 
       dispatchlab imports my_package your_package
       dispatchlab imports my_package --again
     """
-    from dispatchlab.analysis.import_orders import compare_import_orders
+    from dispatchlab.analysis.import_orders import EVERY, compare_import_orders
     from dispatchlab.render.import_orders import import_orders_json, import_orders_text
 
+    if len(packages) <= EVERY:
+        refuse(
+            context,
+            ("samples", "seed"),
+            f"is for more than {EVERY} packages, of whose orders some are sampled; {EVERY} or fewer are imported in "
+            "every order: leave it out",
+        )
     found = compare_import_orders(packages, samples=samples, seed=seed, again=again)
     show(format, text=lambda: import_orders_text(found), json=lambda: import_orders_json(found))
     exit_with(found.exit_code)

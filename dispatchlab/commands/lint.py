@@ -86,7 +86,7 @@ def lint(
       dispatchlab lint live --import my_package --baseline accepted.json --format sarif
       dispatchlab lint --explain DL004
     """
-    from dispatchlab.analysis.sources import LIVE
+    from dispatchlab.analysis.sources import LIVE, check_sources
     from dispatchlab.file_kinds import FileKind, check_overwrite
     from dispatchlab.lint.baseline import load_baseline, renewed_baseline
     from dispatchlab.lint.checkout import Checkout, checkout_of
@@ -114,6 +114,7 @@ def lint(
         refuse(context, ("show_all",), f"has no effect with --format {format}, which has all findings: leave it out")
     accepted = frozenset[Identity]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)
+    check_sources((*sources, against) if against is not None else sources)
     with reading(sources or (LIVE,), imports):
         reports = [
             lint_source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,6 +49,25 @@ OPERATOR = OneOf("operator", "operator")
 SOURCE = OneOf("source", "source")
 SCENARIO = OneOf("scenario", "scenario")
 ROW = OneOf("key", "row")
+
+
+class _Seed(click.types.IntParamType):
+    """A whole number of 64 bits: what the random numbers begin with, and what a replay can hold."""
+
+    name = "seed"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        number = super().convert(value, param, ctx)
+        assert isinstance(number, int)
+        if not -(2**63) <= number < 2**64:
+            self.fail("expected a number of 64 bits.", param, ctx)
+        return number
+
+
+SEED = _Seed()
+JOBS = click.IntRange(min=1, max=61 if sys.platform == "win32" else 1024)
+"""How many processes; Python waits for no more than 61 on Windows."""
 
 FORMATS = click.Choice(["rich", "text", "json"])
 FORMAT_HELP = "Output format. Default: rich on a terminal, text anywhere else."

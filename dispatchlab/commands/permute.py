@@ -10,7 +10,9 @@ import click
 
 from dispatchlab.commands.interrupts import interrupt_code
 from dispatchlab.commands.options import (
+    JOBS,
     SCENARIO,
+    SEED,
     NoEffectError,
     allow_import_option,
     engine_option,
@@ -82,7 +84,7 @@ class PictureFormatError(DispatchLabError):
     "sample: take random walks, where the state graph is too large.",
 )
 @click.option("--samples", metavar="N", type=click.IntRange(min=1), help="With --walk sample: take N random walks.")
-@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Random seed.")
+@click.option("--seed", metavar="N", type=SEED, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--passes",
     metavar="N",
@@ -106,7 +108,7 @@ class PictureFormatError(DispatchLabError):
 @click.option(
     "--jobs",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=JOBS,
     default=1,
     show_default=True,
     help="Explore N scenarios at once.",

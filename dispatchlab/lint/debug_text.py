@@ -11,7 +11,7 @@ from dispatchlab.registry.ownership import ownership_of
 
 _AT = "registered at "
 _VIA = " via "
-_SITE = re.compile(r"(?P<path>[^\s:][^:\n]*\.\w+):(?P<line>[1-9]\d*)")
+_SITE = re.compile(r"(?P<path>[^\s:][^:\n]*\.\w+):(?P<line>[1-9][0-9]{0,8})")
 _KEPT_OF_A_BUILD_PATH = 2
 _BUILD_FOLDER = 4  # the leading slash counts as one: /__w/NAME/NAME
 

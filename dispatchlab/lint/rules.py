@@ -81,7 +81,7 @@ def selected(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Ru
         UnknownRuleError: one of them is none.
         NoRuleLeftError: no rule is left.
     """
-    wanted = {rule_named(text).code for text in _split(select)} or {rule.code for rule in RULES}
+    wanted = {rule_named(text).code for text in _split(select)} if select else {rule.code for rule in RULES}
     unwanted = {rule_named(text).code for text in _split(ignore)}
     chosen = tuple(rule for rule in RULES if rule.code in wanted - unwanted)
     if not chosen:
@@ -90,4 +90,8 @@ def selected(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Ru
 
 
 def _split(texts: Iterable[str]) -> list[str]:
-    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    return [part.strip() for text in texts for part in _without_last_comma(text).split(",")]
+
+
+def _without_last_comma(text: str) -> str:
+    return text.strip().removesuffix(",") or text

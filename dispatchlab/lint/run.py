@@ -18,6 +18,7 @@ from dispatchlab.analysis.sources import (
     report_unreadable,
 )
 from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.lint.debug_text import imported_packages, package_among
 from dispatchlab.lint.provenance import OperatorCalls, calls_in
 from dispatchlab.lint.rule import Finding, Identity, LintReport, Rule, Subject
@@ -25,6 +26,22 @@ from dispatchlab.registry.model import Recorded, RecordedOperator, registry_of
 from dispatchlab.registry.overlay import Overlay
 from dispatchlab.registry.ownership import ownership_of
 from dispatchlab.scenario.load import load_scenario
+
+
+class NothingToLintError(DispatchLabError):
+    """No rule would look at any operator, so that there is nothing to report about.
+
+    Args:
+        source: what was to be looked at.
+        reason: why there is nothing, a clause.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(source, reason)
+        self.source, self.reason = source, reason
+
+    def __str__(self) -> str:
+        return f"{self.source}: there is nothing to check: {self.reason}"
 
 
 def lint(
@@ -37,6 +54,7 @@ def lint(
     accepted: Collection[Identity] = (),
     imports: Sequence[str] = (),
     without_own: bool = False,
+    must_differ: bool = False,
 ) -> LintReport:
     """What is wrong with a registry.
 
@@ -49,11 +67,15 @@ def lint(
         accepted: the identities of findings that a baseline accepts.
         imports: the packages that are linted; what other packages registered meanwhile is left out.
         without_own: leave out the operators that PyTorch alone has registered, all of which it brings by itself.
+        must_differ: the base is what there was before the imports, which have to register something.
 
     Raises:
+        NothingToLintError: there is no operator, no rule that can run, or nothing that the imports registered.
         RegistryFileError: the registry is in a file that is damaged.
     """
     chosen = list(subject.recorded) if operators is None else list(operators)
+    if not chosen and not (subject.earlier is not None and subject.earlier.names):
+        raise NothingToLintError(source, "it has no operator")
     looked_at = chosen
     if base is not None and _same_fallbacks(subject.recorded, base.recorded):
         looked_at = _changed(chosen, base.recorded)
@@ -65,7 +87,17 @@ def lint(
         looked_at = [operator for operator in looked_at if operator.name not in left_out]
     names = None if operators is None else {str(operator.name) for operator in chosen}
     runnable = [rule for rule in rules if rule.can_run(subject)]
+    if not runnable:
+        raise NothingToLintError(
+            source, "; ".join(f"{rule.code} {rule.name} cannot run: {rule.needs}" for rule in rules)
+        )
     found = _run(subject, runnable, looked_at, names)
+    if must_differ and not looked_at and not found:
+        raise NothingToLintError(
+            source,
+            f"importing {', '.join(imports)} registers no operator and no kernel; name the module that registers, such "
+            f"as {imports[0]}.ops",
+        )
     known = 0
     if base is not None and found:
         concerned = {finding.operator for finding in found}
@@ -197,6 +229,7 @@ def lint_source(
         accepted=accepted,
         imports=imports if not operators else (),
         without_own=(bool(imports) or isinstance(recorded, Overlay)) and not operators,
+        must_differ=bool(imports) and not operators and against is None,
     )
 
 
