@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "init": "Set up dispatchlab in the checkout of a package.",
     "lint": "Report likely mistakes in registrations.",
     "permute": "Check whether the order of registrations matters.",
+    "profile": "Measure the dispatcher of the installed PyTorch.",
     "record": "Record what importing packages registers, as a scenario.",
     "schema": "Print the JSON Schema of scenario files.",
     "trace": "Run FILE.py and show every call of the lab's operators.",

@@ -62,6 +62,7 @@ def test_every_command_has_examples_and_every_option_is_explained() -> None:
         "init",
         "lint",
         "permute",
+        "profile",
         "record",
         "schema",
         "trace",

@@ -15,6 +15,7 @@
 - `init`: the first files for the checkout of a package.
 - `lint`: rules, with a baseline.
 - `permute`: explorations of scenarios.
+- `profile`: the dispatcher of the installed PyTorch, measured.
 - `record`: what packages register, as a scenario or a registry file.
 - `schema`: the JSON Schema of scenario files.
 - `trace`: the calls of a program.

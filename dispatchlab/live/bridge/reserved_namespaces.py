@@ -8,11 +8,12 @@ BUILTIN_FALLBACKS = "dlabbuiltin"
 FALLBACK_ROWS = "dlabfallbacks"
 IMPORT_ORDERS = "dlaborders"
 LIBRARY_FILE = "dlabfile"
+PROFILE = "dlabp"
 SLOT_MEMORY = "dlabmemory"
-PROBES = BUILTIN_FALLBACKS, FALLBACK_ROWS, IMPORT_ORDERS, LIBRARY_FILE, SLOT_MEMORY
+PROBES = BUILTIN_FALLBACKS, FALLBACK_ROWS, IMPORT_ORDERS, LIBRARY_FILE, PROFILE, SLOT_MEMORY
 """The namespaces of probes, by what they find out."""
 
-_OWN = re.compile(rf"(?:dlab[0-9]+_\w+|{'|'.join(PROBES)})::")
+_OWN = re.compile(rf"(?:dlab[0-9]+_\w+|{PROFILE}[0-9]+|{'|'.join(PROBES)})::")
 
 
 def sandbox_prefix(number: int) -> str:

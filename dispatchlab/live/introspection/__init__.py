@@ -10,4 +10,5 @@
 - `slot_memory`: the kernel object in each slot, read where calls read it.
 - `builtin_fallbacks`: the kernels that every operator has.
 - `kernel_identity`: which registered kernel sits in which slot, and its name as the user wrote it.
+- `profile_probe`: what makes its dispatcher differ from that of other versions, measured.
 """

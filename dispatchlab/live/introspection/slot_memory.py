@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
@@ -91,6 +92,31 @@ class SlotView:
         """What identifies the kernel in each slot; the array is reused by the next call."""
         np.add(self.functor, self.boxed, self.sum)
         return self.sum
+
+
+_MARK = np.uint64(0x5A5A5A5A5A5A5A58)
+
+
+def recomputed_by(view: SlotView, action: Callable[[], object]) -> tuple[int, ...]:
+    """The slots that an action writes, whether what they hold changes or not; a refusal of the action counts as one.
+
+    The boxed function of every slot is overwritten meanwhile, and put back where nobody has written a new one, so
+    the action must not call the operator, or take its entry away.
+
+    Args:
+        view: the slots of an operator.
+        action: what is done; a RuntimeError of it is dropped.
+    """
+    before = view.boxed.copy()
+    view.boxed[:] = _MARK
+    try:
+        action()
+    except RuntimeError:
+        pass
+    finally:
+        left = view.boxed == _MARK
+        view.boxed[left] = before[left]
+    return tuple(np.flatnonzero(~left).tolist())
 
 
 def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | None:
