@@ -115,6 +115,20 @@ def _too_large(name: str, limit: int, what: str) -> ReadError:
     return ReadError(name, f"the file is larger than {limit // 2**20} MiB, the limit for {what}")
 
 
+MAX_CONFIGURATION = 4 * 2**20
+"""The most bytes of a configuration file, which somebody writes by hand."""
+
+
+def read_configuration(path: str | os.PathLike[str]) -> bytes:
+    """The content of somebody's configuration file, such as pyproject.toml.
+
+    Raises:
+        OSError: the system cannot open or read it.
+        ReadError: as for `read_file`.
+    """
+    return read_file(path, limit=MAX_CONFIGURATION, what="configuration files")
+
+
 def decoded(data: bytes, path: str) -> str:
     """The text of bytes in UTF-8, without a byte order mark.
 

@@ -300,7 +300,14 @@ class RecordItem(_Item):
 
 
 def _read(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
+    from dispatchlab.bounded_read import read_file
+    from dispatchlab.scenario.load import MAX_BYTES
+
+    try:
+        content = read_file(path, limit=MAX_BYTES, what="golden files")
+    except OSError as error:
+        raise GoldenError(f"{path} cannot be read: {error.strerror or error}") from None
+    return content.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 # -- where things are

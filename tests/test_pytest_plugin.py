@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -242,3 +243,17 @@ def test_a_hidden_scenario_is_not_collected_and_owns_no_golden_file(project: Pat
     result = run("scenarios")
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*expect/.x/five.txt has no scenario*"])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there are no devices")
+def test_a_golden_file_that_has_no_end_is_a_failure_and_not_read(project: Path, run: Run) -> None:
+    run("scenarios", accept=True).assert_outcomes(passed=3)
+    (project / "expect" / "five.txt").unlink()
+    (project / "expect" / "five.txt").symlink_to("/dev/zero")
+    (project / "expect" / "order" / "two_defs.txt").unlink()
+    (project / "expect" / "order" / "two_defs.txt").mkdir()
+    result = run("scenarios")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        ["*five.txt: it is a device, which may have no end*", "*two_defs.txt cannot be read: Is a directory"]
+    )

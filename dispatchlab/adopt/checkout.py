@@ -9,6 +9,8 @@ from configparser import Error as IniError
 from dataclasses import dataclass
 from pathlib import Path
 
+from dispatchlab.bounded_read import ReadError, read_configuration
+
 ROOT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 """A folder with one of these is the root of a checkout."""
 
@@ -55,22 +57,24 @@ def find_checkout(start: Path) -> Checkout:
 def _distribution(root: Path) -> str:
     """The name of the distribution; the name of the folder when no file says it."""
     try:
-        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        project = tomllib.loads(read_configuration(root / "pyproject.toml").decode())
         name = project.get("project", {}).get("name") or project.get("tool", {}).get("poetry", {}).get("name")
         if isinstance(name, str):
             return name
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError):
+    except (OSError, ReadError, ValueError, RecursionError, AttributeError):  # a number of many digits; nested too deep
         pass
     config = ConfigParser(interpolation=None)
     try:
-        config.read(root / "setup.cfg", encoding="utf-8")
-    except (IniError, UnicodeDecodeError):
+        config.read_string(read_configuration(root / "setup.cfg").decode())
+    except FileNotFoundError:
+        pass
+    except (OSError, ReadError, IniError, UnicodeDecodeError):
         return root.name
     if name := config.get("metadata", "name", fallback=""):
         return name
     try:
-        text = (root / "setup.py").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = read_configuration(root / "setup.py").decode(errors="replace")
+    except (OSError, ReadError):
         return root.name
     found = re.search(r"\bname\s*=\s*[\"']([\w.-]+)[\"']", text)
     return found[1] if found else root.name

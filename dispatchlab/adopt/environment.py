@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from dispatchlab.bounded_read import ReadError, read_configuration
+
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)\s*$")
 
 
@@ -118,8 +120,8 @@ def _completion() -> str:
     for name in files[shell]:
         with_script = home / name
         try:
-            text = with_script.read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            text = read_configuration(with_script).decode(errors="replace")
+        except (OSError, ReadError):
             continue
         if "dispatchlab completion" in text or "_DISPATCHLAB_COMPLETE" in text or name.endswith("dispatchlab.fish"):
             return f"~/{name} loads the script for {shell}"

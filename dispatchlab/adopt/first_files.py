@@ -19,10 +19,11 @@ from dispatchlab.adopt.demo import demo_text
 from dispatchlab.adopt.pytest_option import PytestConfig, folders_of, pytest_config
 from dispatchlab.analysis.report import Report
 from dispatchlab.atomic_write import write_file
+from dispatchlab.bounded_read import read_file
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.result import Expectation, Verdict
 from dispatchlab.file_kinds import FileKind, marked
-from dispatchlab.scenario.load import load_scenario, parse_scenario
+from dispatchlab.scenario.load import MAX_BYTES, load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import scenario_text
 
@@ -261,7 +262,7 @@ def _planned(root: Path, path: str, text: str, what: str, force: bool) -> Planne
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8", "replace")
+        return read_file(path, limit=MAX_BYTES, what="files that are kept").decode("utf-8", "replace")
     except OSError as error:
         from dispatchlab.atomic_write import WriteError
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dispatchlab.bounded_read import ReadError, read_configuration
 from dispatchlab.errors import DispatchLabError
 
 _BOM = "\ufeff"
@@ -128,11 +129,15 @@ def pytest_config(root: Path) -> PytestConfig:
 
 def _config(path: Path, section: str) -> PytestConfig:
     try:
-        config = PytestConfig(path, section, path.read_bytes().decode("utf-8"))
+        config = PytestConfig(path, section, read_configuration(path).decode())
         config.values()
     except OSError as error:
         raise ConfigEditError(str(path), error.strerror or str(error), ()) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, IniError) as error:
+    except RecursionError:
+        raise ConfigEditError(str(path), "it cannot be read (a value is nested too deep)", ()) from None
+    except ReadError as error:
+        raise ConfigEditError(str(path), error.reason, ()) from None
+    except (ValueError, IniError) as error:
         raise ConfigEditError(str(path), f"it cannot be read ({str(error).splitlines()[0]})", ()) from None
     return config
 

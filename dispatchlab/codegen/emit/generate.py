@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dispatchlab.atomic_write import write_folder
+from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.codegen.emit.generated_group import GeneratedGroup, GeneratedKey, Wrapper, generated_group
 from dispatchlab.codegen.emit.python_source import (
     annotated_types,
@@ -343,6 +344,7 @@ def _first_line(path: Path) -> bytes | None:
 
 def _is_there(path: Path, text: str) -> bool:
     try:
-        return path.read_bytes() == text.encode()
-    except OSError:
+        expected = text.encode()
+        return read_file(path, limit=len(expected), what="the file that would be generated") == expected
+    except (OSError, ReadError):
         return False
