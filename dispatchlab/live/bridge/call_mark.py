@@ -12,7 +12,7 @@ from dispatchlab.live.bridge.torch import bindings
 
 # Note [Libraries without a file]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A library is made with a file and a line, and every debug text of what is registered on it names both. Before 2.5
+# A library is made with a file and a line, and every debug text of what is registered on it names both. Before 2.9
 # the bindings drop the file and say `/dev/null`; the line is all that is left. There the lines of one mark begin at a
 # number of its own, ten digits long, that no source file has.
 

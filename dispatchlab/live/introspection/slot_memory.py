@@ -169,6 +169,11 @@ def memory_layout() -> MemoryLayout | None:
             library.reset()
 
 
+def is_readable() -> bool:
+    """Whether the slots of this process can be read."""
+    return memory_layout() is not None
+
+
 def _found(handle: object, name: str) -> MemoryLayout | None:
     # An object of pybind11 keeps the pointer to its value behind the object head, and an OperatorHandle starts with
     # the pointer to the entry, followed by the list node, which is two words before it in libstdc++.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 # the registrations over once and runs the explorer there, on a `LocalEngine`; only progress comes back. If the worker
 # dies, its journal has the sequence, and the explorer's own shortening runs it again from here, in a worker for each
 # crash. Whoever needs two engines side by side, as the lockstep does, drives `sandbox()` from here.
+
+
+SLOTS_NOTE = "the slots of this PyTorch were not read: one that holds a wrong kernel is not found, only an empty one"
+"""The note of every exploration on a PyTorch whose slots cannot be read. See Note [Reading the slots]."""
 
 
 class LiveEngine:
@@ -68,6 +73,11 @@ class LiveEngine:
     def semantics(self) -> str:
         """`torch-2.13` and the like, after the PyTorch that is installed."""
         return semantics()
+
+    @property
+    def reads_slots(self) -> bool:
+        """Whether what the slots hold is read, and not only whether they are filled."""
+        return bool(self._options["memory"] and self.ask("dispatchlab.live.introspection.slot_memory:is_readable"))
 
     @property
     def worker(self) -> WorkerProcess:
@@ -217,7 +227,7 @@ class LiveEngine:
             found: Exploration = self.run(function, registrations, *given, progress=progress, **ordered, **options)
         except WorkerCrashed as crash:
             return self._crashed(crash, registrations, operators, order or ())
-        return found
+        return found if self.reads_slots else replace(found, notes=(SLOTS_NOTE, *found.notes))
 
     def _crashed(
         self,
