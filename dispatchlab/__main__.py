@@ -1,6 +1,24 @@
 """`python -m dispatchlab` is the command `dispatchlab`."""
 
-from dispatchlab.cli import main
+from __future__ import annotations
+
+import os
+import signal
+
+_INTERRUPTED = 130
+
+
+def run() -> None:
+    """Run the command line in a process of its own; what interrupts it before and after a command ends it at once."""
+    try:
+        from dispatchlab.cli import main
+
+        main(prog_name="dispatchlab")
+    except KeyboardInterrupt:
+        os._exit(_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 
 if __name__ == "__main__":
-    main(prog_name="dispatchlab")
+    run()

@@ -39,6 +39,12 @@ class WriteError(DispatchLabError):
         return f"{self.path} could not be written: {self.reason}"
 
 
+# Note [Leftovers of a killed writer]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A writer that is killed leaves its file beside the target, whose name has the number of the process. The next one that
+# writes the target removes it, when there is no process of that number any more and nobody holds the lock on the file:
+# a writer in another container or on another machine has a number that means nothing here, and holds the lock.
+
 # Note [What is written into]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A file is written beside its place and moved there, so that a write that fails changes nothing. A device or a pipe
@@ -158,6 +164,7 @@ def _bytes(content: str | bytes) -> bytes:
 
 def _write_beside(target: Path, data: bytes) -> Path:
     """A new file with this content beside the target; of its mode, or of the mode that the umask leaves."""
+    _remove_leftovers(target)
     for number in range(_MOST_NAMES):
         beside = target.with_name(f".{target.name}.{os.getpid()}.{number}")
         try:
@@ -169,6 +176,7 @@ def _write_beside(target: Path, data: bytes) -> Path:
         raise FileExistsError(EEXIST, "there is no free name beside it")
     try:
         with open(descriptor, "wb") as stream:
+            _lock(descriptor)
             stream.write(data)
         with suppress(FileNotFoundError):
             beside.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -176,3 +184,28 @@ def _write_beside(target: Path, data: bytes) -> Path:
         beside.unlink(missing_ok=True)
         raise
     return beside
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what writers of this target left that were killed. See Note [Leftovers of a killed writer]."""
+    from dispatchlab.processes.parent import is_alive
+
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.(\d{{1,10}})\.\d{{1,4}}")
+    with suppress(OSError):
+        for path in target.parent.iterdir():
+            found = pattern.fullmatch(path.name)
+            if found is not None and path.is_file() and not is_alive(int(found[1])):
+                with suppress(OSError), open(path, "rb") as stream:
+                    if _lock(stream.fileno()):
+                        path.unlink()
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file for as long as it is open; whether that could be done."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
 """Each command with its line in the help. Its module and its function are named like it."""
 
 
+_INTERRUPTED = 130
 _HELP = ["-h", "--help"]
 COMPLETE_VARIABLE = "_DISPATCHLAB_COMPLETE"
 """The environment variable by which the script of a shell asks for values."""
@@ -74,8 +75,11 @@ class _Group(click.Group):
         """The context of a command line, which is read here; its texts are spelled out in errors."""
         from dispatchlab.commands.output import usage_error_texts
 
-        with usage_error_texts():
-            return super().make_context(*arguments, **more)
+        try:
+            with usage_error_texts():
+                return super().make_context(*arguments, **more)
+        except KeyboardInterrupt:  # click would exit with 1, which reads as "violated"
+            sys.exit(_INTERRUPTED)
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """The option for help, which prints as everything else is printed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -114,3 +115,17 @@ def test_links_in_a_folder_stay_and_what_is_no_file_is_never_replaced(tmp_path: 
     assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
     assert sorted(path.name for path in folder.iterdir()) == ["link", "null", "pipe"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "real"]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive, dead = 11, 12
+    monkeypatch.setattr("dispatchlab.processes.parent.is_alive", lambda pid: pid != dead)
+    kept = [f".a.txt.{alive}.0", f".b.txt.{dead}.0", f".a.txt.{dead}.x", f"a.txt.{dead}.0"]
+    for name in (*kept, f".a.txt.{dead}.0", f".a.txt.{dead}.17", f".a.txt.{dead}.1"):
+        (tmp_path / name).write_text("half of i")
+    with (tmp_path / f".a.txt.{dead}.1").open() as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)  # by a writer in another container, where the number is another process
+        write_file(tmp_path / "a.txt", "all of it")
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([*kept, f".a.txt.{dead}.1", "a.txt"])
+    write_folder(tmp_path, {"a.txt": "all of it"})
+    assert not (tmp_path / f".a.txt.{dead}.1").exists()

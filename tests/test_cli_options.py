@@ -126,8 +126,8 @@ def test_every_command_that_writes_files_has_force() -> None:
 
 BOTH: dict[str, set[str]] = {
     "permute": {
-        "engine", "walk", "samples", "seed", "max_states", "timeout_s", "jobs", "require_proof", "replay", "save",
-        "force", "format", "progress", "allow_import",
+        "engine", "walk", "samples", "seed", "max_states", "timeout_s", "max_memory", "jobs", "require_proof", "replay",
+        "save", "force", "format", "progress", "allow_import",
     },
     "dump": {
         "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",
@@ -275,3 +275,12 @@ def test_the_defect_is_red_in_the_diff_of_a_counterexample() -> None:
     result = CliRunner().invoke(main, ["permute", "twice.yaml"], env={"FORCE_COLOR": "1", "NO_COLOR": None})
     assert "\x1b[31m+CPU: fn_a [kernel]" in result.stdout
     assert "\x1b[32m-CPU: fn_b [kernel]" in result.stdout
+
+
+def test_ctrl_c_while_the_command_line_is_read_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.Group.parse_args", interrupt)
+    result = run("permute", "x.yaml")
+    assert (result.exit_code, result.output) == (130, "")

@@ -22,7 +22,6 @@ Both:
 
 - `inspect_operators`: operators of any source, with the reasons behind their tables.
 - `sources`: scenarios, registries and operators by the texts that name them; two registries compared.
-- `pool_interrupts`: Ctrl-C and SIGTERM in worker processes.
 - `engines`: engines by name.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
 - `check_record`: whether packages register what a record of them has.

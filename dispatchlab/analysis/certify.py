@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, assert_never
 
 from dispatchlab.analysis.certificate import (
     Cause,
@@ -34,7 +34,6 @@ from dispatchlab.analysis.neighbourhoods import (
     explore_neighbourhood,
     plan_of,
 )
-from dispatchlab.analysis.pool_interrupts import leave_interrupts_to_parent
 from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.analysis.sources import Difference
 from dispatchlab.analysis.stale_slots import order_with_stale_slot
@@ -48,11 +47,9 @@ from dispatchlab.explore.run_sequence import on_sandboxes
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
+from dispatchlab.processes.pool import Died, Done, Pool, Raised, Reported, Stopped
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ProcessPoolExecutor
 
 _OPERATORS_A_TASK = 32
 _TICK_S = 0.1
@@ -79,10 +76,21 @@ class NothingToCertifyError(DispatchLabError):
 
 
 class ProverDiedError(DispatchLabError):
-    """A process that worked on the proof died, as one that needs too much memory does."""
+    """A process that worked on the proof died, as one that needs too much memory does.
+
+    Args:
+        how: `signal SIGKILL` or `exit code 1`.
+    """
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
 
     def __str__(self) -> str:
-        return "a worker process of the proof ended: use --jobs 1, or select fewer operators with --operator"
+        return (
+            f"a worker process of the proof ended with {self.how}: use --jobs 1, or select fewer operators with "
+            "--operator"
+        )
 
 
 def certification_of(
@@ -444,10 +452,8 @@ def _newer_of(registrations: Sequence[Registration]) -> list[int]:
 _dispatcher: Semantics | None = None
 
 
-def _initialise(semantics: str, fallbacks: tuple[RecordedFallback, ...], *, alone: bool = False) -> None:
+def _initialise(semantics: str, fallbacks: tuple[RecordedFallback, ...]) -> None:
     global _dispatcher  # a worker makes it once
-    if not alone:
-        leave_interrupts_to_parent()
     _dispatcher = _with_fallbacks(semantics, fallbacks)
 
 
@@ -473,7 +479,7 @@ class _Run:
         tick: is called now and then while processes are waited for.
     """
 
-    def __init__(self, pool: ProcessPoolExecutor | None, tick: Callable[[], None]) -> None:
+    def __init__(self, pool: Pool | None, tick: Callable[[], None]) -> None:
         self._pool, self._tick = pool, tick
 
     def __call__(self, work: Callable[[A], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
@@ -481,16 +487,22 @@ class _Run:
             for task in tasks:
                 yield task, work(task)
             return
-        from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
-
-        futures: dict[Future[R], A] = {self._pool.submit(work, task): task for task in tasks}
-        try:
-            while futures:
-                for future in wait(futures, _TICK_S, FIRST_COMPLETED).done:
-                    yield futures.pop(future), future.result()
-                self._tick()
-        except BrokenExecutor:
-            raise ProverDiedError from None
+        given = list(tasks)
+        self._pool.start(work, given)
+        while not self._pool.is_done:
+            for event in self._pool.poll(_TICK_S):
+                match event:
+                    case Done(number, result):
+                        yield given[number], result
+                    case Raised(_, error):
+                        raise error
+                    case Died(_, how):
+                        raise ProverDiedError(how)
+                    case Reported() | Stopped():
+                        pass
+                    case _:
+                        assert_never(event)
+            self._tick()
 
 
 @contextmanager
@@ -499,20 +511,8 @@ def _workers(
 ) -> Iterator[_Run]:
     """Where tasks run; processes are ended at once when the work is stopped."""
     if jobs < 2:
-        _initialise(semantics, fallbacks, alone=True)
+        _initialise(semantics, fallbacks)
         yield _Run(None, tick)
         return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import active_children, get_context
-
-    context = get_context("spawn")
-    others = frozenset(active_children())
-    with ProcessPoolExecutor(jobs, context, _initialise, (semantics, fallbacks)) as pool:
-        try:
-            yield _Run(pool, tick)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in active_children():
-                if worker not in others:
-                    worker.kill()
-            raise
+    with Pool(jobs, _initialise, (semantics, fallbacks)) as pool:
+        yield _Run(pool, tick)

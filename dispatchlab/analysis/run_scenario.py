@@ -4,46 +4,52 @@ from __future__ import annotations
 
 import atexit
 import warnings
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from time import perf_counter
+from typing import Any, Final, Literal, Protocol, TypeAlias, assert_never, runtime_checkable
 
 from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.analysis.counterexamples import explained, kept_text, model_of, program_of, replayed
 from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
-from dispatchlab.analysis.pool_interrupts import leave_interrupts_to_parent
 from dispatchlab.analysis.report import Report, report_of
 from dispatchlab.analysis.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
-from dispatchlab.explore.limits import Interrupted, Progress
+from dispatchlab.explore.limits import Interrupted, Progress, count_orders
 from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Fallback, Registration
+from dispatchlab.processes.deadline import Deadline, DeadlineReached
+from dispatchlab.processes.memory import default_memory_bound
+from dispatchlab.processes.pool import (
+    Died,
+    Done,
+    Event,
+    Pool,
+    Raised,
+    Reported,
+    Stopped,
+    is_stopped,
+    most_jobs,
+    report,
+)
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.replay_file import check_scenario, load_replay, staleness
+from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-    from multiprocessing.queues import SimpleQueue
-    from multiprocessing.synchronize import Event
-
-# Note [Ctrl-C in several processes]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A terminal sends SIGINT to all of them, a script only to the first. The workers ignore it and look at an event
-# instead, about ten times a second, so that each of them hands in what it has covered, exactly once, and no worker that
-# waits for work dies with a traceback.
 
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""
+
+_SLACK_S: Final = 1.0
 
 WalkName: TypeAlias = Literal["graph", "orders", "sample"]
 
@@ -61,6 +67,7 @@ class RunOptions:
     free: bool = False
     max_states: int | None = None
     timeout_s: float | None = None
+    max_memory: int | None = None
     require_proof: bool = False
     allow_import: bool = False
     conform: bool = False
@@ -80,6 +87,7 @@ class RunOptions:
             "passes": self.passes,
             "max_states": self.max_states,
             "timeout_s": self.timeout_s,
+            "max_memory": self.max_memory,
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -194,6 +202,14 @@ class Explores(Protocol):
         """Find out whether the order of registrations matters."""
 
 
+@runtime_checkable
+class Starts(Protocol):
+    """An engine that takes long to start; its start is bounded by itself."""
+
+    def start(self) -> None:
+        """Start it; harmless when it has started."""
+
+
 def run_scenario(
     source: str | Scenario,
     options: RunOptions,
@@ -212,19 +228,26 @@ def run_scenario(
     Raises:
         DispatchLabError: the scenario or an option cannot be used.
     """
-    scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
-    check_subject(scenario, options)
-    saved = None if options.replay is None else load_replay(options.replay)
-    if saved is not None:
-        check_scenario(saved, scenario)
+    limit, as_asked = _deadline(options), options
+    try:
+        with limit.running():
+            scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
+            check_subject(scenario, options)
+            saved = None if options.replay is None else load_replay(options.replay)
+            if saved is not None:
+                check_scenario(saved, scenario)
+    except DeadlineReached:
+        assert options.timeout_s is not None
+        raise NotInTimeError(source if isinstance(source, str) else str(source.claim), options.timeout_s) from None
     name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
     in_file = scenario.semantics if saved is None else saved.semantics
-    interrupted = False
+    if options.max_memory is None:
+        options = replace(options, max_memory=default_memory_bound())
     bounded = name == "torch" and options.timeout_s is None
     if name == "torch":
         progress = _stoppable(progress, cancelled)
         options = replace(options, timeout_s=LIVE_TIMEOUT_S) if bounded else options
-    with warnings.catch_warnings(), _engine(name, options, in_file) as engine:
+    with warnings.catch_warnings(), _engine(name, as_asked, in_file) as engine:
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
         if name == "torch" and scenario.semantics not in (None, engine.semantics):
@@ -238,16 +261,11 @@ def run_scenario(
             if not options.imports:
                 registrations, classes = with_known_classes(registrations)
             run = replace(scenario, registrations=registrations)
-        try:
-            if saved is not None:
-                notes += tuple(
-                    f"{options.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
-                )
-                found = explained(engine, run, replayed(engine, run, saved))
-            else:
-                found = explained(engine, run, _explored(engine, run, options, progress, cancelled))
-        except Interrupted as error:
-            found, interrupted = error.exploration, True
+        if saved is not None:
+            notes += tuple(
+                f"{options.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
+            )
+        found, interrupted = _found(engine, run, options, saved, limit, progress, cancelled)
         report = report_of(scenario, engine, found, require_proof=options.require_proof)
         if bounded and found.verdict is Verdict.INCOMPLETE and not interrupted:
             report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
@@ -256,10 +274,16 @@ def run_scenario(
         if classes:
             report = _noted(report, class_note(classes))
         if options.conform and not interrupted:
+            limit = _deadline(options)
             try:
-                report = _conforming(report, engine, run, options, progress)
+                with limit.running():
+                    report = _conforming(report, engine, run, options, progress)
             except Interrupted as error:
-                report, interrupted = _noted(report, sentence(error.exploration)), True
+                report, interrupted = _noted(report, sentence(error.exploration)), not limit.passed
+            except KeyboardInterrupt:
+                if not limit.passed:
+                    raise
+                report = _noted(report, f"not compared with the model: {_bound_text(options)}")
         kept, not_kept, program = None, None, None
         if options.save is not None:
             try:
@@ -275,6 +299,53 @@ def run_scenario(
         if scenario.modules and not options.free:
             return replace(outcome, not_drawn=str(FreeOptionError("--graph")))
         return _with_graph(outcome, scenario, engine)
+
+
+def _deadline(options: RunOptions) -> Deadline:
+    """The deadline for what does not look at the clock itself; a walk does, and says how far it came."""
+    return Deadline(None if options.timeout_s is None else options.timeout_s + _SLACK_S)
+
+
+def _found(
+    engine: Engine,
+    scenario: Scenario,
+    options: RunOptions,
+    saved: Replay | None,
+    limit: Deadline,
+    progress: Callable[[Progress], None] | None,
+    cancelled: Callable[[], bool] | None,
+) -> tuple[Exploration, bool]:
+    """What was found until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
+    found: Exploration | None = None
+    if isinstance(engine, Starts):
+        engine.start()
+    started = perf_counter()
+    try:
+        with limit.running():
+            if saved is not None:
+                found = replayed(engine, scenario, saved)
+            else:
+                found = _explored(engine, scenario, options, progress, cancelled)
+            found = explained(engine, scenario, found)
+    except Interrupted as error:
+        if not limit.passed:
+            return error.exploration, True
+        others = (note for note in error.exploration.notes if note != "interrupted")
+        return replace(error.exploration, notes=(_bound_text(options), *others)), False
+    except KeyboardInterrupt:  # a worker passes a deadline on as Ctrl-C
+        if not limit.passed:
+            raise
+        if found is None:
+            count = len(scenario.registrations)
+            orders = count_orders(count, scenario.order)
+            notes = (_bound_text(options),)
+            took = perf_counter() - started
+            found = Exploration(Verdict.INCOMPLETE, options.walk, count, 0, 0, 0, orders, notes=notes, elapsed_s=took)
+    return found, False
+
+
+def _bound_text(options: RunOptions) -> str:
+    return f"stopped at the bound of {options.timeout_s:g} seconds"
 
 
 def _explored(
@@ -320,10 +391,18 @@ def _noted(report: Report, note: str) -> Report:
     return replace(report, exploration=replace(report.exploration, notes=(*report.exploration.notes, note)))
 
 
-def _engine(name: EngineName, options: RunOptions, in_file: str | None) -> AbstractContextManager[Engine]:
-    return engine_for(
-        name, asked=options.semantics, in_file=in_file, imports=options.imports, every_table=options.every_table
-    )
+@contextmanager
+def _engine(name: EngineName, options: RunOptions, in_file: str | None) -> Iterator[Engine]:
+    """The engine; each package that it imports first is given no more time than the scenario."""
+    with ExitStack() as limits:
+        if options.imports and options.timeout_s is not None:
+            from dispatchlab.live.worker.process import import_limit
+
+            limits.enter_context(import_limit(options.timeout_s, unless_set=True))
+        with engine_for(
+            name, asked=options.semantics, in_file=in_file, imports=options.imports, every_table=options.every_table
+        ) as engine:
+            yield engine
 
 
 def _stoppable(
@@ -398,16 +477,42 @@ _LOOK_EVERY_S = 0.1
 
 
 class WorkerDied(DispatchLabError):
-    """The process of a scenario died, as one that needs too much memory does."""
+    """The process of a scenario died, as one that needs too much memory does.
+
+    Args:
+        path: the scenario.
+        how: `signal SIGKILL` or `exit code 1`.
+    """
 
     exit_code = 5
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    def __init__(self, path: str, how: str) -> None:
+        super().__init__(path, how)
+        self.path, self.how = path, how
 
     def __str__(self) -> str:
-        return f"{self.path}: the process that explored it ended; bound it with --max-states, or use --jobs 1"
+        return (
+            f"{self.path}: the process that explored it ended with {self.how}, as one does that imports a module that "
+            "exits, or that runs out of memory"
+        )
+
+
+class NotInTimeError(DispatchLabError):
+    """Time was up before anything was explored.
+
+    Args:
+        path: the scenario.
+        timeout_s: the bound.
+    """
+
+    exit_code = 3
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__(path, timeout_s)
+        self.path, self.timeout_s = path, timeout_s
+
+    def __str__(self) -> str:
+        return f"{self.path}: stopped at the bound of {self.timeout_s:g} seconds, before anything was explored"
 
 
 def run_scenarios(
@@ -418,7 +523,7 @@ def run_scenarios(
     progress: ProgressOf,
     finished: Callable[[str], None],
 ) -> Generator[Finished, None, None]:
-    """Run scenarios, several at once when `jobs` is more than 1.
+    """Run scenarios, several at once when `jobs` is more than 1, and in other processes when they import code.
 
     Args:
         files: the scenarios.
@@ -430,7 +535,11 @@ def run_scenarios(
     Yields:
         Each file with its outcome; after Ctrl-C only those that were done or under way.
     """
-    if jobs > 1 and len(files) > 1:
+    jobs = min(jobs, len(files), most_jobs())
+    in_processes = jobs > 1 or options.allow_import  # code of the user's may end its process
+    if options.max_memory is None:
+        options = replace(options, max_memory=default_memory_bound(jobs))
+    if in_processes:
         yield from _in_processes(files, options, jobs, progress, finished)
         return
     with kept_engines():
@@ -449,77 +558,64 @@ def run_scenarios(
 def _in_processes(
     files: Sequence[str], options: RunOptions, jobs: int, progress: ProgressOf, finished: Callable[[str], None]
 ) -> Generator[Finished, None, None]:
-    from concurrent.futures import ProcessPoolExecutor, wait
-    from multiprocessing import get_context
-
-    context = get_context("spawn")
-    stop, reports = context.Event(), context.SimpleQueue()
-    with ProcessPoolExecutor(min(jobs, len(files)), context, _initialise, (stop, reports)) as pool:
-        futures = [pool.submit(_run, path, options) for path in files]
-        try:
-            for path, future in zip(files, futures, strict=True):
-                while not future.done():
-                    try:
-                        wait([future], timeout=_LOOK_EVERY_S)
-                        newest = _drain(reports)
-                        for other, one in zip(files, futures, strict=True):
-                            if one.done():
-                                finished(other)
-                            elif other in newest:
-                                progress(other, newest[other])
-                    except KeyboardInterrupt:
-                        stop.set()
-                        for each in futures:
-                            each.cancel()
-                finished(path)
-                if not future.cancelled():
-                    yield path, _result(path, future, interrupted=stop.is_set())
-        finally:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            while any(not future.done() for future in futures):
-                wait(futures, timeout=_LOOK_EVERY_S)
-                _drain(reports)
+    outcomes: dict[int, Outcome | DispatchLabError | None] = {}
+    events: deque[Event] = deque()
+    stopped = reported = False
+    with Pool(jobs, _initialise) as pool:
+        pool.start(_run, [(path, options) for path in files])
+        for number, path in enumerate(files):
+            while number not in outcomes:
+                try:
+                    events.extend(pool.poll(_LOOK_EVERY_S))
+                    while events:
+                        event = events.popleft()
+                        outcomes |= _ended(event, files)
+                        if isinstance(event, Reported):
+                            progress(files[event.task], event.value)
+                        else:
+                            finished(files[event.task])
+                except KeyboardInterrupt:
+                    pool.stop()
+                    stopped = True
+            outcome = outcomes[number]
+            if outcome is not None:
+                reported |= stopped and isinstance(outcome, Outcome)
+                yield path, replace(outcome, interrupted=stopped) if isinstance(outcome, Outcome) else outcome
+    if stopped and not reported:
+        raise KeyboardInterrupt
 
 
-def _drain(reports: SimpleQueue[tuple[str, Progress]]) -> dict[str, Progress]:
-    newest: dict[str, Progress] = {}
-    while not reports.empty():
-        path, progress = reports.get()
-        newest[path] = progress
-    return newest
-
-
-def _result(path: str, future: Future[Outcome], *, interrupted: bool) -> Outcome | DispatchLabError:
-    from concurrent.futures import BrokenExecutor, CancelledError
-
-    try:
-        outcome = future.result()
-    except DispatchLabError as error:
-        return error
-    except (BrokenExecutor, CancelledError):
-        return WorkerDied(path)
-    return replace(outcome, interrupted=interrupted)
+def _ended(event: Event, files: Sequence[str]) -> dict[int, Outcome | DispatchLabError | None]:
+    """The outcome of the scenario that came to an end, if it did; None for one that was not explored."""
+    path = files[event.task]
+    match event:
+        case Reported():
+            return {}
+        case Done(task, outcome):
+            return {task: outcome}
+        case Raised(task, DispatchLabError() as error):
+            return {task: error}
+        case Raised(task, KeyboardInterrupt()) | Stopped(task):
+            return {task: None}
+        case Raised(_, error):
+            error.add_note(f"in {path}")
+            raise error
+        case Died(task, how):
+            return {task: WorkerDied(path, how)}
+        case _:
+            assert_never(event)
 
 
 # -- in a worker
 
-_stop: Event | None = None
-_reports: SimpleQueue[tuple[str, Progress]] | None = None
 
-
-def _initialise(stop: Event, reports: SimpleQueue[tuple[str, Progress]]) -> None:
-    global _stop, _reports
-    _stop, _reports = stop, reports
-    leave_interrupts_to_parent()
+def _initialise() -> None:
     engines = ExitStack()
     engines.enter_context(kept_engines())
     atexit.register(engines.close)
 
 
-def _run(path: str, options: RunOptions) -> Outcome:
-    """Run in a worker. See Note [Ctrl-C in several processes]."""
-    assert _stop is not None
-    assert _reports is not None
-    reports = _reports
-    return run_scenario(path, options, progress=lambda progress: reports.put((path, progress)), cancelled=_stop.is_set)
+def _run(task: tuple[str, RunOptions]) -> Outcome:
+    """Run in a worker. See Note [Interrupts and the pool] in processes/pool.py."""
+    path, options = task
+    return run_scenario(path, options, progress=report, cancelled=is_stopped)

@@ -30,7 +30,12 @@ from dispatchlab.commands.output import Format, exit_with, note, progress_displa
     show_default=True,
     help="Semantics of the dispatcher to certify.",
 )
-@click.option("--jobs", metavar="N", type=JOBS, help="Use N processes. Default: one for each core.")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=JOBS,
+    help="Use at most N processes. Default, and most: one for each core.",
+)
 @import_option(LIVE_IMPORT_HELP)
 @click.option(
     "--all",
@@ -72,6 +77,7 @@ def certify(
     """
     from dispatchlab.analysis.certify import certification_of, without_known
     from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
+    from dispatchlab.processes.pool import most_jobs
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 
     with progress_display(progress) as display:
@@ -87,7 +93,7 @@ def certify(
             name=registry,
             semantics=semantics,
             operators=asked.operators,
-            jobs=jobs or os.cpu_count() or 1,
+            jobs=min(jobs or os.cpu_count() or 1, most_jobs()),
             progress=lambda done: display.update(registry, done),
             partial=True,
             against=asked.against,

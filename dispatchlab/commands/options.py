@@ -69,6 +69,8 @@ SEED = _Seed()
 JOBS = click.IntRange(min=1, max=61 if sys.platform == "win32" else 1024)
 """How many processes; Python waits for no more than 61 on Windows."""
 
+MOST_GIB = 2**20
+
 FORMATS = click.Choice(["rich", "text", "json"])
 FORMAT_HELP = "Output format. Default: rich on a terminal, text anywhere else."
 IMPORT_HELP = "Import MODULE into the live PyTorch first, for what it registers; may be repeated."
@@ -200,6 +202,11 @@ def allow_import_option(command: _Command) -> _Command:
         is_flag=True,
         help="Import the functions that a scenario names. That runs their code: only for files you trust.",
     )(command)
+
+
+def in_bytes(context: click.Context, option: click.Parameter, gib: float | None) -> int | None:
+    """The callback of an option that is given in GiB."""
+    return None if gib is None else max(1, int(gib * 2**30))
 
 
 def force_option(command: _Command) -> _Command:

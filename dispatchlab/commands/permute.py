@@ -11,6 +11,7 @@ import click
 from dispatchlab.commands.interrupts import interrupt_code
 from dispatchlab.commands.options import (
     JOBS,
+    MOST_GIB,
     SCENARIO,
     SEED,
     NoEffectError,
@@ -19,6 +20,7 @@ from dispatchlab.commands.options import (
     force_option,
     format_option,
     import_option,
+    in_bytes,
     progress_option,
     quiet_option,
     refuse,
@@ -106,12 +108,20 @@ class PictureFormatError(DispatchLabError):
     help="Stop after this many seconds. Default: 120 for each scenario with --engine torch, else no bound.",
 )
 @click.option(
+    "--max-memory",
+    metavar="GIB",
+    type=click.FloatRange(min=0, min_open=True, max=MOST_GIB),
+    callback=in_bytes,
+    help="Stop when the states of a scenario need this many GiB of memory. Default: half of the machine's memory, "
+    "shared by the jobs.",
+)
+@click.option(
     "--jobs",
     metavar="N",
     type=JOBS,
     default=1,
     show_default=True,
-    help="Explore N scenarios at once.",
+    help="Explore N scenarios at once, at most one for each core.",
 )
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
 @click.option("--conform", is_flag=True, help="Also compare the live engine with its model, step by step.")
@@ -217,7 +227,7 @@ def _refuse_without_effect(context: click.Context, asked: RunOptions) -> None:
         of_live = "is for an engine whose state cannot be read: use it with --engine torch, or leave it out"
         refuse(context, ("passes", "every_table"), of_live)
     if asked.replay is not None:
-        explored = {"walk", "samples", "max_states", "jobs"}
+        explored = {"walk", "samples", "max_states", "max_memory", "jobs"}
         explored |= set() if asked.conform else {"seed", "passes", "timeout_s"}
         refuse(context, sorted(explored), "is for exploring, and --replay runs two sequences: leave one of the two out")
         return

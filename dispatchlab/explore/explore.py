@@ -34,6 +34,7 @@ def explore(
     order: Sequence[int] = (),
     max_states: int | None = None,
     timeout_s: float | None = None,
+    max_memory: int | None = None,
     passes: int = DEFAULT_PASSES,
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
@@ -52,6 +53,7 @@ def explore(
         order: registrations that are registered in this order only; releases are free.
         max_states: stop there; None is no bound.
         timeout_s: stop after so many seconds; None is no bound.
+        max_memory: stop when so many bytes of memory are used for it; None is no bound.
         passes: how many times to take every edge of an engine that is not `Forkable`.
         samples: how many random walks to take.
         seed: of everything that is chosen at random.
@@ -65,7 +67,9 @@ def explore(
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
     """
-    watch = Watch(max_states=max_states, timeout_s=timeout_s, cancelled=cancelled, progress=progress)
+    watch = Watch(
+        max_states=max_states, timeout_s=timeout_s, max_memory=max_memory, cancelled=cancelled, progress=progress
+    )
     registrations = distinguished(registrations)
     count = len(registrations)
     fresh = on_sandboxes(engine, registrations, operators)

@@ -9,8 +9,11 @@ from time import perf_counter
 from typing import Final
 
 from dispatchlab.explore.result import Exploration
+from dispatchlab.processes.memory import used_memory
 
 _REPORT_EVERY_S: Final = 0.1
+_LOOK_EVERY_S: Final = 0.05
+_MIB: Final = 1 << 20
 _CHUNK_DIGITS: Final = 4_000
 _CHUNK: Final = 10**_CHUNK_DIGITS
 
@@ -48,6 +51,7 @@ class Watch:
     Args:
         max_states: stop before there are more states; None is no bound.
         timeout_s: stop after this many seconds; None is no bound.
+        max_memory: stop when the process uses this many bytes more than now; None is no bound.
         cancelled: asked about ten times a second whether to stop.
         progress: called with the progress about ten times a second.
         total_edges: the total that `progress` is called with.
@@ -58,6 +62,7 @@ class Watch:
         *,
         max_states: int | None = None,
         timeout_s: float | None = None,
+        max_memory: int | None = None,
         cancelled: Callable[[], bool] | None = None,
         progress: Callable[[Progress], None] | None = None,
         total_edges: int | None = None,
@@ -65,6 +70,9 @@ class Watch:
         self.total_edges = total_edges
         self._max_states = max_states
         self._timeout_s = timeout_s
+        self._max_memory = max_memory
+        self._memory_before = 0 if max_memory is None else used_memory()
+        self._next_look = 0.0
         self._cancelled = cancelled
         self._progress = progress
         self._sets = self._states = self._edges = 0
@@ -81,6 +89,12 @@ class Watch:
         """Why there must not be so many states, a sentence; None when there may be."""
         if self._max_states is not None and self._states + states > self._max_states:
             return f"stopped at the bound of {self._max_states:,} states"
+        if self._max_memory is not None:
+            now = perf_counter()
+            if now >= self._next_look:
+                self._next_look = now + _LOOK_EVERY_S
+                if used_memory() - self._memory_before >= self._max_memory:
+                    return f"stopped at the bound of {_size_text(self._max_memory)} of memory"
         return None
 
     def stop(self, sets: int, states: int, edges: int) -> str | None:
@@ -109,6 +123,11 @@ class Watch:
         self._sets += exploration.sets
         self._states += exploration.states
         self._edges += exploration.edges
+
+
+def _size_text(size: int) -> str:
+    """A size in bytes for people."""
+    return f"{size / _MIB / 1024:.3g} GiB" if size >= _MIB * 1000 else f"{size / _MIB:.3g} MiB"
 
 
 def count_orders(count: int, order: Sequence[int] = ()) -> int:

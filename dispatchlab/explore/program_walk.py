@@ -62,6 +62,7 @@ def explore_program(
     seed: int = 0,
     max_states: int | None = None,
     timeout_s: float | None = None,
+    max_memory: int | None = None,
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
@@ -78,6 +79,7 @@ def explore_program(
         seed: of random orders.
         max_states: stop there; None is no bound.
         timeout_s: stop after so many seconds; None is no bound.
+        max_memory: stop when so many bytes of memory are used for it; None is no bound.
         cancelled: called about ten times a second to ask whether to stop.
         progress: called about ten times a second with how far it has come.
 
@@ -87,7 +89,9 @@ def explore_program(
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
     """
-    watch = Watch(max_states=max_states, timeout_s=timeout_s, cancelled=cancelled, progress=progress)
+    watch = Watch(
+        max_states=max_states, timeout_s=timeout_s, max_memory=max_memory, cancelled=cancelled, progress=progress
+    )
     registrations = distinguished(registrations)
     search = _ProgramWalk(engine, registrations, operators, program, walk, samples, seed, watch)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 import tempfile
 from pathlib import Path
@@ -15,6 +16,9 @@ from dispatchlab.model.sequence import StepSequence
 # into a file that is mapped into memory, before it is made: 50 ns, and the pages outlive the process. The file holds
 # the number of steps since the sandbox was opened and the steps themselves, two bytes each; of a sequence that is
 # longer than the file the last steps are kept.
+#
+# The file has no name where another process can be handed an open file: so nothing is left of it when all that have it
+# open have ended, however they ended.
 
 _HEAD = 8
 _CAPACITY = 1 << 19
@@ -24,22 +28,30 @@ class Journal:
     """A file with the steps of the current sandbox.
 
     Args:
-        path: the file; made by `Journal.create`.
+        file: the file: a descriptor, or the path of one that has a name. Made by `Journal.create`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), 0)
+    def __init__(self, file: int | str) -> None:
+        self.file = file
+        with open(file, "r+b", closefd=isinstance(file, str)) as opened:
+            self._map = mmap.mmap(opened.fileno(), 0)
         self._steps = memoryview(self._map)[_HEAD:].cast("h")
         self._count = memoryview(self._map)[:_HEAD].cast("q")
 
     @classmethod
     def create(cls) -> Journal:
         """A new, empty journal in the directory for temporary files."""
-        with tempfile.NamedTemporaryFile(prefix="dispatchlab-", suffix=".journal", delete=False) as file:
-            file.truncate(_HEAD + 2 * _CAPACITY)
-        return cls(Path(file.name))
+        descriptor, path = tempfile.mkstemp(prefix="dispatchlab-", suffix=".journal")
+        try:
+            os.truncate(descriptor, _HEAD + 2 * _CAPACITY)
+            if os.name == "posix":
+                os.unlink(path)
+                return cls(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return cls(path)
 
     def restart(self) -> None:
         """A new sandbox begins: its sequence is empty."""
@@ -58,13 +70,15 @@ class Journal:
         steps = tuple(self._steps[at % _CAPACITY] for at in range(count - kept, count))
         return steps, count - kept
 
-    def close(self, *, remove: bool = False) -> None:
-        """Let go of the file, and remove it when asked."""
+    def close(self) -> None:
+        """Let go of the file, of which nothing is left then."""
         self._steps.release()
         self._count.release()
         self._map.close()
-        if remove:
-            self.path.unlink(missing_ok=True)
+        if isinstance(self.file, int):
+            os.close(self.file)
+        else:
+            Path(self.file).unlink(missing_ok=True)
 
 
 assert struct.calcsize("h") == 2

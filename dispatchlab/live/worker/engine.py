@@ -74,6 +74,10 @@ class LiveEngine:
         """`torch-2.13` and the like, after the PyTorch that is installed."""
         return semantics()
 
+    def start(self) -> None:
+        """Start the worker when there is none."""
+        _ = self.worker
+
     @property
     def reads_slots(self) -> bool:
         """Whether what the slots hold is read, and not only whether they are filled."""

@@ -1,7 +1,8 @@
 """The worker process that has torch: `main` in a process of its own, started by `WorkerProcess`.
 
 It reads requests from its standard input and answers on what was its standard output; whatever kernels and libraries
-print goes to standard error. It ends when its input does, so it never outlives the process that started it.
+print goes to standard error. It never outlives the process that started it. See Note [Ending with the parent] in
+processes/parent.py.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from dispatchlab.live.worker.ipc import portable, receive_bytes, send
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.processes.parent import end_with_parent
 
 
 class Worker:
@@ -53,7 +55,7 @@ class Worker:
 
     def start(
         self,
-        journal: str,
+        journal: int | str,
         path: tuple[str, ...],
         imports: tuple[str, ...],
         native: str | None,
@@ -64,7 +66,7 @@ class Worker:
         bindings()
         warnings.simplefilter("ignore")
         import_logged(imports)
-        self._options = {**options, "journal": Journal(Path(journal))}
+        self._options = {**options, "journal": Journal(journal)}
         if native is not None:
             self._options["native"] = load_extension(Path(native))
         self._engine = LocalEngine(**self._options)
@@ -177,7 +179,13 @@ def _read(stream: IO[bytes], requests: SimpleQueue[bytes], interrupts: _Interrup
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Serve until the input ends.
+
+    The last argument of the command line is the descriptor of the lifeline, or empty.
+    """
+    lifeline = sys.argv.pop()
+    if lifeline:
+        end_with_parent(int(lifeline))
     inward, outward = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

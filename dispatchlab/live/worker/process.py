@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from itertools import takewhile
 from pathlib import Path
 from threading import Timer
+from time import monotonic, sleep
 from typing import IO, Any
 
 from dispatchlab.errors import DispatchLabError
@@ -23,6 +24,7 @@ from dispatchlab.live.bridge.torch import ImportEndedError, ImportTimeoutError
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.worker.ipc import interrupt, receive, send
 from dispatchlab.model.sequence import StepSequence
+from dispatchlab.processes.parent import kill_group
 
 IMPORT_LIMIT_S = 300.0
 """How long a package may take to be imported, unless somebody says otherwise."""
@@ -34,17 +36,25 @@ _BOOT = (
     "from dispatchlab.live.worker.main import main; main()"
 )
 _GRACE_S = 5.0
+_LOOK_EVERY_S = 0.01
+_STOP_S = 1.0  # how long a worker may take to answer with what it has after Ctrl-C
 _LAST_LINES = 3
 _FATAL, _DYING_THREAD = "Fatal Python error: ", "Current thread "
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
 
-_import_limit_s: ContextVar[float] = ContextVar("import_limit_s", default=IMPORT_LIMIT_S)
+_import_limit_s: ContextVar[float | None] = ContextVar("import_limit_s", default=None)
 
 
 @contextmanager
-def import_limit(seconds: float) -> Iterator[None]:
-    """Give every package that is imported meanwhile this long, each by itself."""
-    token = _import_limit_s.set(seconds)
+def import_limit(seconds: float, *, unless_set: bool = False) -> Iterator[None]:
+    """Give every package that is imported meanwhile this long, each by itself.
+
+    Args:
+        seconds: how long.
+        unless_set: leave a limit that is in force as it is.
+    """
+    before = _import_limit_s.get()
+    token = _import_limit_s.set(seconds if before is None or not unless_set else before)
     try:
         yield
     finally:
@@ -79,20 +89,16 @@ class WorkerProcess:
     def __init__(self, *, imports: tuple[str, ...], native: Path | None, options: Mapping[str, object]) -> None:
         self._journal = Journal.create()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `_end`
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-        )
-        self._finalizer = weakref.finalize(self, _end, self._process, self._journal, self._errors)
+        self._process, lifeline = _started(self._journal, self._errors)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._journal, self._errors, lifeline)
         self._crash: DispatchLabError | None = None
         self._importing: str | None = None
-        self._limit_s = _import_limit_s.get()
+        limit_s = _import_limit_s.get()
+        self._limit_s = IMPORT_LIMIT_S if limit_s is None else limit_s
         self._import_timer: Timer | None = None
         self._import_timed_out = False
         path = tuple(entry or os.getcwd() for entry in sys.path)
-        start = (str(self._journal.path), path, imports, None if native is None else str(native), dict(options))
+        start = (self._journal.file, path, imports, None if native is None else str(native), dict(options))
         try:
             self.version = str(self.ask("start", *start))
         except BaseException:
@@ -174,14 +180,14 @@ class WorkerProcess:
 
     def _stop_import(self) -> None:
         self._import_timed_out = True
-        self._process.kill()
+        self._kill()
 
     def _interrupted(self) -> object:
         """Pass Ctrl-C on, and give the worker a while to answer with what it has; then end it in any case."""
         if self._importing is not None:
             self.end()  # nothing was found yet that it could answer with
             raise KeyboardInterrupt
-        late = Timer(_GRACE_S, self._process.kill)
+        late = Timer(_STOP_S, self._kill)
         late.daemon = True
         late.start()
         try:
@@ -196,14 +202,17 @@ class WorkerProcess:
             late.cancel()
             self.end()
 
+    def _kill(self) -> None:
+        _kill(self._process)
+
     def _autopsy(self) -> DispatchLabError:
         if not self._finalizer.alive:
             return WorkerCrashed("the process that runs PyTorch was ended")
         if self._importing is not None and self._import_timed_out:
             self.end()
             return ImportTimeoutError(self._importing, self._limit_s)
-        if not self._ends():
-            self._process.kill()
+        self._let_end()
+        self._kill()
         code = self._process.wait()
         self._errors.seek(0)
         lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
@@ -216,13 +225,17 @@ class WorkerProcess:
         more = f"; {older} earlier steps of its sequence were not kept" if older else ""
         return WorkerCrashed(f"the process that ran PyTorch ended {how}{more}", sequence)
 
-    def _ends(self) -> bool:
-        """Whether it ends by itself, now that its output is closed."""
-        try:
-            self._process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+    def _let_end(self) -> None:
+        """Give it time to end by itself, now that its output is closed; what it started is still its group then."""
+        if not hasattr(os, "waitid"):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_S)
+            return
+        until = monotonic() + _GRACE_S
+        while self._process.returncode is None and monotonic() < until:
+            if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return
+            sleep(_LOOK_EVERY_S)
 
 
 def _where(lines: Sequence[str], package: str | None) -> str:
@@ -251,13 +264,41 @@ def _last_words(lines: Sequence[str]) -> Sequence[str]:
     return lines[at:]
 
 
-def _end(process: subprocess.Popen[bytes], journal: Journal, errors: IO[bytes]) -> None:
-    if process.poll() is None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a worker and what it started. Its number is its own as long as it has not been waited for."""
+    if process.returncode is None:
+        kill_group(process.pid)
         process.kill()
+
+
+def _started(journal: Journal, errors: IO[bytes]) -> tuple[subprocess.Popen[bytes], int | None]:
+    """A new worker, and the writing end of its lifeline. See Note [Ending with the parent] in processes/parent.py."""
+    command = [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])]
+    pipe = subprocess.PIPE
+    if os.name != "posix":
+        return subprocess.Popen([*command, ""], stdin=pipe, stdout=pipe, stderr=errors), None
+    theirs, ours = os.pipe()
+    handed = [theirs, journal.file] if isinstance(journal.file, int) else [theirs]
+    try:
+        process = subprocess.Popen(
+            [*command, str(theirs)], stdin=pipe, stdout=pipe, stderr=errors, pass_fds=handed, process_group=0
+        )
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    return process, ours
+
+
+def _end(process: subprocess.Popen[bytes], journal: Journal, errors: IO[bytes], lifeline: int | None) -> None:
+    _kill(process)
     process.wait()
+    if lifeline is not None:
+        os.close(lifeline)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with suppress(OSError):
                 pipe.close()
     errors.close()
-    journal.close(remove=True)
+    journal.close()
