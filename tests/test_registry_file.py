@@ -30,7 +30,7 @@ from dispatchlab.registry.file import (
     save_registry,
 )
 from dispatchlab.registry.file_format import HEAD, MAX_DIRECTORY, RegistryFileError, RegistryTooLargeError, sealed
-from dispatchlab.registry.model import RecordedFallback, RecordedKernel, RecordedOperator, registry_of
+from dispatchlab.registry.model import RecordedFallback, RecordedKernel, RecordedOperator, dump_text, registry_of
 from tests.effort import examples
 from tests.registry_cases import (
     BAR,
@@ -372,9 +372,15 @@ def test_registry_files_are_recognized_by_how_they_start(tmp_path: Path) -> None
     assert open_named("torch-2.13").fallbacks == open_bundled().fallbacks
 
 
-def test_records_are_checked_when_they_are_made() -> None:
+def test_records_are_checked_when_they_are_made(tmp_path: Path) -> None:
     cpu, cuda = RecordedKernel(DispatchKey.CPU, "a"), RecordedKernel(DispatchKey.CUDA, "b")
-    for kernels in ((cuda, cpu), (cpu, cpu), (RecordedKernel(DispatchKey.CPU, "a", active=False),)):
+    in_another_order = RecordedOperator(
+        OperatorName("test", "x"), kernels=(cuda, cpu)
+    )  # as another version numbers keys
+    assert dump_text(in_another_order).splitlines()[2:] == ["CUDA: b :: (none) [ boxed ]", "CPU: a :: (none) [ boxed ]"]
+    save_registry(registry_of("2.4.1", [in_another_order]), tmp_path / "older.dlreg")
+    assert open_named(str(tmp_path / "older.dlreg")).operator("test::x") == in_another_order
+    for kernels in ((cuda, cpu, cuda), (cpu, cpu), (RecordedKernel(DispatchKey.CPU, "a", active=False),)):
         with pytest.raises(ValueError, match="the kernels of test::x are not in the order of a dump"):
             RecordedOperator(OperatorName("test", "x"), kernels=kernels)
     with pytest.raises(ValueError, match="is not the schema of test::x"):

@@ -222,10 +222,10 @@ def read_operator(name: str, row: object, tables: Tables) -> RecordedOperator:
         raise Damaged("wrong in its tags or kernels")
     if str(operator) != name or len(kernels) > MAX_KERNELS:
         raise Damaged("wrong in its name or in the number of its kernels")
-    previous, read = -1, []
+    previous, seen, read = -1, set(), []
     for entry in kernels:
         key, at, number, inferred, flags = _row(entry, 5)
-        if type(key) is not int or key not in _KEYS or key < previous:
+        if type(key) is not int or key not in _KEYS or (key != previous and key in seen):
             raise Damaged("wrong in a key")
         text = (
             None if inferred == NONE and type(inferred) is int else _at(tables.inferred, inferred, "an inferred schema")
@@ -233,6 +233,7 @@ def read_operator(name: str, row: object, tables: Tables) -> RecordedOperator:
         kernel_flags = _at(_FLAGS, flags, "flags")
         read.append(RecordedKernel(_KEYS[key], tables.debug(at, number), text, kernel_flags, key != previous))
         previous = key
+        seen.add(key)
     return RecordedOperator(
         operator,
         None if schema is None else f"{name}{schema}",

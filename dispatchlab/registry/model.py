@@ -69,7 +69,7 @@ class RecordedOperator:
         debug: where the def comes from; empty without one.
         alias: the alias kind of the def; None when it was left at upstream's default, and without a def.
         tags: names of tags.
-        kernels: in the order of the dump: by key, and within a key the newest first.
+        kernels: in the order of the dump: key by key as its version numbers them, of each key the newest first.
 
     Raises:
         ValueError: the name is none, the schema is that of another operator, or the kernels are not in that order.
@@ -90,10 +90,12 @@ class RecordedOperator:
         if self.schema is not None and not self.schema.startswith(f"{self.name}("):
             raise ValueError(f"{self.schema} is not the schema of {self.name}")
         previous: DispatchKey | None = None
+        seen: set[DispatchKey] = set()
         for kernel in self.kernels:
-            if (previous is not None and kernel.key < previous) or kernel.active is (kernel.key is previous):
+            if kernel.active is (kernel.key is previous) or (kernel.active and kernel.key in seen):
                 raise ValueError(f"the kernels of {self.name} are not in the order of a dump")
             previous = kernel.key
+            seen.add(previous)
 
     @property
     def is_dangling(self) -> bool:
