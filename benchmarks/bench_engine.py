@@ -8,11 +8,13 @@ from benchmarks.workloads import FOO, KERNEL, sixteen
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.introspection import fallbacks_in, operator_in
-from dispatchlab.engine.precedence import TORCH_2_13, computed_table
-from dispatchlab.engine.reference_precedence import plain_torch_2_13
+from dispatchlab.engine.precedence import computed_table
+from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import Impl
 from dispatchlab.model.slot_set import KEY_BIT
+
+TORCH_2_13 = SEMANTICS["torch-2.13"].precedence
 
 
 class Engine:
@@ -46,7 +48,7 @@ class Engine:
         started = time.perf_counter()
         rounds = 50
         for _ in range(rounds):
-            rows = sum(next(plain_torch_2_13(key, present, none, none), None) is not None for key in RUNTIME_KEYS)
+            rows = sum(next(TORCH_2_13.plain(key, present, none, none), None) is not None for key in RUNTIME_KEYS)
         by_keys = time.perf_counter() - started
         started = time.perf_counter()
         for _ in range(rounds):

@@ -17,7 +17,7 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.precedence import PR35061
-from dispatchlab.engine.semantics import STRICT, Semantics
+from dispatchlab.engine.semantics import SEMANTICS, Semantics
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.explore import explore
@@ -42,6 +42,8 @@ from dispatchlab.registry.replay import fallback_registration, operator_registra
 from dispatchlab.render.certify import certification_json, certification_text
 from tests.command_line import run, run_raising
 from tests.effort import share
+
+STRICT = SEMANTICS["strict"]
 
 K = DispatchKey
 CIA, CEA = K.CompositeImplicitAutograd, K.CompositeExplicitAutograd

@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
-from dispatchlab.engine.semantics import STRICT, TORCH_2_13, Semantics
+from dispatchlab.engine.semantics import SEMANTICS, Semantics
 from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, KernelForm, Registration
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.model.schema_parser import parse_schema
+
+STRICT, TORCH_2_13 = SEMANTICS["strict"], SEMANTICS["torch-2.13"]
 
 NAME = OperatorName("ns", "foo")
 SCHEMA = parse_schema("ns::foo(Tensor x) -> Tensor")
@@ -34,7 +35,7 @@ KERNELS = {
 }
 FROM_CPP = replace(TORCH_2_13, keys=frozenset(DispatchKey))
 """PyTorch 2.13 as C++ code sees it, which can name the keys that no text can."""
-BUILTIN = {str(fallback.key) for fallback in BUILTIN_FALLBACKS}
+BUILTIN = {str(fallback.key) for fallback in TORCH_2_13.builtin_fallbacks}
 
 
 def recorded() -> list[list[dict[str, Any]]]:

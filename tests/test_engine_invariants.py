@@ -12,7 +12,8 @@ from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry, Stored
-from dispatchlab.engine.precedence import TORCH_2_13, computed_table
+from dispatchlab.engine.precedence import computed_table
+from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.engine.state import FALLBACKS
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dump_format import Provenance
@@ -38,7 +39,9 @@ def _with_kernels(key: K, *kernels: RegisteredKernel) -> Callable[[OperatorEntry
 
 def _refilled(entry: OperatorEntry) -> OperatorEntry:
     """The same kernel set with its slots as they should be."""
-    return entry._replace(slots=computed_table(TORCH_2_13, entry.present, entry.kernels, Fallbacks({})))
+    return entry._replace(
+        slots=computed_table(SEMANTICS["torch-2.13"].precedence, entry.present, entry.kernels, Fallbacks({}))
+    )
 
 
 BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
@@ -77,7 +80,7 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
     "an empty kernel list": (
         lambda entry: entry._replace(kernels={**entry.kernels, KEY_BIT[K.Dense]: ()}),
         "empty kernel list",
-        "at place 137",
+        "at Dense",
     ),
     "a kernel in the list of another key": (
         lambda entry: _refilled(_with_kernels(K.XLA, RegisteredKernel(BOXED, "lost", K.CUDA))(entry)),

@@ -11,6 +11,8 @@ from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.kernel import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
+from dispatchlab.model.keys import FORMER_KEYS, DispatchKey
+from dispatchlab.model.registration import Fallback, Impl
 from dispatchlab.model.schema_parser import parse_schema
 from tests.engine_shorthand import FOO, K, state
 
@@ -190,13 +192,25 @@ def test_the_42_keys_that_pytorch_cannot_parse_are_refused_under_its_semantics_a
     for semantics in ("strict", "torch-2.13"):
         dispatcher = Dispatcher(semantics)
         refused_by[semantics] = 0
-        for key in K:
+        for key in {*K} - {*FORMER_KEYS}:
             try:
                 with Library("test", "IMPL", dispatcher=dispatcher) as library:
                     library.impl("foo", kernel, key.name)
             except RegistrationError as error:
                 refused_by[semantics] += error.kind is ErrorKind.UNKNOWN_KEY
     assert refused_by == {"strict": 0, "torch-2.13": 42}
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])
+@pytest.mark.parametrize("key", FORMER_KEYS)
+def test_a_key_that_pytorch_has_no_more_is_refused(semantics: str, key: DispatchKey) -> None:
+    dispatcher = Dispatcher(semantics)
+    with pytest.raises(RegistrationError) as caught:
+        dispatcher.register(Impl(FOO, key))
+    assert kind(caught) is ErrorKind.UNKNOWN_KEY
+    with pytest.raises(RegistrationError) as caught:
+        dispatcher.register(Fallback(key))
+    assert kind(caught) is ErrorKind.UNKNOWN_KEY
 
 
 def test_a_def_with_a_refused_kernel_leaves_the_def_in_pytorch_only() -> None:

@@ -10,12 +10,14 @@ from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Precedence, Slots, computed_table
 from dispatchlab.engine.reference_precedence import plain_shape
-from dispatchlab.engine.semantics import STRICT, TORCH_2_13
+from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import ALIAS_KEYS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, REFRESH_NEEDED
 from tests.effort import examples
 from tests.engine_shorthand import BOXED, FALLTHROUGH
+
+STRICT, TORCH_2_13 = SEMANTICS["strict"], SEMANTICS["torch-2.13"]
 
 REGISTRABLE_KEYS = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
 # Aliases and functionality keys decide most, so every other key is one of them.
@@ -62,8 +64,8 @@ def test_the_fast_table_of_pytorch_equals_the_plain_one(
     keys: set[DispatchKey], fallen: dict[DispatchKey, bool]
 ) -> None:
     kernels, fallbacks = kernels_at(keys), fallbacks_at(fallen)
-    fast = computed_table(precedence.TORCH_2_13, sum(kernels), kernels, fallbacks)
-    assert shape(fast) == plain(precedence.TORCH_2_13, kernels, fallbacks)
+    fast = computed_table(TORCH_2_13.precedence, sum(kernels), kernels, fallbacks)
+    assert shape(fast) == plain(TORCH_2_13.precedence, kernels, fallbacks)
 
 
 @exactly
@@ -88,7 +90,7 @@ def test_a_part_of_the_table_is_that_part_of_the_whole_one(
     keys: set[DispatchKey], fallen: dict[DispatchKey, bool], wanted: int
 ) -> None:
     kernels, fallbacks = kernels_at(keys), fallbacks_at(fallen)
-    for which in (precedence.TORCH_2_13, precedence.PR35061):
+    for which in (TORCH_2_13.precedence, precedence.PR35061):
         whole = computed_table(which, sum(kernels), kernels, fallbacks)
         part = which.fill(wanted, sum(kernels), kernels, fallbacks)
         assert part == {held: bits & wanted for held, bits in whole.items() if bits & wanted}
@@ -102,7 +104,7 @@ def test_a_change_at_a_key_changes_no_slot_outside_of_its_refresh_set(
     kernels, fallbacks = kernels_at(keys), fallbacks_at(fallen)
     without = {bit: entries for bit, entries in kernels.items() if bit != KEY_BIT[changed]}
     with_it = {**without, KEY_BIT[changed]: kernels.get(KEY_BIT[changed], kernels_at({changed})[KEY_BIT[changed]])}
-    before, after = (computed_table(precedence.TORCH_2_13, sum(one), one, fallbacks) for one in (without, with_it))
+    before, after = (computed_table(TORCH_2_13.precedence, sum(one), one, fallbacks) for one in (without, with_it))
     differing = 0
     for held in {**before, **after}:
         differing |= before.get(held, 0) ^ after.get(held, 0)

@@ -25,7 +25,8 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
-from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS, NamedFunction
+from dispatchlab.engine.builtin_fallbacks import NamedFunction
+from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.layers import Lab, no_grad, recording
 from dispatchlab.overrides import DispatchMode, PythonDispatch
 from tests.call_programs import (
@@ -42,6 +43,8 @@ from tests.call_programs import (
     program,
 )
 from tests.effort import share
+
+BUILTIN_FALLBACKS = SEMANTICS["torch-2.13"].builtin_fallbacks
 
 PROGRAMS, SEED = 300, 20301
 ALL_SEMANTICS = ("strict", "torch-2.13", "pr35061")

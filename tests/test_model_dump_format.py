@@ -192,7 +192,13 @@ def test_rows_may_have_lines_of_their_own() -> None:
     kernel = Provenance.KERNEL
     assert parse_table(table) == {K.CPU: TableEntry("a\nUndefined: b", kernel), K.CUDA: TableEntry("c", kernel)}
     assert parse_table("") == {}
-    for text in ("x\n", "CUDA: a [kernel]\nCPU: a [kernel]\n"):
+    assert [*parse_table("Python: a [kernel]\nFake: b [kernel]\nNamed: c [kernel]\nNegative: d [kernel]\n")] == [
+        *(K.Python, K.Fake, K.Named, K.Negative)  # the order of an older PyTorch
+    ]
+    for text in (
+        *("x\n", "CUDA: a [kernel]\nCPU: a [kernel]\n", "CUDA: a [kernel]\nNamed: b [kernel]\nCPU: a [kernel]\n"),
+        *("CPU: a [kernel]\nCPU: a [kernel]\n", "Named: a [kernel]\nNamed: a [kernel]\n", "Dense: a [kernel]\n"),
+    ):
         with pytest.raises(DumpError, match="expected a row that starts with a dispatch key"):
             parse_table(text)
 

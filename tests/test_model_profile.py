@@ -11,9 +11,17 @@ from typing import Any
 import pytest
 
 from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
-from dispatchlab.model.profile import DEFAULTS, MAX_BYTES, ProfileError, profile_of, profile_text, read_profile
+from dispatchlab.model.profile import (
+    DEFAULTS,
+    MAX_BYTES,
+    ProfileError,
+    bundled_profile,
+    profile_of,
+    profile_text,
+    read_profile,
+)
 
-BUNDLED = sorted((Path(__file__).parents[1] / "dispatchlab" / "engine" / "profiles").glob("*.json"))
+BUNDLED = sorted((Path(__file__).parents[1] / "dispatchlab" / "model" / "profiles").glob("*.json"))
 TORCH = next(path for path in BUNDLED if path.stem == "torch-2.13")
 
 
@@ -22,6 +30,7 @@ def test_a_bundled_profile_is_written_as_it_is_read(path: Path) -> None:
     profile = read_profile(path)
     assert profile.name == path.stem
     assert profile_text(profile) == path.read_text()
+    assert bundled_profile(path.stem) == profile
     found = content_of(path)
     assert found is not None
     assert found.kind is FileKind.PROFILE

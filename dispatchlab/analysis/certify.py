@@ -44,7 +44,7 @@ from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.run_sequence import on_sandboxes
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.pool import Died, Done, Pool, Raised, Reported, Stopped
@@ -351,7 +351,7 @@ class _Bench:
         count = len(self.registrations)
         newer = _newer_of(self.registrations)
         random, state, mask = SplitMix64(count), self.space.empty(), 0
-        allowed = {str(RUNTIME_KEYS[slot]) for slot in may_be_stale}
+        allowed = {str(SLOT_KEYS[slot]) for slot in may_be_stale}
         for _ in range(3 * count):
             index = random.below(count)
             if mask >> index & 1:
@@ -391,7 +391,7 @@ class _Bench:
             in_force = order is not None and self._ends_stale(order, slot)
             if in_force:
                 break
-        keys = tuple(RUNTIME_KEYS[slot] for slot in sorted(explored.stale))
+        keys = tuple(SLOT_KEYS[slot] for slot in sorted(explored.stale))
         return self._reason(keys, sequences[0], sequences[1], in_force=in_force)
 
     def _ends_stale(self, order: Sequence[DispatchKey], slot: int) -> bool:
@@ -400,7 +400,7 @@ class _Bench:
         for index in self._sequence(kernels if self.operator.is_dangling else ((None, False), *kernels)):
             state, _ = self.space.register(state, index)
             self.steps += 1
-        return any(str(RUNTIME_KEYS[slot]) in violation.keys for violation in self.space.violations(state))
+        return any(str(SLOT_KEYS[slot]) in violation.keys for violation in self.space.violations(state))
 
     def _sequence(self, keys: KeySequence) -> StepSequence:
         """A sequence in keys as one of this operator: the kernels of a key in their order, its def for None."""

@@ -19,11 +19,11 @@ from dispatchlab.explore.limits import Watch
 from dispatchlab.explore.replay_proof import replay_proof
 from dispatchlab.explore.result import Verdict
 from dispatchlab.explore.run_sequence import on_sandboxes
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, Registration
 from dispatchlab.model.schema_parser import parse_name, parse_schema
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, each_slot
+from dispatchlab.model.slot_set import KEY_BIT, each_slot
 
 KeySequence: TypeAlias = tuple[tuple[DispatchKey | None, bool], ...]
 """A sequence by the keys of its kernels, None for the def, and whether each step is a release."""
@@ -170,7 +170,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
         trouble = f"the exploration ended as {found.verdict}"
         if found.counterexample is not None:
             trouble += f": {'; '.join(found.counterexample.why) or found.counterexample.flaw}"
-    reads = {window: mask for window, mask in footprint.reads.items() if window != ALL_SLOTS}
+    reads = {window: mask for window, mask in footprint.reads.items() if window != semantics.precedence.slots}
     return Explored(
         found.verdict, reads, strays, found.sets, found.edges, sequences, trouble, stale, replayed=found.replayed
     )
@@ -208,11 +208,13 @@ class Plan:
 
     Args:
         pattern: the pattern.
+        judged: for each slot, the keys that the invariants look at.
         wanted: the neighbourhoods that (a) and (b) ask for, with the window and the key of (b).
         trouble: why the pattern cannot be decided; empty while it can.
     """
 
     pattern: Pattern
+    judged: tuple[int, ...]
     wanted: dict[tuple[int, DispatchKey | None, bool], Neighbourhood] = field(default_factory=dict)
     trouble: str = ""
 
@@ -272,12 +274,19 @@ class Plan:
                 _within(wanted, each)
                 and each.fallback == wanted.fallback
                 and (key is None or not known[each].reads.get(window, 0) & bits & ~each.keys)
-                and (key is None or not _judged(window) & bits & ~each.keys)
+                and (key is None or not self.judged_in(window) & bits & ~each.keys)
                 and (key is None or window in known[each].reads)
                 for each in chosen
             ):
                 return f"a refresh for {key} reads more than any neighbourhood holds"
         return ""
+
+    def judged_in(self, window: int) -> int:
+        """The keys that the invariants look at to judge the slots of a window, as bits."""
+        bits = 0
+        for slot in each_slot(window):
+            bits |= self.judged[slot]
+        return bits
 
     def stale_of(self, known: Mapping[Neighbourhood, Explored]) -> tuple[Explored, ...]:
         """The neighbourhoods of the pattern that leave a slot stale, one for each set of slots, the smallest."""
@@ -295,24 +304,18 @@ def plan_of(semantics: Semantics, pattern: Pattern) -> Plan:
         semantics: the dispatcher, with the fallbacks of the registry.
         pattern: what operators have in common.
     """
-    plan = Plan(pattern)
+    plan = Plan(pattern, tuple(judged_keys(semantics, slot) for slot in range(len(SLOT_KEYS))))
     bits, refresh = key_bits(pattern.kernel_keys), semantics.refresh
-    for slot in range(len(RUNTIME_KEYS)):
-        plan.want((1 << slot, None, False), judged_keys(slot) & bits)
+    for slot in each_slot(semantics.precedence.slots):
+        plan.want((1 << slot, None, False), plan.judged[slot] & bits)
     for key in pattern.kernel_keys:
-        plan.want((refresh[key], key, False), (_judged(refresh[key]) | KEY_BIT[key]) & bits)
+        for window in dict.fromkeys((refresh[key], semantics.released[key])):
+            plan.want((window, key, False), (plan.judged_in(window) | KEY_BIT[key]) & bits)
     for fallback in semantics.fallbacks:
         assert fallback.key is not None
         window = refresh[fallback.key]
-        plan.want((window, fallback.key, True), _judged(window) & bits)
+        plan.want((window, fallback.key, True), plan.judged_in(window) & bits)
     return plan
-
-
-def _judged(window: int) -> int:
-    bits = 0
-    for slot in each_slot(window):
-        bits |= judged_keys(slot)
-    return bits
 
 
 def _within(one: Neighbourhood, other: Neighbourhood) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.semantics import Semantics, semantics_named
-from dispatchlab.model.keys import RUNTIME_KEYS
+from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import NameOnly
 from dispatchlab.registry.model import Recorded, Registry, read_dump, read_fallbacks, registry_of
@@ -40,7 +40,7 @@ def for_registry(semantics: str | Semantics) -> Semantics:
         UnknownSemanticsError: there are no semantics of that name.
     """
     found = semantics_named(semantics) if isinstance(semantics, str) else semantics
-    return replace(found, fallbacks=(), keys=found.keys | frozenset(RUNTIME_KEYS))
+    return replace(found, fallbacks=(), keys=found.keys | (found.existing & SLOT_OF_KEY.keys()))
 
 
 def bench(

@@ -16,7 +16,7 @@ from dispatchlab.engine.footprint import judged_keys
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Slots, computed_table
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Kernel
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, each_slot
 
@@ -49,7 +49,7 @@ def slots_left_stale(semantics: Semantics, keys: Sequence[DispatchKey]) -> froze
         for key in keys:
             bit = KEY_BIT[key]
             if not present & bit:
-                found |= _differing(table, tables[present | bit]) & ~semantics.refresh[key]
+                found |= _differing(table, tables[present | bit]) & ~(semantics.refresh[key] & semantics.released[key])
     return frozenset(each_slot(found))
 
 
@@ -68,7 +68,7 @@ def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern])
 
     def concerns(pattern: Pattern) -> bool:
         present = key_bits(pattern.kernel_keys)
-        return any(can(judged) for judged in {judged_keys(slot) & present for slot in range(len(RUNTIME_KEYS))})
+        return any(can(judged) for judged in {judged_keys(semantics, slot) & present for slot in range(len(SLOT_KEYS))})
 
     return frozenset(filter(concerns, patterns))
 
@@ -80,7 +80,7 @@ def order_with_stale_slot(semantics: Semantics, pattern: Pattern, slot: int) -> 
     come before.
     """
     keys, refresh = sorted(pattern.kernel_keys), semantics.refresh
-    lazy = [key for key in keys if KEY_BIT[key] & judged_keys(slot) and not refresh[key] >> slot & 1]
+    lazy = [key for key in keys if KEY_BIT[key] & judged_keys(semantics, slot) and not refresh[key] >> slot & 1]
     eager = [key for key in keys if refresh[key] >> slot & 1]
     rest = [key for key in keys if key not in lazy and key not in eager]
     whole = _table(semantics, key_bits(keys))

@@ -16,7 +16,7 @@ from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.errors import ErrorKind
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet, functionality_bit
-from dispatchlab.model.keys import BACKENDS, RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import BACKENDS, SLOT_KEYS, DispatchKey
 from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot, keys_of
 
 
@@ -167,7 +167,7 @@ def masks(skipped: int) -> Masks:
     # See Note [Masks without a history]
     by_backend = [FULL_BITS] * len(BACKENDS)
     for slot in each_slot(skipped):
-        key = RUNTIME_KEYS[slot]
+        key = SLOT_KEYS[slot]
         bit = functionality_bit(key.functionality)
         backends = range(len(BACKENDS)) if key.backend is None else (key.backend,)
         for backend in backends:

@@ -13,8 +13,9 @@
 - `lowering`: from a registration as it was written to primitive registrations;
 - `primitives`: the primitive registrations, which check and write;
 - `refusals`: the errors of refused registrations;
-- `semantics`: `strict`, `torch-2.13` and `pr35061`;
+- `semantics`: `strict`, `torch-2.13` and its kind, and `pr35061`;
 - `builtin_fallbacks`: the backend fallbacks that PyTorch ships;
+- `precedence_rules`: what a profile says of a precedence;
 - `precedence`: the dispatch table, computed on sets of slots;
 - `reference_precedence`: the same, computed key by key;
 - `invariants`: what must hold of an operator;

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.profile import BuiltinFallback, Profile, bundled_profile, bundled_profiles
 from dispatchlab.model.registration import Fallback, Kernel, KernelForm
-
-_BUILD_ROOT = "/__w/pytorch/pytorch/"  # where the published wheels are built; part of what a table prints
 
 # Where the kernels are that are no fallthroughs, see Note [Kernels above the engine].
 _KERNELS = "dispatchlab.layers.builtin_kernels"
@@ -23,55 +23,27 @@ _PYTHON = "dispatchlab.overrides.torch_dispatch"
 # import it. In PyTorch the libraries that are loaded later register such kernels with the dispatcher of c10. Here they
 # are named, and the name is imported when a call first gets to the key; a program that only registers never does.
 
-_FALLTHROUGH: dict[str, str] = {
-    "BackendSelect": "aten/src/ATen/core/BackendSelectFallbackKernel.cpp:3",
-    "ADInplaceOrView": "aten/src/ATen/core/VariableFallbackKernel.cpp:103",
-    "AutocastCPU": "aten/src/ATen/autocast_mode.cpp:330",
-    "AutocastMTIA": "aten/src/ATen/autocast_mode.cpp:472",
-    "AutocastMAIA": "aten/src/ATen/autocast_mode.cpp:510",
-    "AutocastXPU": "aten/src/ATen/autocast_mode.cpp:548",
-    "AutocastMPS": "aten/src/ATen/autocast_mode.cpp:221",
-    "AutocastCUDA": "aten/src/ATen/autocast_mode.cpp:177",
-    "FuncTorchVmapMode": "aten/src/ATen/functorch/VmapModeRegistrations.cpp:22",
-    "VmapMode": "aten/src/ATen/VmapModeRegistrations.cpp:32",
+_FUNCTIONS: dict[str, str] = {
+    "Meta": f"{_KERNELS}:meta",
+    "Python": f"{_PYTHON}:python_fallback",
+    "FuncTorchDynamicLayerBackMode": f"{_KERNELS}:dynamic_layer_back",
+    "Functionalize": f"{_KERNELS}:functionalize",
+    "Conjugate": f"{_KERNELS}:conjugate",
+    "Negative": f"{_KERNELS}:negative",
+    "ZeroTensor": f"{_KERNELS}:zero_tensor",
+    "Tracer": f"{_TRACING}:tracer_fallback",
+    "FuncTorchBatched": f"{_KERNELS}:functorch_batched",
+    "BatchedNestedTensor": f"{_KERNELS}:batched_nested_tensor",
+    "Batched": f"{_KERNELS}:batched",
+    "FuncTorchGradWrapper": f"{_KERNELS}:functorch_grad_wrapper",
+    "PythonTLSSnapshot": f"{_PYTHON}:snapshot_fallback",
+    "FuncTorchDynamicLayerFrontMode": f"{_KERNELS}:dynamic_layer_front",
+    "PreDispatch": f"{_KERNELS}:pre_dispatch",
+    "PythonDispatcher": f"{_KERNELS}:python_dispatcher",
 }
+"""What runs at a key; the autograd keys share one function, and a key that is not here runs nothing."""
 
-_KERNEL: dict[str, tuple[str, str]] = {
-    "Meta": ("aten/src/ATen/core/MetaFallbackKernel.cpp:23", "meta"),
-    "Python": (
-        "aten/src/ATen/core/PythonFallbackKernel.cpp:192",
-        f"{_PYTHON}:python_fallback",
-    ),
-    "FuncTorchDynamicLayerBackMode": ("aten/src/ATen/functorch/DynamicLayer.cpp:479", "dynamic_layer_back"),
-    "Functionalize": ("aten/src/ATen/FunctionalizeFallbackKernel.cpp:411", "functionalize"),
-    "Conjugate": ("aten/src/ATen/ConjugateFallback.cpp:17", "conjugate"),
-    "Negative": ("aten/src/ATen/native/NegateFallback.cpp:18", "negative"),
-    "ZeroTensor": ("aten/src/ATen/ZeroTensorFallback.cpp:115", "zero_tensor"),
-    "AutogradOther": ("aten/src/ATen/core/VariableFallbackKernel.cpp:62", "autograd"),
-    "AutogradCPU": ("aten/src/ATen/core/VariableFallbackKernel.cpp:66", "autograd"),
-    "AutogradCUDA": ("aten/src/ATen/core/VariableFallbackKernel.cpp:74", "autograd"),
-    "AutogradXLA": ("aten/src/ATen/core/VariableFallbackKernel.cpp:86", "autograd"),
-    "AutogradMPS": ("aten/src/ATen/core/VariableFallbackKernel.cpp:94", "autograd"),
-    "AutogradXPU": ("aten/src/ATen/core/VariableFallbackKernel.cpp:70", "autograd"),
-    "AutogradHPU": ("aten/src/ATen/core/VariableFallbackKernel.cpp:107", "autograd"),
-    "AutogradLazy": ("aten/src/ATen/core/VariableFallbackKernel.cpp:90", "autograd"),
-    "AutogradMTIA": ("aten/src/ATen/core/VariableFallbackKernel.cpp:78", "autograd"),
-    "AutogradMAIA": ("aten/src/ATen/core/VariableFallbackKernel.cpp:82", "autograd"),
-    "AutogradPrivateUse1": ("aten/src/ATen/core/VariableFallbackKernel.cpp:111", "autograd"),
-    "AutogradMeta": ("aten/src/ATen/core/VariableFallbackKernel.cpp:98", "autograd"),
-    "Tracer": ("torch/csrc/autograd/TraceTypeManual.cpp:296", f"{_TRACING}:tracer_fallback"),
-    "FuncTorchBatched": ("aten/src/ATen/functorch/LegacyBatchingRegistrations.cpp:730", "functorch_batched"),
-    "BatchedNestedTensor": ("aten/src/ATen/functorch/LegacyBatchingRegistrations.cpp:757", "batched_nested_tensor"),
-    "Batched": ("aten/src/ATen/LegacyBatchingRegistrations.cpp:1072", "batched"),
-    "FuncTorchGradWrapper": ("aten/src/ATen/functorch/TensorWrapper.cpp:210", "functorch_grad_wrapper"),
-    "PythonTLSSnapshot": (
-        "aten/src/ATen/core/PythonFallbackKernel.cpp:200",
-        f"{_PYTHON}:snapshot_fallback",
-    ),
-    "FuncTorchDynamicLayerFrontMode": ("aten/src/ATen/functorch/DynamicLayer.cpp:475", "dynamic_layer_front"),
-    "PreDispatch": ("aten/src/ATen/core/PythonFallbackKernel.cpp:204", "pre_dispatch"),
-    "PythonDispatcher": ("aten/src/ATen/core/PythonFallbackKernel.cpp:196", "python_dispatcher"),
-}
+_AUTOGRAD = f"{_KERNELS}:autograd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +72,35 @@ def _loaded(reference: str) -> Callable[..., object]:
     return function
 
 
-def _fallback(key: str, kernel: Kernel, where: str) -> Fallback:
-    return Fallback(DispatchKey[key], kernel, f"registered at {_BUILD_ROOT}{where}")
+def fallbacks_of(profile: Profile) -> tuple[Fallback, ...]:
+    """The backend fallbacks that a PyTorch ships, those of keys that this package does not know left out."""
+    return tuple(
+        Fallback(DispatchKey[key], _kernel(key, found), found.debug)
+        for key, found in profile.fallbacks.items()
+        if key in DispatchKey.__members__
+    )
 
 
-def _kernel(function: str) -> Kernel:
-    named = NamedFunction(function if ":" in function else f"{_KERNELS}:{function}")
-    return Kernel(KernelForm.BOXED, function=named, takes_stack=True, with_keyset=True)
-
-
-BUILTIN_FALLBACKS: tuple[Fallback, ...] = (
-    *(_fallback(key, Kernel(KernelForm.FALLTHROUGH), where) for key, where in _FALLTHROUGH.items()),
-    *(_fallback(key, _kernel(function), where) for key, (where, function) in _KERNEL.items()),
-)
-"""All 38 of them."""
-
-_SOURCES = {
-    **{key: where.rpartition(":")[0] for key, where in _FALLTHROUGH.items()},
-    **{key: where.rpartition(":")[0] for key, (where, _) in _KERNEL.items()},
-}
+def _kernel(key: str, found: BuiltinFallback) -> Kernel:
+    if found.kind == "fallthrough":
+        return Kernel(KernelForm.FALLTHROUGH)
+    reference = _AUTOGRAD if key.startswith("Autograd") else _FUNCTIONS.get(key)
+    if reference is None:
+        return Kernel(KernelForm.BOXED)
+    return Kernel(KernelForm.BOXED, function=NamedFunction(reference), takes_stack=True, with_keyset=True)
 
 
 def is_builtin(key: DispatchKey, debug: str) -> bool:
     """Whether a fallback at `key` with this debug text is one of PyTorch's, of whatever version."""
-    source = _SOURCES.get(key.name)
-    return source is not None and source in debug
+    return any(source in debug for source in _sources(key.name))
+
+
+@cache
+def _sources(key: str) -> frozenset[str]:
+    """The files of PyTorch, such as `aten/src/ATen/core/VariableFallbackKernel.cpp`, that have a fallback for a key."""
+    texts = [bundled_profile(name).fallbacks.get(key) for name in bundled_profiles()]
+    found = (_SOURCE.search(text.debug) for text in texts if text is not None)
+    return frozenset(one[0] for one in found if one is not None)
+
+
+_SOURCE = re.compile(r"(?:aten|torch|c10)/[^ ]*\.cpp")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet, ref
 
 from dispatchlab.engine import introspection, lowering
-from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.introspection import dump, dump_table, slots_text
 from dispatchlab.engine.kernel import call_site
@@ -45,14 +44,14 @@ if TYPE_CHECKING:
 
 def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
     """The state of a fresh dispatcher with these fallbacks; do not change it."""
-    if fallbacks is BUILTIN_FALLBACKS and SEMANTICS.get(semantics.name) is semantics:
+    if fallbacks and fallbacks is semantics.builtin_fallbacks and SEMANTICS.get(semantics.name) is semantics:
         return _with_builtin_fallbacks(semantics.name)
     return _load(semantics, fallbacks)
 
 
 @cache
 def _with_builtin_fallbacks(name: str) -> State:
-    return _load(SEMANTICS[name], BUILTIN_FALLBACKS)
+    return _load(SEMANTICS[name], SEMANTICS[name].builtin_fallbacks)
 
 
 def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
@@ -149,8 +148,8 @@ class Dispatcher:
     CPU: fn_cpu [kernel]
 
     Args:
-        semantics: `strict`, `torch-2.13` or `pr35061`, or a record of choices of your own.
-        builtin_fallbacks: start with the backend fallbacks of PyTorch 2.13, without which a call needs a kernel or a
+        semantics: `strict`, `torch-2.13` or `pr35061`, the file of a profile, or a record of choices of your own.
+        builtin_fallbacks: start with the backend fallbacks of PyTorch, without which a call needs a kernel or a
             fallthrough at every key that it passes: BackendSelect, ADInplaceOrView, and that of autograd. Without
             them the dispatcher is bare: a table shows nothing but what was registered.
 
@@ -168,7 +167,7 @@ class Dispatcher:
 
     def __init__(self, semantics: str | Semantics = "strict", *, builtin_fallbacks: bool = True) -> None:
         self.semantics = semantics_named(semantics) if isinstance(semantics, str) else semantics
-        self._start_with(BUILTIN_FALLBACKS if builtin_fallbacks else ())
+        self._start_with(self.semantics.builtin_fallbacks if builtin_fallbacks else ())
         self._lock = threading.RLock()
         self._changing = False
         self._held: dict[LoweredRegistration, _HandleReference] = {}
@@ -494,7 +493,7 @@ class Dispatcher:
         Raises:
             RegistrationError: as for `dump`.
         """
-        return slots_text(self._entry(self.state, name).slots)
+        return slots_text(self._entry(self.state, name).slots, self.semantics)
 
     def _entry(self, state: State, name: OperatorName | str) -> OperatorEntry:
         entry = introspection.operator_in(state, name)

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
-from dispatchlab.engine.precedence import Kernels, Precedence, Slots
-from dispatchlab.engine.reference_precedence import RELEVANT
+from dispatchlab.engine.precedence import Kernels, Slots
 from dispatchlab.engine.semantics import Semantics
 
 # Note [Footprints of a refresh]
@@ -126,7 +125,7 @@ class Footprint:
         """what no footprint may show, a sentence each"""
         self.calls = 0
         """how many refreshes were watched"""
-        self.watched = replace(semantics, precedence=Precedence(self._watched, semantics.precedence.plain))
+        self.watched = replace(semantics, precedence=semantics.precedence._replace(fill=self._watched))
 
     def _watched(self, wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
         reads: list[int] = []
@@ -157,9 +156,9 @@ class Footprint:
             self.strays.add("a refresh looked at the fallbacks of slots that kernels fill")
 
 
-def judged_keys(slot: int) -> int:
+def judged_keys(semantics: Semantics, slot: int) -> int:
     """The keys whose kernels the invariants look at to decide what a slot should hold, as bits.
 
     The plain computation that they compare with masks everything else away, so this holds by construction.
     """
-    return RELEVANT[slot]
+    return semantics.precedence.plain.relevant[slot]

@@ -15,13 +15,13 @@ from dispatchlab.engine.invariants import violations
 from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Slots, computed_table
-from dispatchlab.engine.semantics import Semantics
+from dispatchlab.engine.semantics import Semantics, SlotOrder, in_order
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, State
 from dispatchlab.model.dump_format import KernelLine, OperatorDump, row_text
-from dispatchlab.model.keys import RUNTIME_KEYS
+from dispatchlab.model.keys import SLOT_KEYS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.slot_set import DUMP_ORDER, KEY_OF_BIT, each_slot
+from dispatchlab.model.slot_set import KEY_OF_BIT, each_slot
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 _KEPT_TABLES: Final = 256  # of about 10 KB: a walk comes to the same ones again and again
@@ -38,7 +38,7 @@ def dump(entry: OperatorEntry, semantics: Semantics) -> str:
     stored = entry.stored
     kernels = tuple(
         KernelLine(KEY_OF_BIT[bit], each.debug, schema_text(each.kernel.inferred), each.kernel.flags, at == 0)
-        for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__)
+        for bit in sorted(entry.kernels, key=semantics.dump_order.__getitem__)
         for at, each in enumerate(entry.kernels[bit])
     )
     if stored is None:
@@ -47,26 +47,26 @@ def dump(entry: OperatorEntry, semantics: Semantics) -> str:
     return str(OperatorDump(str(entry.name), schema_text(stored.schema), debug, stored.alias, kernels))
 
 
-def rows(slots: Slots) -> dict[int, TableEntry]:
+def rows(slots: Slots, semantics: Semantics) -> dict[int, TableEntry]:
     """Slot -> what it holds, in the order of the table."""
     by_slot = {slot: held for held, bits in slots.items() for slot in each_slot(bits)}
-    return dict(sorted(by_slot.items()))
+    return {slot: by_slot[slot] for slot in semantics.in_order(by_slot)}
 
 
-def slots_text(slots: Slots) -> str:
+def slots_text(slots: Slots, semantics: Semantics) -> str:
     """A table as text, a line for each slot that holds a kernel."""
-    return _lines(tuple([(held.text, bits) for held, bits in slots.items()]))
+    return _lines(tuple([(held.text, bits) for held, bits in slots.items()]), semantics.slot_order)
 
 
 @lru_cache(_KEPT_TABLES)
-def _lines(entries: tuple[tuple[str, int], ...]) -> str:
+def _lines(entries: tuple[tuple[str, int], ...], order: SlotOrder | None) -> str:
     texts = {slot: text for text, bits in entries for slot in each_slot(bits)}
-    return "".join([row_text(RUNTIME_KEYS[slot], texts[slot]) for slot in sorted(texts)])
+    return "".join([row_text(SLOT_KEYS[slot], texts[slot]) for slot in in_order(texts, order)])
 
 
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
     """The computed table, made anew from what is registered: it cannot show a slot that went stale."""
-    return slots_text(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks))
+    return slots_text(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks), semantics)
 
 
 def fallbacks_in(state: State) -> Fallbacks:
@@ -104,7 +104,7 @@ def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot
         name,
         dump(entry, semantics),
         dump_table(entry, fallbacks, semantics),
-        slots_text(entry.slots),
+        slots_text(entry.slots, semantics),
         None if entry.stored is None else str(entry.stored.schema),
         dangling=entry.stored is None,
     )

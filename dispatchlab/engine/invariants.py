@@ -15,9 +15,9 @@ from dispatchlab.engine.precedence import Slots
 from dispatchlab.engine.reference_precedence import plain_shape
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Kernel
-from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, UNDEFINED_SLOT, each_slot, keys_of
+from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot
 from dispatchlab.model.snapshot import Violation
 
 _UNDEFINED = KEY_BIT[DispatchKey.Undefined]
@@ -49,7 +49,7 @@ def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics)
     found: list[Violation] = []
     expected = expected_slots(entry, fallbacks, semantics)
     if expected != entry.slots:
-        found.append(_stale(entry, expected))
+        found.append(_stale(entry, expected, semantics))
     found += _bookkeeping(entry)
     found += _tags(entry, semantics)
     if semantics.signature_life is SignatureLife.KERNEL:
@@ -71,11 +71,11 @@ def _holding(slots: Slots, slot: int) -> TableEntry | None:
     return next((held for held, bits in slots.items() if bits >> slot & 1), None)
 
 
-def _stale(entry: OperatorEntry, expected: Slots) -> Violation:
+def _stale(entry: OperatorEntry, expected: Slots, semantics: Semantics) -> Violation:
     stale = stale_keys(entry.slots, expected)
-    first = next(each_slot(stale))
+    first = semantics.in_order(each_slot(stale))[0]
     held, wanted = _holding(entry.slots, first), _holding(expected, first)
-    keys = tuple(str(key) for key in keys_of(stale))
+    keys = tuple(map(str, semantics.keys_in(stale)))
     detail = f"the slot of {keys[0]} holds {held.text if held else 'nothing'}"
     detail += f" and should hold {wanted.text if wanted else 'nothing'}"
     others = f" (with {', '.join(keys[1:4])}{', ...' if len(keys) > 4 else ''}: {len(keys)} slots)" if keys[1:] else ""
@@ -101,7 +101,7 @@ def _bookkeeping(entry: OperatorEntry) -> list[Violation]:
     for bit, kernels in entry.kernels.items():
         present |= bit
         if not kernels:
-            found.append(Violation(entry.name, "empty kernel list", f"at place {bit.bit_length() - 1}"))
+            found.append(Violation(entry.name, "empty kernel list", f"at {KEY_OF_BIT.get(bit)}"))
         for kernel in kernels:
             at = CATCH_ALL_BIT if kernel.key is None else KEY_BIT[kernel.key]
             if at != bit:
@@ -156,12 +156,12 @@ def upstream_violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: S
     """
     expected = expected_slots(entry, fallbacks, semantics)
     differing: list[str] = []
-    for slot in each_slot(stale_keys(entry.slots, expected) & ~UNDEFINED_SLOT):
+    for slot in semantics.in_order(each_slot(stale_keys(entry.slots, expected) & ~UNDEFINED_SLOT)):
         held, wanted = _holding(entry.slots, slot), _holding(expected, slot)
         pair = [
             None if one is None else "ambiguous" if one is AMBIGUOUS else _function_identity(one.registered.kernel)
             for one in (held, wanted)
         ]
         if pair[0] != pair[1]:
-            differing.append(str(RUNTIME_KEYS[slot]))
+            differing.append(str(SLOT_KEYS[slot]))
     return tuple(differing)

@@ -30,7 +30,6 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.slot_set import keys_of, slots_of_key
 
 
 class LoweredRegistration:
@@ -164,7 +163,7 @@ def _fallback_call(registration: Fallback, semantics: Semantics) -> tuple[Primit
             "a fallback serves one dispatch key and this one names none: name it with `dispatch`",
             debug=registration.debug,
         )
-    keys = keys_of(slots_of_key(key))
+    keys = semantics.keys_in(semantics.slots_of_key(key))
     if not keys and not semantics.fallback_without_slot:
         raise refusals.refuse(
             ErrorKind.UNKNOWN_KEY,

@@ -13,19 +13,12 @@ from typing import NamedTuple, TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
-from dispatchlab.engine.reference_precedence import Plain, plain_pr35061, plain_torch_2_13
+from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS, PrecedenceRules
+from dispatchlab.engine.reference_precedence import PLAIN_PR35061, Plain, plain_by_levels
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.keys import DispatchKey as Key
-from dispatchlab.model.slot_set import (
-    ALIAS_SLOTS,
-    ALL_SLOTS,
-    BACKENDS_OF_AUTOGRAD,
-    CATCH_ALL_BIT,
-    KEY_BIT,
-    NESTED_TENSOR_SLOTS,
-    UNDEFINED_SLOT,
-    slots_of,
-)
+from dispatchlab.model.keys import RUNTIME_KEYS
+from dispatchlab.model.profile import Profile
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, slots_of
 
 Kernels: TypeAlias = Mapping[int, tuple[RegisteredKernel, ...]]
 """The kernels of an operator: the bit of a key -> what is registered there, newest first and never empty."""
@@ -38,89 +31,108 @@ Fill: TypeAlias = Callable[[int, int, Kernels, Fallbacks], Slots]
 
 
 class Precedence(NamedTuple):
-    """A precedence, twice: `fill` on sets of slots, and `plain`, key by key, to check it against."""
+    """A precedence, twice: `fill` on sets of slots, and `plain`, key by key, to check it against.
+
+    Args:
+        fill: what slots hold.
+        plain: the same, key by key.
+        slots: all slots that there are, as bits.
+    """
 
     fill: Fill
     plain: Plain
+    slots: int
 
 
-_AUTOGRAD = KEY_BIT[Key.Autograd]
-_MATH = KEY_BIT[Key.CompositeImplicitAutograd]
-_NESTED = KEY_BIT[Key.CompositeImplicitAutogradNestedTensor]
-_EXPLICIT = KEY_BIT[Key.CompositeExplicitAutograd]
-_NON_FUNCTIONAL = KEY_BIT[Key.CompositeExplicitAutogradNonFunctional]
-_BATCHED = KEY_BIT[Key.FuncTorchBatchedDecomposition]
-_ANY_ALIAS = _AUTOGRAD | _MATH | _NESTED | _EXPLICIT | _NON_FUNCTIONAL | _BATCHED
-
-_MATH_SLOTS = ALIAS_SLOTS[Key.CompositeImplicitAutograd] | UNDEFINED_SLOT
-_EXPLICIT_SLOTS = ALIAS_SLOTS[Key.CompositeExplicitAutograd] | UNDEFINED_SLOT
-_NON_FUNCTIONAL_SLOTS = ALIAS_SLOTS[Key.CompositeExplicitAutogradNonFunctional] | UNDEFINED_SLOT
-_NESTED_SLOTS = ALIAS_SLOTS[Key.CompositeImplicitAutogradNestedTensor]
-_AUTOGRAD_SLOTS = ALIAS_SLOTS[Key.Autograd]
-_BATCHED_SLOTS = ALIAS_SLOTS[Key.FuncTorchBatchedDecomposition]
-
-# Note [Backends that take the composite kernel away]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# The slots of the dense backends and those of their autograd keys stand in the same order, so "the autograd slots of
-# the backends that have kernels" is a shift. A kernel at the functionality key `Dense` itself has no slot, yet
-# upstream's set containment takes it for a kernel of every dense backend; likewise `Quantized` and its kind for
-# AutogradOther.
-_OTHER = slots_of((Key.AutogradOther,))
-_OTHER_BACKENDS = BACKENDS_OF_AUTOGRAD[Key.AutogradOther] | sum(
-    KEY_BIT[key] for key in (Key.Quantized, Key.Sparse, Key.SparseCsr)
-)
-_NESTED_AUTOGRAD = slots_of((Key.AutogradNestedTensor,))
-_NESTED_BACKENDS = NESTED_TENSOR_SLOTS | KEY_BIT[Key.NestedTensor]
-_DENSE = KEY_BIT[Key.Dense]
-_DENSE_AUTOGRAD = slots_of(
-    key for key in BACKENDS_OF_AUTOGRAD if key not in (Key.AutogradOther, Key.AutogradNestedTensor)
-)
-_TO_AUTOGRAD = Key.AutogradCPU.slot - Key.CPU.slot
-_DENSE_BACKENDS = _DENSE_AUTOGRAD >> _TO_AUTOGRAD
+# Note [Kernels that take the composite kernel away]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A kernel of a backend takes the composite one away from the autograd slot of its backend. The slots of the dense
+# backends and those of their autograd keys stand in the same order, so all of these pairs are one shift; what is left
+# are sets: any kernel of these keys takes it away from those slots. A kernel at the functionality key `Dense` itself
+# has no slot, yet upstream's set containment takes it for a kernel of every dense backend.
 
 
-def _fill_torch_2_13(wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
-    slots: Slots = {}
-    direct = present & wanted
-    rest = wanted ^ direct
-    while direct:
-        bit = direct & -direct
-        direct ^= bit
-        held = kernels[bit][0].because(Provenance.KERNEL)
-        slots[held] = bit
-    if present & _ANY_ALIAS:
-        if present & _NON_FUNCTIONAL and (taken := rest & _NON_FUNCTIONAL_SLOTS):
-            slots[kernels[_NON_FUNCTIONAL][0].because(Provenance.DEFAULT_BACKEND)] = taken
-            rest ^= taken
-        if present & _EXPLICIT and (taken := rest & _EXPLICIT_SLOTS):
-            slots[kernels[_EXPLICIT][0].because(Provenance.DEFAULT_BACKEND)] = taken
-            rest ^= taken
-        if present & _NESTED and (taken := rest & _NESTED_SLOTS):
-            slots[kernels[_NESTED][0].because(Provenance.NESTED)] = taken
-            rest ^= taken
-        if present & _MATH:
-            if rest & _OTHER and present & _OTHER_BACKENDS:
-                slots[AMBIGUOUS] = _OTHER
-                rest ^= _OTHER
-            if not present & _EXPLICIT and (taken := rest & _MATH_SLOTS & ~_suppressed(present)):
-                slots[kernels[_MATH][0].because(Provenance.MATH)] = taken
-                rest ^= taken
-        if present & _AUTOGRAD and (taken := rest & _AUTOGRAD_SLOTS):
-            slots[kernels[_AUTOGRAD][0].because(Provenance.AUTOGRAD)] = taken
-            rest ^= taken
-        if present & _BATCHED and (taken := rest & _BATCHED_SLOTS):
-            slots[kernels[_BATCHED][0].because(Provenance.BATCHED)] = taken
-            rest ^= taken
-    if rest & fallbacks.slots:
-        slots.update(fallbacks.entries_in(rest))
-    return slots
+def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence:
+    """The precedence that PyTorch's dispatchers have since 2021, with what is a version's in `rules`, its own."""
+    any_alias = 0
+    for alias in rules.levels:
+        any_alias |= KEY_BIT[alias]
+    composite = KEY_BIT[COMPOSITE]
+    shifts, sets = _taken(rules)
+    ambiguous = tuple(rules.ambiguous.items())
+    levels_of = _Levels(rules)
+
+    def fill(wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
+        slots: Slots = {}
+        direct = present & wanted
+        rest = wanted ^ direct
+        while direct:
+            bit = direct & -direct
+            direct ^= bit
+            slots[kernels[bit][0].because(Provenance.KERNEL)] = bit
+        if aliases := present & any_alias:
+            for bit, covered, reason in levels_of[aliases]:
+                if bit == composite:
+                    for slot, backends in ambiguous:
+                        if rest & slot and present & backends:
+                            slots[AMBIGUOUS] = slots.get(AMBIGUOUS, 0) | slot
+                            rest ^= slot
+                    if covered:
+                        # See Note [Kernels that take the composite kernel away]
+                        for backends, shift in shifts:
+                            covered &= ~((present & backends) << shift)
+                        for backends, taken in sets:
+                            if present & backends:
+                                covered &= ~taken
+                if taken := rest & covered:
+                    slots[kernels[bit][0].because(reason)] = taken
+                    rest ^= taken
+        if rest & fallbacks.slots:
+            slots.update(fallbacks.entries_in(rest))
+        return slots
+
+    return Precedence(fill, plain_by_levels(profile), slots_of(rules.slots))
 
 
-def _suppressed(present: int) -> int:
-    """The autograd slots where a backend's kernel takes the composite one away, AutogradOther aside."""
-    # See Note [Backends that take the composite kernel away]
-    slots = _DENSE_AUTOGRAD if present & _DENSE else (present & _DENSE_BACKENDS) << _TO_AUTOGRAD
-    return slots | _NESTED_AUTOGRAD if present & _NESTED_BACKENDS else slots
+class _Levels(dict[int, tuple[tuple[int, int, Provenance], ...]]):
+    """The alias keys that have kernels, as bits -> for each, best first: its bit, the slots left for it, the reason."""
+
+    def __init__(self, rules: PrecedenceRules) -> None:
+        super().__init__()
+        self._rules = rules
+
+    def __missing__(self, present: int) -> tuple[tuple[int, int, Provenance], ...]:
+        rules, levels, before = self._rules, [], 0
+        for alias in rules.levels:
+            if not present & KEY_BIT[alias]:
+                continue
+            covered = rules.covers[alias] & ~before
+            if alias is COMPOSITE:
+                for key, slots in rules.takes_composite.items():
+                    if key.is_alias and present & KEY_BIT[key]:
+                        covered &= ~slots
+            else:
+                before |= covered
+            levels.append((KEY_BIT[alias], covered, REASONS[alias]))
+        self[present] = tuple(levels)
+        return self[present]
+
+
+def _taken(rules: PrecedenceRules) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """(slots, how far the slot that they take is to the left), and (keys, the slots that any of them takes)."""
+    by_target: dict[int, int] = {}
+    for key, target in rules.takes_composite.items():
+        if not key.is_alias:
+            by_target[target] = by_target.get(target, 0) | KEY_BIT[key]
+    shifts: dict[int, int] = {}
+    sets: list[tuple[int, int]] = []
+    for target, keys in by_target.items():
+        shift = target.bit_length() - keys.bit_length()
+        if target.bit_count() == keys.bit_count() == 1 and keys & ALL_SLOTS and shift > 0:
+            shifts[shift] = shifts.get(shift, 0) | keys
+        else:
+            sets.append((keys, target))
+    return tuple((keys, shift) for shift, keys in shifts.items()), tuple(sets)
 
 
 def _fill_pr35061(wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
@@ -140,10 +152,9 @@ def _fill_pr35061(wanted: int, present: int, kernels: Kernels, fallbacks: Fallba
     return slots
 
 
-TORCH_2_13 = Precedence(_fill_torch_2_13, plain_torch_2_13)
-PR35061 = Precedence(_fill_pr35061, plain_pr35061)
+PR35061 = Precedence(_fill_pr35061, PLAIN_PR35061, slots_of(RUNTIME_KEYS))
 
 
 def computed_table(precedence: Precedence, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
     """What every slot should hold, from what is registered and nothing else."""
-    return precedence.fill(ALL_SLOTS, present, kernels, fallbacks)
+    return precedence.fill(precedence.slots, present, kernels, fallbacks)

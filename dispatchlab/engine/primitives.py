@@ -22,7 +22,7 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema_difference import schema_difference
-from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, DUMP_ORDER, KEY_BIT
+from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT
 
 # Note [Traces of a refusal]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -87,7 +87,7 @@ def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName,
     """The entry of an operator; a new one has the backend fallbacks in its slots."""
     entry = state.operator(variable)
     if entry is None:
-        slots = semantics.precedence.fill(ALL_SLOTS, 0, {}, state.fallbacks())
+        slots = semantics.precedence.fill(semantics.precedence.slots, 0, {}, state.fallbacks())
         entry = OperatorEntry(name, slots=slots)
         state.put(variable, entry)
     return entry
@@ -150,7 +150,7 @@ class RegisterDef:
                 raise refusals.duplicate_def(self.name, entry.stored, new)
             stored = _merged(self.name, entry.stored, new)
         else:
-            for kernel in _in_dump_order(entry):
+            for kernel in _in_dump_order(entry, semantics):
                 reason = _mismatch(new, kernel)
                 if reason is not None:
                     assert kernel.kernel.inferred is not None
@@ -184,9 +184,10 @@ def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:
     return stored
 
 
-def _in_dump_order(entry: OperatorEntry) -> Sequence[RegisteredKernel]:
+def _in_dump_order(entry: OperatorEntry, semantics: Semantics) -> Sequence[RegisteredKernel]:
     """Every kernel, inactive ones included, in an order that does not depend on how it came about."""
-    return [kernel for bit in sorted(entry.kernels, key=DUMP_ORDER.__getitem__) for kernel in entry.kernels[bit]]
+    bits = sorted(entry.kernels, key=semantics.dump_order.__getitem__)
+    return [kernel for bit in bits for kernel in entry.kernels[bit]]
 
 
 class RegisterImpl:
@@ -201,9 +202,12 @@ class RegisterImpl:
         self.variable = str(name)
         self.entry = kernel
         self.bit = CATCH_ALL_BIT if key is None else KEY_BIT[key]
-        self.refreshed_on_release = ALL_SLOTS if key is None else semantics.refresh[key]
-        full = semantics.full_refresh_without_key and not with_key
-        self.refreshed_on_register = ALL_SLOTS if full else self.refreshed_on_release
+        every = semantics.precedence.slots
+        self.refreshed_on_release = every if key is None else semantics.released[key]
+        if key is None or (semantics.full_refresh_without_key and not with_key):
+            self.refreshed_on_register = every
+        else:
+            self.refreshed_on_register = semantics.refresh[key]
         signature = kernel.kernel.signature
         self.held = None if signature is None else HeldSignature(signature, kernel.debug, refusals.key_text(key))
 
@@ -261,7 +265,9 @@ class RegisterImpl:
             return entry
         if semantics.signature_life is SignatureLife.KERNEL:
             if not _agrees(entry, self.held.signature, symint):
-                raise refusals.signature_mismatch(self.name, _other_signature(entry, self.held, symint), self.entry)
+                raise refusals.signature_mismatch(
+                    self.name, _other_signature(entry, self.held, semantics, symint=symint), self.entry
+                )
             return entry
         held = entry.signatures[symint]
         if held is None:
@@ -284,9 +290,9 @@ def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa
     return True
 
 
-def _other_signature(entry: OperatorEntry, held: HeldSignature, symint: bool) -> HeldSignature:  # noqa: FBT001 - likewise
+def _other_signature(entry: OperatorEntry, held: HeldSignature, semantics: Semantics, *, symint: bool) -> HeldSignature:
     """The kernel to blame for a mismatch: the first in the order of a dump, whoever came first."""
-    for kernel in _in_dump_order(entry):
+    for kernel in _in_dump_order(entry, semantics):
         signature = kernel.kernel.signature
         if signature not in (None, held.signature) and kernel.kernel.symint is symint:
             return HeldSignature(str(signature), kernel.debug, refusals.key_text(kernel.key))

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeAlias
 
+from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.slot_set import (
-    ALIAS_SLOTS,
-    ALL_SLOTS,
-    BACKENDS_OF_AUTOGRAD,
-    CATCH_ALL_BIT,
-    FUNCTIONALITY_SLOTS,
-    KEY_BIT,
-    KEY_OF_BIT,
-    slots_of_key,
-)
+from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.profile import Profile
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT
 
 Source: TypeAlias = DispatchKey | None
 """Where a candidate is registered; None is the catch-all bucket."""
@@ -42,63 +35,97 @@ class Candidate(NamedTuple):
     held_back: str = ""
 
 
-Plain: TypeAlias = Callable[
+Candidates: TypeAlias = Callable[
     [DispatchKey, AbstractSet[Source], AbstractSet[DispatchKey], AbstractSet[DispatchKey]], Iterator[Candidate]
 ]
 """(slot's key, keys with kernels, keys with fallbacks, keys with fallthrough fallbacks) -> candidates, best first."""
 
 
-def _in_alias(key: DispatchKey, alias: DispatchKey) -> bool:
-    return bool(ALIAS_SLOTS[alias] >> SLOT_OF_KEY[key] & 1)
+class Plain:
+    """A precedence, key by key.
+
+    Args:
+        candidates: the candidates for a slot, best first; calling the whole is calling this.
+        slots: the runtime keys that have a slot.
+        readers: gives the pairs of a key and a slot, by their names, to which its kernel can matter besides its own.
+    """
+
+    def __init__(
+        self, candidates: Candidates, slots: tuple[DispatchKey, ...], readers: Callable[[], Iterator[tuple[str, str]]]
+    ) -> None:
+        self._candidates = candidates
+        self._readers = readers
+        self.slots = slots
+
+    def __call__(
+        self,
+        key: DispatchKey,
+        direct: AbstractSet[Source],
+        fallbacks: AbstractSet[DispatchKey],
+        fallthrough: AbstractSet[DispatchKey],
+    ) -> Iterator[Candidate]:
+        return self._candidates(key, direct, fallbacks, fallthrough)
+
+    @cached_property
+    def relevant(self) -> tuple[int, ...]:
+        """For each bit of a set of slots, the keys whose kernels can matter: its own, and those without a slot."""
+        found = {key.name: _WITHOUT_SLOT | KEY_BIT[key] for key in SLOT_KEYS}
+        for key, slot in self._readers():
+            if slot in found and key in DispatchKey.__members__:
+                found[slot] |= KEY_BIT[DispatchKey[key]]
+        return tuple(found.values())
 
 
-def _backend_kernels(key: DispatchKey, direct: AbstractSet[Source]) -> list[DispatchKey]:
-    """The keys with kernels that count as backends of an autograd key, functionality keys by containment."""
-    backends = BACKENDS_OF_AUTOGRAD.get(key, 0)
-    return sorted(
-        k
-        for k in direct
-        if k is not None and not k.is_alias and backends & (slots_of_key(k) or FUNCTIONALITY_SLOTS.get(k, 0))
-    )
+_WITHOUT_SLOT = sum(KEY_OF_BIT) & ~ALL_SLOTS  # functionality keys, aliases, and the catch-all bucket
 
 
-def plain_torch_2_13(
-    key: DispatchKey,
-    direct: AbstractSet[Source],
-    fallbacks: AbstractSet[DispatchKey],
-    fallthrough: AbstractSet[DispatchKey],
-) -> Iterator[Candidate]:
-    """The candidates for a slot in PyTorch 2.13, best first."""
-    undefined = key == DispatchKey.Undefined
-    if key in direct:
-        yield Candidate(key, Provenance.KERNEL)
-    for alias in (DispatchKey.CompositeExplicitAutogradNonFunctional, DispatchKey.CompositeExplicitAutograd):
-        if alias in direct and (undefined or _in_alias(key, alias)):
-            yield Candidate(alias, Provenance.DEFAULT_BACKEND)
-    nested = DispatchKey.CompositeImplicitAutogradNestedTensor
-    if nested in direct and not undefined and _in_alias(key, nested):
-        yield Candidate(nested, Provenance.NESTED)
-    math = DispatchKey.CompositeImplicitAutograd
-    if math in direct and (undefined or _in_alias(key, math)):
-        backends = _backend_kernels(key, direct)
-        if key == DispatchKey.AutogradOther and backends:
-            yield Candidate(key, Provenance.AMBIGUOUS)
-        elif backends:
-            yield Candidate(math, Provenance.MATH, f"{backends[0]} has a kernel of its own")
-        elif DispatchKey.CompositeExplicitAutograd in direct and not undefined:
-            yield Candidate(math, Provenance.MATH, "CompositeExplicitAutograd has a kernel")
-        else:
-            yield Candidate(math, Provenance.MATH)
-    if DispatchKey.Autograd in direct and not undefined and _in_alias(key, DispatchKey.Autograd):
-        yield Candidate(DispatchKey.Autograd, Provenance.AUTOGRAD)
-    batched = DispatchKey.FuncTorchBatchedDecomposition
-    if batched in direct and not undefined and _in_alias(key, batched):
-        yield Candidate(batched, Provenance.BATCHED)
-    if key in fallbacks:
-        yield Candidate(key, Provenance.FALLBACK)
+def plain_by_levels(profile: Profile) -> Plain:
+    """The precedence that PyTorch's dispatchers have since 2021, with what is a version's in its profile."""
+    members = DispatchKey.__members__
+    levels = [(members[name], frozenset(profile.aliases[name])) for name in profile.precedence if name in members]
+    composite = COMPOSITE.name
+
+    def takers(slot: str) -> Iterator[str]:
+        for key, taken in profile.takes_composite.items():
+            # the slots that both fill are no measurement's, see `rules_of`
+            if slot in taken or (slot != "Undefined" and slot in profile.aliases.get(key, ())):
+                yield key
+
+    def candidates(
+        key: DispatchKey,
+        direct: AbstractSet[Source],
+        fallbacks: AbstractSet[DispatchKey],
+        fallthrough: AbstractSet[DispatchKey],
+    ) -> Iterator[Candidate]:
+        if key in direct:
+            yield Candidate(key, Provenance.KERNEL)
+        for alias, covered in levels:
+            if alias not in direct or key.name not in covered:
+                continue
+            if alias.name != composite:
+                yield Candidate(alias, REASONS[alias])
+                continue
+            present = {one.name for one in direct if one is not None}
+            if not present.isdisjoint(profile.ambiguous.get(key.name, ())):
+                yield Candidate(key, Provenance.AMBIGUOUS)
+                continue
+            taken_by = sorted(members[name] for name in takers(key.name) if name in present)
+            why = f"{taken_by[0]} has a kernel{'' if taken_by[0].is_alias else ' of its own'}" if taken_by else ""
+            yield Candidate(alias, Provenance.MATH, why)
+        if key in fallbacks:
+            yield Candidate(key, Provenance.FALLBACK)
+
+    def readers() -> Iterator[tuple[str, str]]:
+        for key, slots in profile.takes_composite.items():
+            yield from ((key, slot) for slot in slots)
+        for slot, keys in profile.ambiguous.items():
+            yield from ((key, slot) for key in keys)
+
+    slots = tuple(members[name] for name in profile.runtime if name in members)
+    return Plain(candidates, slots, readers)
 
 
-def plain_pr35061(
+def _candidates_pr35061(
     key: DispatchKey,
     direct: AbstractSet[Source],
     fallbacks: AbstractSet[DispatchKey],
@@ -111,6 +138,10 @@ def plain_pr35061(
         yield Candidate(key, Provenance.FALLBACK, "it falls through" if key in fallthrough else "")
     if None in direct:
         yield Candidate(None, Provenance.CATCH_ALL)
+
+
+PLAIN_PR35061 = Plain(_candidates_pr35061, RUNTIME_KEYS, lambda: iter(()))
+"""The precedence of PR #35061, with the runtime keys of today."""
 
 
 Shape: TypeAlias = dict[tuple[int, Provenance], int]
@@ -130,14 +161,6 @@ def _winner(
     return None
 
 
-_WITHOUT_SLOT = sum(KEY_OF_BIT) & ~ALL_SLOTS  # functionality keys, aliases, and the catch-all bucket
-
-RELEVANT: tuple[int, ...] = tuple(
-    KEY_BIT[key] | BACKENDS_OF_AUTOGRAD.get(key, 0) | _WITHOUT_SLOT for key in RUNTIME_KEYS
-)
-"""For each slot, the keys whose kernels can matter to it: its own, its backends' and those without a slot."""
-
-
 @lru_cache(maxsize=1 << 15)
 def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
     """The whole table, slot by slot, from which keys have kernels and which slots have fallbacks.
@@ -149,9 +172,10 @@ def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
         fallthrough_slots: those of them whose fallback falls through.
     """
     shape: Shape = {}
-    for slot, key in enumerate(RUNTIME_KEYS):
+    for key in plain.slots:
+        slot = SLOT_OF_KEY[key]
         bit = 1 << slot
-        won = _winner(plain, key, present & RELEVANT[slot], fallback_slots & bit, fallthrough_slots & bit)
+        won = _winner(plain, key, present & plain.relevant[slot], fallback_slots & bit, fallthrough_slots & bit)
         if won is not None:
             shape[won] = shape.get(won, 0) | bit
     return shape

@@ -16,7 +16,7 @@ from dispatchlab.engine.reference_precedence import Candidate
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import State
 from dispatchlab.model.dump_format import Provenance, alias_text, key_text
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import NEWER, NO_KERNEL, OUTRANKED, Beaten, KernelRow, OperatorView, TableRow
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, keys_of
@@ -40,24 +40,24 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
             flags=tuple(kernel.kernel.flags.split()),
             location=kernel.location,
         )
-        for bit in KEY_OF_BIT
-        for at, kernel in enumerate(entry.kernels.get(bit, ()))
+        for bit in sorted(entry.kernels, key=semantics.dump_order.__getitem__)
+        for at, kernel in enumerate(entry.kernels[bit])
     )
-    computed = rows(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks))
+    computed = rows(computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks), semantics)
     stale = stale_keys(entry.slots, expected_slots(entry, fallbacks, semantics))
-    actual = rows(entry.slots)
+    actual = rows(entry.slots, semantics)
     table = tuple(
         TableRow(
-            key=str(RUNTIME_KEYS[slot]),
+            key=str(SLOT_KEYS[slot]),
             text=computed[slot].text if slot in computed else "",
             debug=computed[slot].registered.debug if slot in computed else "",
             reason=computed[slot].reason if slot in computed else None,
             fallthrough=slot in computed and computed[slot].registered.kernel.is_fallthrough,
             source=_source(computed[slot].registered, computed[slot].reason) if slot in computed else "",
-            beaten=tuple(_beaten(entry, fallbacks, semantics, RUNTIME_KEYS[slot])),
+            beaten=tuple(_beaten(entry, fallbacks, semantics, SLOT_KEYS[slot])),
             stale=(actual[slot].text if slot in actual else NO_KERNEL) if stale >> slot & 1 else None,
         )
-        for slot in sorted({*computed, *actual})
+        for slot in semantics.in_order({*computed, *actual})
     )
     stored = entry.stored
     return OperatorView(
@@ -69,8 +69,8 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
         kernels=kernels,
         table=table,
         violations=violations(entry, fallbacks, semantics),
-        skipped=tuple(map(str, keys_of(fallthroughs_without_row(entry, fallbacks, semantics)))),
-        by_rule=tuple(str(RUNTIME_KEYS[slot]) for slot, held in actual.items() if _is_by_lab(held.registered)),
+        skipped=tuple(map(str, semantics.keys_in(fallthroughs_without_row(entry, fallbacks, semantics)))),
+        by_rule=tuple(str(SLOT_KEYS[slot]) for slot, held in actual.items() if _is_by_lab(held.registered)),
     )
 
 

@@ -1,23 +1,37 @@
-"""Semantics: the dispatcher that the engine behaves as, in three small records of choices.
+"""Semantics: the dispatcher that the engine behaves as, in one small record of choices.
 
-`strict` is the commutative engine that the design promises. `torch-2.13` is what PyTorch 2.13 does, its defects
-included, so that a run here predicts a run there. `pr35061` is the engine as PR #35061 first proposed it.
+`strict` is the commutative engine that the design promises, with the keys of the newest PyTorch there is a profile of.
+`torch-2.13` and its kind are what that PyTorch does, its defects included, so that a run here predicts a run there:
+they are made of profiles, which are measured. `pr35061` is the engine as PR #35061 first proposed it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 
 from dispatchlab.engine import precedence
-from dispatchlab.engine.builtin_fallbacks import BUILTIN_FALLBACKS
-from dispatchlab.engine.precedence import Precedence
+from dispatchlab.engine.builtin_fallbacks import fallbacks_of
+from dispatchlab.engine.precedence import Precedence, precedence_by_levels
+from dispatchlab.engine.precedence_rules import PrecedenceRules, bits_named, known_keys, rules_of
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
+from dispatchlab.model.keys import FORMER_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.profile import (
+    Names,
+    Profile,
+    bundled_profile,
+    bundled_profiles,
+    nearest_profile,
+    read_profile,
+    semantics_names,
+    version_of,
+)
 from dispatchlab.model.registration import Fallback
 from dispatchlab.model.short_repr import member_repr
-from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, REFRESH_NEEDED, REFRESH_UPSTREAM
+from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, each_slot, slots_of_key
 
 
 class SignatureLife(Enum):
@@ -30,6 +44,24 @@ class SignatureLife(Enum):
     __repr__ = member_repr
 
 
+class SlotOrder:
+    """The order of slots in the tables of a version; equal to itself alone.
+
+    Args:
+        slots: the slots, first to last.
+    """
+
+    __slots__ = ("place",)
+
+    def __init__(self, slots: Iterable[int]) -> None:
+        self.place = {slot: at for at, slot in enumerate(slots)}.__getitem__
+
+
+def in_order(slots: Iterable[int], order: SlotOrder | None) -> list[int]:
+    """Slots in the order of a table, see Note [Keys in the order of a version]."""
+    return sorted(slots) if order is None else sorted(slots, key=order.place)
+
+
 @dataclass(frozen=True, slots=True)
 class Semantics:
     """The choices that make one dispatcher differ from another.
@@ -37,10 +69,15 @@ class Semantics:
     Args:
         name: how users call it.
         precedence: which kernel a slot gets, given all that is registered.
-        refresh: the slots that are recomputed when the active kernel of a key changes.
+        refresh: the slots that are recomputed when a kernel is registered at a key.
+        refresh_on_release: likewise when one is released; None for the same slots.
         full_refresh_without_key: registering a kernel without a key recomputes every slot.
         catch_all: a kernel without a key goes to a bucket of its own and not to CompositeImplicitAutograd.
         keys: the keys that a registration can name.
+        existing: the keys that there are, also those that only code of C++ can name.
+        alias_slots: an alias key -> the slots that a fallback there serves; None for those of PyTorch 2.13.
+        slot_order: the order of slots in a table; None where their numbers are their order.
+        dump_order: the bit of a key -> its place in a dump.
         signature_life: see `SignatureLife`.
         refusal_leaves_traces: what a refused registration had already written stays, see Note [Traces of a refusal].
         tags_outlive_def: the tags of a def stay when it goes.
@@ -50,6 +87,7 @@ class Semantics:
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
         fallbacks: the backend fallbacks that a scenario finds before it registers anything.
+        builtin_fallbacks: the backend fallbacks that PyTorch ships.
     """
 
     name: str
@@ -58,6 +96,11 @@ class Semantics:
     full_refresh_without_key: bool = False
     catch_all: bool = False
     keys: frozenset[DispatchKey] = frozenset(DispatchKey)
+    existing: frozenset[DispatchKey] = frozenset(DispatchKey)
+    refresh_on_release: Mapping[DispatchKey, int] | None = None
+    alias_slots: Mapping[DispatchKey, int] | None = None
+    slot_order: SlotOrder | None = None
+    dump_order: Mapping[int, int] = field(default_factory=lambda: DUMP_ORDER)
     signature_life: SignatureLife = SignatureLife.KERNEL
     refusal_leaves_traces: bool = False
     tags_outlive_def: bool = False
@@ -67,6 +110,7 @@ class Semantics:
     schema_2020: bool = False
     warn_each_override: bool = True
     fallbacks: tuple[Fallback, ...] = ()
+    builtin_fallbacks: tuple[Fallback, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Semantics {self.name}>"
@@ -76,37 +120,163 @@ class Semantics:
         """A registration that is made of several comes as a whole or not at all."""
         return not self.refusal_leaves_traces
 
+    @property
+    def released(self) -> Mapping[DispatchKey, int]:
+        """The slots that are recomputed when a kernel of a key is released."""
+        return self.refresh if self.refresh_on_release is None else self.refresh_on_release
 
-STRICT = Semantics("strict", precedence.TORCH_2_13, REFRESH_NEEDED)
+    def slots_of_key(self, key: DispatchKey) -> int:
+        """The slots that a fallback at `key` serves: its own, or those of an alias; none for `Dense` and its kind."""
+        if self.alias_slots is not None and key.is_alias:
+            return self.alias_slots.get(key, 0)
+        return slots_of_key(key)
 
-TORCH_2_13 = Semantics(
-    "torch-2.13",
-    precedence.TORCH_2_13,
-    REFRESH_UPSTREAM,
-    full_refresh_without_key=True,
-    keys=PARSED_BY_TORCH,
-    signature_life=SignatureLife.OPERATOR,
-    refusal_leaves_traces=True,
-    tags_outlive_def=True,
-    fallback_without_slot=True,
-    kernels_in_wildcard_block=False,
-    warn_each_override=False,
-    fallbacks=BUILTIN_FALLBACKS,
-)
+    def in_order(self, slots: Iterable[int]) -> list[int]:
+        """Slots in the order of a table."""
+        return in_order(slots, self.slot_order)
 
-PR35061 = Semantics(
-    "pr35061",
-    precedence.PR35061,
-    {key: KEY_BIT[key] & ALL_SLOTS for key in DispatchKey},
-    catch_all=True,
-    keys=frozenset(key for key in DispatchKey if not key.is_alias),
-    signature_life=SignatureLife.NEVER,
-    several_defs=True,
-    schema_2020=True,
-)
+    def keys_in(self, bits: int) -> tuple[DispatchKey, ...]:
+        """The runtime keys of a set of slots, in the order of a table."""
+        return tuple(SLOT_KEYS[slot] for slot in self.in_order(each_slot(bits)))
 
-SEMANTICS: Mapping[str, Semantics] = {semantics.name: semantics for semantics in (STRICT, TORCH_2_13, PR35061)}
-"""All of them, by name."""
+
+# Note [Keys in the order of a version]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch changes the order of its keys: MAIA was a key of its own behind FPGA before it became a backend, and Python
+# and Fake have changed places. No order of all keys agrees with that of every version. So a key is one bit, the same
+# in every version, which is all that precedences, refreshes and states need; and a version's order is looked up where
+# something is printed, or the first of several is named. Where it is that of the bits, nothing is looked up.
+
+
+def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
+    """The dispatcher that a profile describes.
+
+    Keys of the profile that this package does not know are left out: `unknown_keys` lists them.
+
+    Args:
+        profile: the profile.
+        name: how users call it; its PyTorch when left out.
+    """
+    rules = rules_of(profile)
+    fallbacks = fallbacks_of(profile)
+    return Semantics(
+        name or profile.name,
+        precedence_by_levels(profile, rules),
+        _refresh(rules, profile.refresh_on_register),
+        refresh_on_release=(
+            None
+            if profile.refresh_on_release == profile.refresh_on_register
+            else _refresh(rules, profile.refresh_on_release)
+        ),
+        full_refresh_without_key=profile.full_refresh_without_key,
+        keys=frozenset(known_keys(profile.parsed)),
+        existing=frozenset(known_keys(profile.keys)),
+        alias_slots={alias: rules.covers[alias] & ~UNDEFINED_SLOT for alias in rules.levels},
+        slot_order=_slot_order(rules),
+        dump_order=_dump_order(known_keys(profile.keys)),
+        signature_life=SignatureLife[profile.signature_life.upper()],
+        refusal_leaves_traces=profile.refusal_leaves_traces,
+        tags_outlive_def=profile.tags_outlive_def,
+        fallback_without_slot=profile.fallback_without_slot,
+        kernels_in_wildcard_block=profile.kernels_in_wildcard_block,
+        several_defs=profile.several_defs,
+        warn_each_override=profile.warn_each_override,
+        fallbacks=fallbacks,
+        builtin_fallbacks=fallbacks,
+    )
+
+
+def strict_of(profile: Profile) -> Semantics:
+    """The commutative engine, with the keys and the precedence of a profile."""
+    rules, keys = rules_of(profile), known_keys(profile.keys)
+    return Semantics(
+        "strict",
+        precedence_by_levels(profile, rules),
+        _refresh(rules, {}),
+        keys=frozenset(keys),
+        existing=frozenset(keys),
+        alias_slots={alias: rules.covers[alias] & ~UNDEFINED_SLOT for alias in rules.levels},
+        slot_order=_slot_order(rules),
+        dump_order=_dump_order(keys),
+        builtin_fallbacks=fallbacks_of(profile),
+    )
+
+
+def unknown_keys(profile: Profile) -> tuple[str, ...]:
+    """The keys of a profile that this package does not know."""
+    return tuple(name for name in profile.keys if name not in DispatchKey.__members__)
+
+
+def _refresh(rules: PrecedenceRules, measured: Mapping[str, Names]) -> Mapping[DispatchKey, int]:
+    """The slots for every key that a kernel can be at; where nothing is measured, those that it can change."""
+    return {
+        key: bits_named(measured[key.name]) if key.name in measured else rules.reach(key)
+        for key in DispatchKey
+        if key != DispatchKey.Undefined
+    }
+
+
+def _slot_order(rules: PrecedenceRules) -> SlotOrder | None:
+    order = [SLOT_OF_KEY[key] for key in rules.slots]
+    return None if order == sorted(order) else SlotOrder(order)
+
+
+def _dump_order(keys: Sequence[DispatchKey]) -> Mapping[int, int]:
+    order = {KEY_BIT[key]: at for at, key in enumerate(keys)}
+    return DUMP_ORDER if [*order] == [bit for bit in DUMP_ORDER if bit in order] else order
+
+
+def _pr35061() -> Semantics:
+    keys = frozenset(DispatchKey) - {*FORMER_KEYS}
+    return Semantics(
+        "pr35061",
+        precedence.PR35061,
+        {key: KEY_BIT[key] & slots_of_key(key) for key in DispatchKey},
+        catch_all=True,
+        keys=frozenset(key for key in keys if not key.is_alias),
+        existing=keys,
+        signature_life=SignatureLife.NEVER,
+        several_defs=True,
+        schema_2020=True,
+        builtin_fallbacks=_builtin_fallbacks(),
+    )
+
+
+def _builtin_fallbacks() -> tuple[Fallback, ...]:
+    return fallbacks_of(bundled_profile(bundled_profiles()[-1]))
+
+
+@cache
+def _made(name: str) -> Semantics:
+    if name == "strict":
+        return strict_of(bundled_profile(bundled_profiles()[-1]))
+    return _pr35061() if name == "pr35061" else semantics_of(bundled_profile(name))
+
+
+class _Named(Mapping[str, Semantics]):
+    """All semantics by their names; one is made when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Semantics:
+        if name not in self._names:
+            raise KeyError(name)
+        return _made(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return semantics_names()
+
+
+SEMANTICS: Mapping[str, Semantics] = _Named()
+"""All of them, by name: `strict`, those of the bundled profiles, oldest first, and `pr35061`."""
 
 
 class UnknownSemanticsError(DispatchLabError):
@@ -117,13 +287,23 @@ class UnknownSemanticsError(DispatchLabError):
         self.text = text
 
     def __str__(self) -> str:
-        known = ", ".join(SEMANTICS)
-        return f"unknown semantics {self.text!r}: expected one of {known}{did_you_mean(self.text, SEMANTICS)}"
+        version = version_of(self.text)
+        if version is not None:
+            hint = f"; did you mean {nearest_profile(version)}?"
+        else:
+            hint = did_you_mean(self.text, SEMANTICS)
+        return f"unknown semantics {self.text!r}: expected one of {', '.join(SEMANTICS)}{hint}"
 
 
 def semantics_named(name: str) -> Semantics:
-    """The semantics with this name; raises UnknownSemanticsError."""
-    try:
+    """The semantics with this name, or of the profile in a file.
+
+    Raises:
+        UnknownSemanticsError: there is neither.
+        ProfileError: the file is no profile.
+    """
+    if name in SEMANTICS:
         return SEMANTICS[name]
-    except KeyError:
-        raise UnknownSemanticsError(name) from None
+    if name.endswith(".json") and os.path.exists(name):
+        return semantics_of(read_profile(name), name)
+    raise UnknownSemanticsError(name)

@@ -26,7 +26,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.keys import MOVED_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.model.short_repr import member_repr
 
@@ -286,11 +286,13 @@ def parse_table(table: str) -> dict[DispatchKey, TableEntry]:
     lines = table.removesuffix("\n").split("\n") if table else []
     for text in _joined(lines, lambda text: _ENTRY.fullmatch(text) is not None):
         name, _, entry = text.partition(": ")
-        slot = SLOT_OF_KEY.get(DispatchKey[name], -1) if name in DispatchKey.__members__ else -1
-        if slot <= last:
+        key = DispatchKey.__members__.get(name)
+        slot = -1 if key is None else SLOT_OF_KEY.get(key, -1)
+        if key is None or slot < 0 or key in rows or (slot < last and key not in MOVED_KEYS):
             raise DumpError(text, "a row that starts with a dispatch key" + (", in their order" if rows else ""))
-        last = slot
-        rows[RUNTIME_KEYS[slot]] = parse_entry(entry)
+        if key not in MOVED_KEYS:
+            last = slot
+        rows[key] = parse_entry(entry)
     return rows
 
 

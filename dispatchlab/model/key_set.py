@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dispatchlab.model.keys import (
     BACKENDS,
+    FORMER_KEYS,
     FUNCTIONALITY_KEYS,
     PER_BACKEND_FUNCTIONALITIES,
     SLOT_OF_KEY,
@@ -28,7 +29,7 @@ def functionality_bit(key: DispatchKey) -> int:
 
 
 def _bits_of(key: DispatchKey) -> int:
-    if key.is_alias:
+    if key.is_alias or key in FORMER_KEYS:  # the sets are those of PyTorch 2.13
         return 0
     backend = key.backend
     return functionality_bit(key.functionality) | (0 if backend is None else 1 << backend)
@@ -59,7 +60,7 @@ class DispatchKeySet:
 
     @classmethod
     def of(cls, *keys: DispatchKey) -> DispatchKeySet:
-        """The set of these keys; `Undefined` and alias keys add nothing."""
+        """The set of these keys; `Undefined`, alias keys, and keys that PyTorch 2.13 lacks add nothing."""
         bits = 0
         for key in keys:
             bits |= _BITS[key]

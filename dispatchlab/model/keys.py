@@ -1,7 +1,8 @@
 """Dispatch keys: their names, their order, and what each one covers.
 
 Order and numbers are those of c10/core/DispatchKey.h in PyTorch 2.13 (markers such as `EndOfFunctionalityKeys` are left
-out). Three kinds: functionality keys (0 to 46, some of which exist once for each backend), the runtime keys of those
+out); keys that only other versions have come after them. The order of another version is a fact of its profile. Three
+kinds: functionality keys (0 to 46, some of which exist once for each backend), the runtime keys of those
 that do (`CPU`, `SparseCUDA`, ...), and alias keys, each of which stands for a set of runtime keys.
 """
 
@@ -14,7 +15,7 @@ from dispatchlab.model.short_repr import member_repr
 
 
 class DispatchKey(IntEnum):
-    """A dispatch key; its number is upstream's enum value, which is also the order of lines in a dump.
+    """A dispatch key; its number is PyTorch 2.13's enum value, which is also the order of lines in its dumps.
 
     >>> from dispatchlab import DispatchKey
     >>> DispatchKey.AutogradCUDA > DispatchKey.CUDA, DispatchKey["Autograd"].is_alias
@@ -170,6 +171,7 @@ class DispatchKey(IntEnum):
     CompositeImplicitAutogradNestedTensor = 153
     CompositeExplicitAutograd = 154
     CompositeExplicitAutogradNonFunctional = 155
+    Named = 156
 
     __repr__ = member_repr
 
@@ -179,7 +181,7 @@ class DispatchKey(IntEnum):
     @property
     def is_alias(self) -> bool:
         """True for the six keys that stand for a set of runtime keys."""
-        return self >= DispatchKey.Autograd
+        return DispatchKey.Autograd <= self < DispatchKey.Named
 
     @property
     def is_runtime(self) -> bool:
@@ -194,7 +196,7 @@ class DispatchKey(IntEnum):
     @property
     def functionality(self) -> DispatchKey:
         """The functionality key that this key belongs to; an alias key has none and gives `Undefined`."""
-        if self < DispatchKey.CPU:
+        if self < DispatchKey.CPU or self >= DispatchKey.Named:
             return self
         return DispatchKey.Undefined if self.is_alias else PER_BACKEND_FUNCTIONALITIES[(self - DispatchKey.CPU) // 17]
 
@@ -223,7 +225,13 @@ PER_BACKEND_FUNCTIONALITIES: tuple[DispatchKey, ...] = (
 FUNCTIONALITY_KEYS: tuple[DispatchKey, ...] = tuple(key for key in DispatchKey if key < DispatchKey.CPU)
 """All 47 functionality keys, lowest priority first."""
 
-ALIAS_KEYS: tuple[DispatchKey, ...] = tuple(key for key in DispatchKey if key >= DispatchKey.Autograd)
+ALIAS_KEYS: tuple[DispatchKey, ...] = tuple(key for key in DispatchKey if key.is_alias)
+
+FORMER_KEYS: tuple[DispatchKey, ...] = (DispatchKey.Named,)
+"""The keys that PyTorch 2.13 lacks and an older version has; all of them are functionality keys with a slot."""
+
+MOVED_KEYS: frozenset[DispatchKey] = frozenset({DispatchKey.Fake, DispatchKey.Python, DispatchKey.MAIA, *FORMER_KEYS})
+"""The keys whose place among the others is not the same in all versions."""
 
 
 def _runtime_keys() -> tuple[DispatchKey, ...]:
@@ -240,7 +248,10 @@ def _runtime_keys() -> tuple[DispatchKey, ...]:
 RUNTIME_KEYS: tuple[DispatchKey, ...] = _runtime_keys()
 """All 137 runtime keys in the order of the slots of a table, `Undefined` first."""
 
-SLOT_OF_KEY: dict[DispatchKey, int] = {key: slot for slot, key in enumerate(RUNTIME_KEYS)}
+SLOT_KEYS: tuple[DispatchKey, ...] = RUNTIME_KEYS + FORMER_KEYS
+"""The runtime keys of all versions, by their bit in sets of slots: those of 2.13, then the others."""
+
+SLOT_OF_KEY: dict[DispatchKey, int] = {key: slot for slot, key in enumerate(SLOT_KEYS)}
 """The slot of each runtime key."""
 
 AUTOGRAD_KEY_OF_BACKEND: tuple[DispatchKey, ...] = tuple(

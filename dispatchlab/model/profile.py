@@ -6,18 +6,16 @@ lab engine makes a semantics of a profile; nothing else decides how `torch-2.13`
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from dispatchlab.bounded_read import ReadError, json_value, read_file
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.escape import json_document
-from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
 
 FORMAT = 1
 """The number that a file begins with; another one is refused."""
@@ -72,7 +70,7 @@ Names = tuple[str, ...]
 """Names of keys, in an order that the field gives a meaning to."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profile:
     """What one PyTorch's dispatcher does, as far as versions differ.
 
@@ -128,8 +126,8 @@ class Profile:
     @property
     def name(self) -> str:
         """What the semantics is called that is made of it: `torch-` and the first two numbers of the version."""
-        found = re.match(r"(\d+)\.(\d+)", self.torch)
-        return f"torch-{found[1]}.{found[2]}" if found else f"torch-{self.torch}"
+        version = version_of(self.torch)
+        return f"torch-{version[0]}.{version[1]}" if version is not None else f"torch-{self.torch}"
 
 
 DEFAULTS: Mapping[str, object] = MappingProxyType(
@@ -148,6 +146,57 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
 """What PyTorch 2.13 does, for the fields that a probe may leave out; it names them in `not_probed`."""
 
 
+_FOLDER = os.path.join(os.path.dirname(__file__), "profiles")
+_SUFFIX = ".json"
+
+
+def version_of(text: str) -> tuple[int, int] | None:
+    """The first two numbers of a version, such as `2.13.0+cpu` or `torch-2.13`; None where there are none."""
+    found = re.match(r"(?:torch-)?(\d{1,6})\.(\d{1,6})(?!\d)", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+@cache
+def bundled_profiles() -> tuple[str, ...]:
+    """The names of the profiles that come with dispatchlab, such as `torch-2.13`, the oldest PyTorch first."""
+    names = [name.removesuffix(_SUFFIX) for name in os.listdir(_FOLDER) if name.endswith(_SUFFIX)]
+    return tuple(sorted(names, key=lambda name: (version_of(name) or (0, 0), name)))
+
+
+@cache
+def bundled_profile(name: str) -> Profile:
+    """A profile that comes with dispatchlab; `name` is one of `bundled_profiles`."""
+    with open(os.path.join(_FOLDER, f"{name}{_SUFFIX}"), encoding="utf-8") as stream:
+        value = json.load(stream)
+    del value["profile"]
+    fallbacks = {key: BuiltinFallback(**one) for key, one in value.pop("fallbacks").items()}
+    made = {field: _tuples(one) for field, one in value.items()}  # unchecked: tests read these files with all checks
+    return Profile(**{**DEFAULTS, **made, "fallbacks": MappingProxyType(fallbacks)})
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, dict):
+        return MappingProxyType({key: tuple(one) if isinstance(one, list) else one for key, one in value.items()})
+    return value
+
+
+def nearest_profile(version: tuple[int, int]) -> str:
+    """The bundled profile of the nearest version, the newer of two."""
+
+    def distance(name: str) -> tuple[int, int]:
+        major, minor = version_of(name) or (0, 0)
+        return abs(major - version[0]), abs(minor - version[1])
+
+    return min(reversed(bundled_profiles()), key=distance)
+
+
+def semantics_names() -> tuple[str, ...]:
+    """The names of all semantics: `strict`, one for each bundled profile, `pr35061`."""
+    return ("strict", *bundled_profiles(), "pr35061")
+
+
 def read_profile(path: str | os.PathLike[str]) -> Profile:
     """The profile in a file.
 
@@ -155,6 +204,8 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
         ProfileError: the file cannot be read, is no profile, or contradicts itself.
         OtherFileError: it is another file of dispatchlab.
     """
+    from dispatchlab.bounded_read import ReadError, json_value, read_file  # a bundled profile needs none of these
+
     name = os.fspath(path)
     try:
         data = read_file(name, limit=MAX_BYTES, what="profiles")
@@ -174,6 +225,8 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
 
 
 def _other_kind(path: str) -> None:
+    from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
+
     found = content_of(path)
     if found is not None and found.kind is not FileKind.PROFILE:
         raise OtherFileError(path, found, (FileKind.PROFILE,))
@@ -189,7 +242,8 @@ def profile_of(value: object, path: str = "the profile") -> Profile:
     Raises:
         ProfileError: it is none, or contradicts itself.
     """
-    reader = _Reader(path)
+    keys = value.get("keys") if isinstance(value, dict) else None
+    reader = _Reader(path, keys if isinstance(keys, dict) else ())
     if not isinstance(value, dict) or "profile" not in value:
         raise reader.error(f'expected an object that begins with "profile": {FORMAT} but found {_shown(value)}')
     if value["profile"] != FORMAT:
@@ -223,6 +277,8 @@ def profile_value(profile: Profile) -> dict[str, object]:
 
 def profile_text(profile: Profile) -> str:
     """The file of a profile: a line for each field, and in a mapping one for each key."""
+    from dispatchlab.escape import json_document
+
     lines = []
     for name, one in profile_value(profile).items():
         if isinstance(one, dict):
@@ -241,8 +297,9 @@ _MAPPINGS = ("aliases", "takes_composite", "ambiguous", "refresh_on_register", "
 class _Reader:
     """Checks the form of values, field by field."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, keys: Iterable[str] = ()) -> None:
         self._path = path
+        self._known = {key: key for key in keys if _KEY.fullmatch(key)}
 
     def error(self, reason: str) -> ProfileError:
         return ProfileError(self._path, reason)
@@ -288,12 +345,12 @@ class _Reader:
         if not isinstance(value, list | tuple) or len(value) > _MOST_KEYS:
             raise self.error(f"expected a list of at most {_MOST_KEYS} names as {what} but found {_shown(value)}")
         for one in value:
-            if not isinstance(one, str) or not _KEY.fullmatch(one):
+            if not isinstance(one, str) or (one not in self._known and not _KEY.fullmatch(one)):
                 raise self.error(f"expected names in {what} but found {_shown(one)}")
         if len({*value}) != len(value):
             twice = next(one for at, one in enumerate(value) if one in value[:at])
             raise self.error(f"{what} lists {twice} twice")
-        return tuple(map(sys.intern, value))
+        return tuple(self._known.get(str(one), str(one)) for one in value)
 
     def _fallback(self, key: str, value: object) -> BuiltinFallback:
         if not isinstance(value, dict) or value.keys() != {"kind", "debug"} or value["kind"] not in _KINDS:

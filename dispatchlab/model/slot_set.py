@@ -1,10 +1,10 @@
 """Sets of dispatch table slots as bits, and one bit for each key where a kernel can be registered.
 
-A set of runtime keys is one `int`, bit *i* for slot *i* of the table (0 is `Undefined`), so that a level of the table's
-precedence is one bit operation. Source: c10/core/DispatchKeySet.cpp (`getRuntimeDispatchKeySet`,
+A set of runtime keys is one `int`, with a bit for each runtime key of any version (0 is `Undefined`), so that a level
+of the table's precedence is one bit operation. Source: c10/core/DispatchKeySet.cpp (`getRuntimeDispatchKeySet`,
 `getBackendKeySetFromAutograd`) and aten/src/ATen/core/dispatch/OperatorEntry.cpp (`updateDispatchTable_`).
 
-A set of keys where kernels are registered is one `int`, too: its low 137 bits are those of the slots, and the bits
+A set of keys where kernels are registered is one `int`, too: its low bits are those of the slots, and the bits
 above stand for functionality keys, alias keys and the catch-all bucket.
 """
 
@@ -17,12 +17,12 @@ from dispatchlab.model.keys import (
     AUTOGRAD_KEY_OF_BACKEND,
     BACKENDS,
     PER_BACKEND_FUNCTIONALITIES,
-    RUNTIME_KEYS,
+    SLOT_KEYS,
     SLOT_OF_KEY,
     DispatchKey,
 )
 
-ALL_SLOTS = (1 << len(RUNTIME_KEYS)) - 1
+ALL_SLOTS = (1 << len(SLOT_KEYS)) - 1
 UNDEFINED_SLOT = 1
 
 
@@ -44,7 +44,7 @@ def each_slot(bits: int) -> Iterator[int]:
 
 def keys_of(bits: int) -> tuple[DispatchKey, ...]:
     """The runtime keys of a set of slots, in table order."""
-    return tuple(RUNTIME_KEYS[slot] for slot in each_slot(bits))
+    return tuple(SLOT_KEYS[slot] for slot in each_slot(bits))
 
 
 def _instances(prefix: str, but: tuple[str, ...] = ()) -> int:
@@ -154,10 +154,10 @@ REFRESH_UPSTREAM: dict[DispatchKey, int] = {key: _upstream(key) for key in _REGI
 _WITHOUT_SLOT = (*PER_BACKEND_FUNCTIONALITIES, *ALIAS_KEYS)
 
 KEY_BIT: dict[DispatchKey, int] = {
-    **{key: 1 << slot for slot, key in enumerate(RUNTIME_KEYS)},
-    **{key: 1 << (len(RUNTIME_KEYS) + index) for index, key in enumerate(_WITHOUT_SLOT)},
+    **{key: 1 << slot for slot, key in enumerate(SLOT_KEYS)},
+    **{key: 1 << (len(SLOT_KEYS) + index) for index, key in enumerate(_WITHOUT_SLOT)},
 }
-CATCH_ALL_BIT = 1 << (len(RUNTIME_KEYS) + len(_WITHOUT_SLOT))
+CATCH_ALL_BIT = 1 << (len(SLOT_KEYS) + len(_WITHOUT_SLOT))
 """The bucket of kernels without a key, under the semantics that have one."""
 
 KEY_OF_BIT: dict[int, DispatchKey | None] = {
@@ -167,4 +167,4 @@ KEY_OF_BIT: dict[int, DispatchKey | None] = {
 """The key of each bit, in the order in which dumps print them: by enum value, the catch-all last."""
 
 DUMP_ORDER: dict[int, int] = {bit: at for at, bit in enumerate(KEY_OF_BIT)}
-"""The position of each bit among the lines of a dump."""
+"""The position of each bit among the lines of a dump of PyTorch 2.13."""

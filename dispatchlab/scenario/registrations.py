@@ -14,7 +14,7 @@ from importlib import import_module
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.infer_schema import infer_schema
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
     AliasKind,
@@ -130,7 +130,7 @@ def _anonymous_parser(classes: frozenset[str]) -> Callable[[str], FunctionSchema
 
 SENTENCE = Shape("a sentence", _sentence, {"type": "string", "minLength": 1})
 KEY = Shape("a dispatch key", _key, {"$ref": "#/$defs/key"})
-ROW = Shape("a dispatch key", _row, {"enum": [key.name for key in RUNTIME_KEYS]})
+ROW = Shape("a dispatch key", _row, {"enum": [key.name for key in SLOT_KEYS]})
 NAMESPACE = Shape("a namespace", _namespace, {"type": "string", "pattern": f"^{_NAMESPACE.pattern}$"})
 LIBRARY = Shape("a namespace or _", _library, NAMESPACE.schema)
 OPERATOR = Shape("the name of an operator", _operator, {"type": "string", "minLength": 1})

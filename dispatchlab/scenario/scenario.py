@@ -10,6 +10,7 @@ from dispatchlab.explore.program import Module, Program
 from dispatchlab.explore.result import Expectation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import semantics_names
 from dispatchlab.model.registration import (
     Block,
     Claim,
@@ -23,7 +24,7 @@ from dispatchlab.model.registration import (
     operators_of,
 )
 
-SEMANTICS = ("strict", "torch-2.13", "pr35061")
+SEMANTICS = semantics_names()
 """The words that may stand after `semantics:`."""
 
 
