@@ -93,3 +93,9 @@ def test_certify_of_nothing_is_refused(tmp_path: Path) -> None:
     result = run("certify", str(file))
     assert result.exit_code == 2
     assert "has no operator to certify: nothing was selected, or everything in it was refused" in result.stderr
+
+
+def test_certify_names_what_it_can_certify() -> None:
+    assert "name strict or a PyTorch, such as torch-2.13" in run("certify", "--semantics", "pr35061").stderr
+    unknown = run("certify", "--semantics", "torch-2.99")
+    assert (unknown.exit_code, "did you mean torch-2." in unknown.stderr) == (2, True)

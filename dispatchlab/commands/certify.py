@@ -11,6 +11,7 @@ from dispatchlab.commands.options import (
     JOBS,
     LIVE_IMPORT_HELP,
     SOURCE,
+    OneOf,
     format_option,
     import_option,
     operators_option,
@@ -20,15 +21,23 @@ from dispatchlab.commands.options import (
 from dispatchlab.commands.output import Format, exit_with, note, progress_display, show
 
 
+def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value == "pr35061":
+        raise click.BadParameter("its tables are not certified: name strict or a PyTorch, such as torch-2.13")
+    return value
+
+
 @click.command()
 @click.argument("registry", metavar="[REGISTRY]", default="torch-2.13", type=SOURCE)
 @operators_option
 @click.option(
     "--semantics",
-    type=click.Choice(["strict", "torch-2.13"]),
+    metavar="NAME",
+    type=OneOf("name", "semantics"),
+    callback=_with_certificates,
     default="strict",
     show_default=True,
-    help="Semantics of the dispatcher to certify.",
+    help="Semantics of the dispatcher to certify: strict, or a PyTorch, such as torch-2.13.",
 )
 @click.option(
     "--jobs",

@@ -132,8 +132,8 @@ def semantics_option(command: _Command) -> _Command:
         "--semantics",
         metavar="NAME",
         type=OneOf("name", "semantics"),
-        help="Semantics of the lab engine: strict, torch-2.13, pr35061. Default: those that the scenario "
-        "names, or strict.",
+        help="Semantics of the lab engine: strict, a PyTorch such as torch-2.13, pr35061, or the file of a profile. "
+        "Default: those that the scenario names, or strict.",
     )(command)
 
 
