@@ -208,6 +208,9 @@ _USUALLY_MEANT = {
 """Words of everyday talk, with the name that PyTorch has for the same."""
 
 
+_LONGEST_COMPARED = 1_000  # comparing takes the square of the length, and a name has no more
+
+
 def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ...]:
     """The names that `word` was probably meant to be, best first; empty when nothing is near.
 
@@ -215,6 +218,8 @@ def nearest(word: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ..
     """
     from difflib import get_close_matches
 
+    if len(word) > _LONGEST_COMPARED:
+        return ()
     names = list(known)
     meant = _USUALLY_MEANT.get(word.casefold())
     same = [name for name in names if name.casefold() in (word.casefold(), meant)]

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import yaml
 
+from dispatchlab._gc_pause import collector_paused
 from dispatchlab.bounded_read import ReadError, decoded
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.registration import SourceLocation
@@ -91,7 +92,7 @@ def quoted(text: str) -> str:
 # "1"; nothing at all after a colon is no value, which is an error; aliases and tags are errors; and depth and the
 # number of values have a bound.
 MAX_DEPTH = 32
-MAX_NODES = 1_000_000  # a tree of so many takes less than half a gigabyte
+MAX_NODES = 500_000  # with a list or a mapping for two: a file of more would take seconds before it is refused
 
 _LOADER: type[yaml.SafeLoader] | type[yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -154,7 +155,8 @@ def compose(data: bytes | str, file: str) -> Node:
             file, text, found.start(), f"found the character U+{ord(found.group()):04X}, which YAML does not allow"
         )
     try:
-        return _build(yaml.parse(text, Loader=_LOADER), text, file)
+        with collector_paused():  # a million values are looked at again and again, and no cycle is among them
+            return _build(yaml.parse(text, Loader=_LOADER), text, file)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = SourceLocation(file, mark.line + 1, mark.column + 1) if mark else file
@@ -206,7 +208,7 @@ def _build(events: Iterator[yaml.Event], text: str, file: str) -> Node:
                 raw = text[mark.index : event.end_mark.index] if mark and event.end_mark else ""
                 node = Scalar(line, column, value, raw, event.style in (None, ""))
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
-                count += 1
+                count += 2
                 if count > MAX_NODES:
                     message = f"found more than {MAX_NODES:,} values, the limit for a file"
                     raise _refused(event, file, message, "split the file")

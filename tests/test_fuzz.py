@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab import bounded_read
+from dispatchlab import bounded_read, yaml_tree
 from dispatchlab.bounded_read import ReadError, json_value, read_file
 from dispatchlab.cli import main
 from dispatchlab.errors import DispatchLabError, ParseError
@@ -148,6 +148,31 @@ def test_many_problems_are_counted_and_not_listed() -> None:
     lines = str(caught.value).splitlines()
     assert len(lines) == MOST_SHOWN + 1
     assert lines[-1] == "and at least 950 more problems: mend these first"
+
+
+def test_values_are_counted_while_a_file_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_tree, "MAX_NODES", 10)
+    assert isinstance(yaml_tree.compose("[a, b, c, d, [], []]", "a.yaml"), yaml_tree.Listing)
+    for text in ("[a, b, c, d, e, [], []]", "[[], [], [], [], []]"):
+        with pytest.raises(
+            yaml_tree.YamlError, match="found more than 10 values, the limit for a file; split the file"
+        ):
+            yaml_tree.compose(text, "a.yaml")
+
+
+def test_no_near_name_is_looked_for_where_a_word_is_longer_than_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def counted(word: str, *more: object, **named: object) -> list[str]:
+        compared.append(len(word))
+        return []
+
+    monkeypatch.setattr("difflib.get_close_matches", counted)
+    with pytest.raises(ScenarioError, match="is not a field of a scenario"):
+        parse_scenario("claim: A.\n? " + "a" * 100_000 + "\n: 1\n", file="a.yaml")
+    with pytest.raises(ScenarioError, match="is not a field of a scenario"):
+        parse_scenario("claim: A.\nregistration: 1\n", file="a.yaml")
+    assert set(compared) == {12}
 
 
 # -- what may be read

@@ -113,7 +113,7 @@ def baselines(rng: random.Random) -> str:
         (folder / "b.json").write_bytes(data)
         outcome = _outcome(lambda: load_baseline("b.json"))
     if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
-        arguments = ("--update-baseline",) if rng.random() < 0.3 else ()
+        arguments = ("--write-baseline", "c.json") if rng.random() < 0.3 else ()
         return _command_on(
             {"b.json": data, "small.dlreg": _small()}, "lint", "small.dlreg", "--baseline", "b.json", *arguments
         )
