@@ -185,9 +185,9 @@ def _tuples(value: Any) -> Any:
 def nearest_profile(version: tuple[int, int]) -> str:
     """The bundled profile of the nearest version, the newer of two."""
 
-    def distance(name: str) -> tuple[int, int]:
+    def distance(name: str) -> int:
         major, minor = version_of(name) or (0, 0)
-        return abs(major - version[0]), abs(minor - version[1])
+        return abs((major - version[0]) * 10**6 + minor - version[1])
 
     return min(reversed(bundled_profiles()), key=distance)
 
