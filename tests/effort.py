@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hypothesis import settings
 
-percent = 25
+percent = 15
 """The share; `conftest.py` raises it to the whole when every tier runs."""
 
-QUICK_EXAMPLES = 10
+QUICK_EXAMPLES = 5
 """The percent of generated examples in the quick tier, where each costs more than a turn of a loop."""
 
 

@@ -194,7 +194,7 @@ def test_the_first_hop_is_what_a_call_does_for_random_operators_arguments_and_gu
     rng = random.Random(SEED)
     endings: Counter[str] = Counter()
     broken: list[bool] = []
-    rounds = share(400)
+    rounds = share(700)
     for _ in range(rounds):
         dispatcher, _held = random_operator(rng)
         kinds = [rng.choice(list(KINDS)) for _ in range(2)]

@@ -102,19 +102,6 @@ def test_the_sequence_that_satisfies_the_invariants_is_the_expected_one() -> Non
     assert found.diff.splitlines()[3:] == ["-all hold", "+test::foo: the toy is in order: flaw 0 has 1"]
 
 
-def test_a_long_counterexample_is_cut_down_to_those_who_matter() -> None:
-    space = toy(8, Planted("sticks", by=1, partner=0, effect="shows", when=0b11100, unless=0b11))
-    engine = ToyEngine(space)
-    sessions = on_sandboxes(engine, engine.registrations, [FOO])
-    bystanders = (5, 6, 7, ~6, ~5, 6, ~7, ~6)
-    found = compare_sequences(sessions, (2, 3, 4), (*bystanders, 0, 2, 1, 3, ~0, 4, ~1))
-    assert found is not None
-    short = shrink(sessions, 8, found)
-    assert short.flaw is Flaw.UNDO
-    assert sorted(short.expected_sequence) == [2, 3, 4]
-    assert sorted(short.actual_sequence) == sorted([0, 1, 2, 3, 4, ~0, ~1])
-
-
 def test_a_counterexample_is_kept_when_there_are_no_steps_left_to_shorten_it() -> None:
     engine = ToyEngine(toy(3, Planted("depends on order", 1, 0, "shows")))
     sessions = on_sandboxes(engine, engine.registrations, [FOO])

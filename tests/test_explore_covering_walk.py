@@ -88,15 +88,6 @@ def test_a_needle_is_reported_in_the_shortest_sequences(
     )
 
 
-def test_a_disagreement_far_into_a_pass_is_shrunk_to_its_end() -> None:
-    found = walk(toy(9, Planted("sticks", by=1, partner=0, effect="shows", when=0b111100, unless=0b11)))
-    assert found.edges > 1_000
-    counterexample = found.counterexample
-    assert counterexample is not None
-    assert (counterexample.flaw, format_sequence(counterexample.expected_sequence)) == (Flaw.UNDO, "+2 +3 +4 +5")
-    assert sorted(counterexample.actual_sequence) == sorted([0, 1, 2, 3, 4, 5, ~0, ~1])
-
-
 def test_covering_walks_agree_with_the_graph_walk_on_random_engines() -> None:
     compared: Counter[str] = Counter()
     tried = share(300)
@@ -117,7 +108,7 @@ def test_covering_walks_agree_with_the_graph_walk_on_random_engines() -> None:
             assert found.counterexample is not None
             lengths = [len(each.actual_sequence) for each in (truth.counterexample, found.counterexample)]
             compared["counterexamples longer than the shortest"] += lengths[1] > lengths[0]
-    violations, longer = {75: (23, 1), 300: (94, 2)}[tried]
+    violations, longer = {45: (15, 1), 300: (94, 2)}[tried]
     assert compared == Counter({"violations found": violations, "counterexamples longer than the shortest": longer})
 
 

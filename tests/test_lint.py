@@ -155,12 +155,6 @@ def test_rules_that_leave_nothing_to_check_are_refused() -> None:
     assert (result.exit_code, "--ignore DL002 skips every rule" in result.stderr) == (2, True)
 
 
-def test_only_the_operators_that_are_asked_for_are_looked_at() -> None:
-    report = lint("torch-2.13", operators=("aten::matmul",))
-    assert report.operators == 1
-    assert {finding.operator for finding in report.findings} == {"aten::matmul"}
-
-
 def test_a_baseline_accepts_what_it_names_and_lists_what_is_gone(tmp_path: Path) -> None:
     path, source = tmp_path / "accepted.json", str(scenario("DL002", "found"))
     result = run("lint", source, "--write-baseline", str(path))

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab import Dispatcher
@@ -36,6 +36,7 @@ from dispatchlab.registry.model import (
     read_dump,
     read_fallbacks,
 )
+from tests.effort import examples
 from tests.registry_cases import BAR, DANGLING, FOO
 
 DUMP = """\
@@ -68,7 +69,7 @@ def test_texts_with_lines_of_their_own_and_operators_without_a_def_read_back(ope
     assert read_dump(dump_text(operator), operator.tags) == operator
 
 
-@settings(derandomize=True, deadline=None)
+@examples(100)
 @given(st.text(alphabet="ab :[]()\n", max_size=12))
 def test_any_debug_text_is_kept(debug: str) -> None:
     kernels = (RecordedKernel(K.CPU, debug), RecordedKernel(K.CUDA, "b"))
@@ -108,7 +109,7 @@ def operator_dumps(draw: st.DrawFn) -> OperatorDump:
     return OperatorDump("test::foo", schema, debug, draw(st.sampled_from([None, *AliasKind])), kernels)
 
 
-@settings(derandomize=True, deadline=None)
+@examples(100)
 @given(operator_dumps())
 def test_a_generated_dump_parses_back_to_an_equal_value_that_prints_the_same(dump: OperatorDump) -> None:
     text = str(dump)
@@ -119,7 +120,7 @@ def test_a_generated_dump_parses_back_to_an_equal_value_that_prints_the_same(dum
 entries = st.builds(TableEntry, debug_text, st.sampled_from(Provenance), st.booleans())
 
 
-@settings(derandomize=True, deadline=None)
+@examples(100)
 @given(st.dictionaries(st.sampled_from(RUNTIME_KEYS), entries, max_size=5))
 def test_a_generated_table_parses_back(rows: dict[K, TableEntry]) -> None:
     ordered = dict(sorted(rows.items(), key=lambda row: row[0].slot))

@@ -18,7 +18,7 @@ from dispatchlab.model.schema_difference import DifferenceKind, schema_differenc
 from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import Registry, dump_text
 from dispatchlab.registry.replay import inferred_of, operator_registrations, registrations_of, replay, schema_of
-from tests.registry_cases import BAR, DANGLING, FOO, SMALL, part
+from tests.registry_cases import BAR, DANGLING, FOO, SMALL
 
 OPERATORS = (Path(__file__).parent / "data" / "torch-2.13-operators.txt").read_text()
 """Dump and table of five operators, as PyTorch 2.13 prints them."""
@@ -45,16 +45,6 @@ def shown(dispatcher: Dispatcher) -> str:
         digest.update(dispatcher.dump(name).encode())
         digest.update(dispatcher.dump_table(name).encode())
     return digest.hexdigest()
-
-
-def test_fallbacks_may_come_last() -> None:
-    dispatcher = Dispatcher(for_registry("strict"), builtin_fallbacks=False)
-    handles = replay(part(), dispatcher.register, fallbacks_first=False)
-    assert len(handles) == len(part()) + part().kernel_count + 38
-    whole = replayed().dispatcher
-    assert [name for name in part().names if dispatcher.dump_table(name) != whole.dump_table(name)] == []
-    assert [name for name in part().names if dispatcher.dump_slots(name) != whole.dump_table(name)] == []
-    assert len(part()) == 180
 
 
 @pytest.mark.parametrize("text", OPERATORS.split("\nname: "))

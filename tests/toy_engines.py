@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from dispatchlab.errors import ErrorKind, RegistrationError
@@ -199,6 +200,11 @@ class ToySandbox:
         return tuple(broken for broken in self.space.violations(self.state) if broken.operator == operator)
 
 
+@cache
+def _claims(count: int) -> tuple[Registration, ...]:
+    return tuple(Claim(f"n{index}") for index in range(count))
+
+
 @dataclass(frozen=True)
 class ToyEngine:
     """A toy engine that cannot fork."""
@@ -209,7 +215,7 @@ class ToyEngine:
 
     @property
     def registrations(self) -> tuple[Registration, ...]:
-        return tuple(Claim(f"n{index}") for index in range(self.toy.count))
+        return _claims(self.toy.count)
 
     @contextmanager
     def sandbox(self) -> Iterator[ToySandbox]:

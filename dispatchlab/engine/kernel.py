@@ -159,11 +159,12 @@ class RegisteredKernel:
 class TableEntry:
     """What a slot holds: a kernel and why it is there. Equal to itself alone, see `RegisteredKernel.because`."""
 
-    __slots__ = ("reason", "registered")
+    __slots__ = ("_text", "reason", "registered")
 
     def __init__(self, registered: RegisteredKernel, reason: Provenance) -> None:
         self.registered = registered
         self.reason = reason
+        self._text: str | None = None
 
     def __repr__(self) -> str:
         return f"TableEntry({self.text!r})"
@@ -171,7 +172,11 @@ class TableEntry:
     @property
     def text(self) -> str:
         """The row of a table without its key: `fallthrough fn_cpu [kernel]`."""
-        return entry_text(self.registered.debug, self.reason, fallthrough=self.registered.kernel.is_fallthrough)
+        text = self._text
+        if text is None:
+            kernel = self.registered.kernel
+            text = self._text = entry_text(self.registered.debug, self.reason, fallthrough=kernel.is_fallthrough)
+        return text
 
 
 AMBIGUOUS = RegisteredKernel(Kernel(), AMBIGUOUS_DEBUG, DispatchKey.AutogradOther).because(Provenance.AMBIGUOUS)

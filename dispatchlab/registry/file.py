@@ -386,7 +386,7 @@ def bundled_names() -> tuple[str, ...]:
 
 
 def open_bundled(name: str = DEFAULT) -> RegistryFile:
-    """A bundled registry.
+    """A bundled registry; the same value for the same name, since nothing changes one.
 
     Raises:
         UnknownRegistryError: none has this name.
@@ -394,6 +394,11 @@ def open_bundled(name: str = DEFAULT) -> RegistryFile:
     """
     if name not in bundled_names():
         raise UnknownRegistryError(name)
+    return _bundled(name)
+
+
+@cache
+def _bundled(name: str) -> RegistryFile:
     return open_registry(os.path.join(_DATA, f"{name}{SUFFIX}"))
 
 

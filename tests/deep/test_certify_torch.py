@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dispatchlab.analysis.certificate import Cause, Certified
+from dispatchlab.analysis.certificate import Cause, Certificate, Certified
 from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.engine.lab_engine import LabEngine
@@ -77,3 +77,22 @@ def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semanti
         seen.add(certificate.verdict)
     assert edges > 30_000
     assert seen == {Certified.ORDER_INDEPENDENT, Certified.ORDER_DEPENDENT}
+
+
+def of_pytorch(name: str) -> Certificate:
+    recorded = open_bundled()
+    found = recorded.operator(name)
+    assert found is not None
+    (certificate,) = certification_of(recorded, name="torch-2.13", operators=[found]).certificates
+    return certificate
+
+
+def test_relu_of_pytorch_is_proved() -> None:
+    assert of_pytorch("aten::relu").verdict is Certified.ORDER_INDEPENDENT
+
+
+def test_floor_of_pytorch_depends_on_the_order_of_a_kernel_of_its_meta_registrations() -> None:
+    floor = of_pytorch("aten::floor")
+    assert floor.verdict is Certified.ORDER_DEPENDENT
+    assert floor.reasons[0].winner is not None
+    assert "_meta_registrations.py" in floor.reasons[0].winner.debug

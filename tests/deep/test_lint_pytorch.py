@@ -16,3 +16,9 @@ def test_the_findings_on_pytorch_2_13_are_counted_by_rule() -> None:
 def test_nothing_is_new_against_itself() -> None:
     report = lint("torch-2.13", against="torch-2.13")
     assert (report.findings, report.not_checked, report.exit_code) == ((), {}, 0)
+
+
+def test_only_the_operators_that_are_asked_for_are_looked_at() -> None:
+    report = lint("torch-2.13", operators=("aten::matmul",))
+    assert report.operators == 1
+    assert {finding.operator for finding in report.findings} == {"aten::matmul"}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dispatchlab.analysis.replay_on_lab import registry_on
+from dispatchlab.analysis.replay_on_lab import for_registry, registry_on
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.registry.replay import replay
+from tests.registry_cases import part
 from tests.test_registry_replay import EVERYTHING, pytorch, replayed, shown
 
 
@@ -18,3 +21,13 @@ def test_every_dump_and_every_table_is_pytorchs_to_the_character_under_torch() -
 
 def test_a_registry_replayed_under_torch_reads_back_equal() -> None:
     assert registry_on(replayed("torch-2.13").dispatcher, pytorch().torch) == pytorch()
+
+
+def test_fallbacks_may_come_last() -> None:
+    dispatcher = Dispatcher(for_registry("strict"), builtin_fallbacks=False)
+    handles = replay(part(), dispatcher.register, fallbacks_first=False)
+    assert len(handles) == len(part()) + part().kernel_count + 38
+    whole = replayed().dispatcher
+    assert [name for name in part().names if dispatcher.dump_table(name) != whole.dump_table(name)] == []
+    assert [name for name in part().names if dispatcher.dump_slots(name) != whole.dump_table(name)] == []
+    assert len(part()) == 180
