@@ -119,13 +119,15 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        from dispatchlab.commands.interrupts import interrupt_code, sigterm_interrupts
-        from dispatchlab.commands.output import usage_error_texts
-
         try:
+            from dispatchlab.commands.interrupts import sigterm_interrupts
+            from dispatchlab.commands.output import usage_error_texts
+
             with sigterm_interrupts(), usage_error_texts():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
+            from dispatchlab.commands.interrupts import interrupt_code
+
             ctx.exit(interrupt_code())
         except Exception as error:
             from dispatchlab.commands.output import OutputClosed, warn

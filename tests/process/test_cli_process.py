@@ -94,7 +94,13 @@ def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: s
     )
     assert process.stderr is not None
     try:
-        started = {process.stderr.readline().partition(":")[0] for _ in range(int(jobs))}
+        started: set[str] = set()
+        for line in process.stderr:
+            under_way = re.match(r"(\S+): (?!1 )[\d,]+ sets", line)
+            if under_way:
+                started.add(under_way[1])
+            if len(started) == int(jobs):
+                break
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
     finally:

@@ -39,7 +39,7 @@ def stopped(folder: Path, how: int, *arguments: str, group: bool = False) -> tup
     assert process.stderr is not None
     try:
         for line in process.stderr:
-            if "edges" in line:
+            if "edges" in line and ": 1 sets" not in line and ": 0 sets" not in line:
                 break
         begun = time.monotonic()
         if group:

@@ -81,7 +81,7 @@ COMMANDS: Final = {
     "permute --jobs 2": Command(
         ("permute", "a.yaml", "b.yaml", "--jobs", "2", "--progress"), 8, needs_torch=False, covered=True
     ),
-    "permute --engine torch": Command(("permute", "a.yaml", "--engine", "torch", "--progress"), 10, covered=True),
+    "permute --engine torch": Command(("permute", "a.yaml", "--engine", "torch", "--progress"), 18, covered=True),
     "certify": Command(("certify", "--jobs", "2", "--progress"), 8, needs_torch=False, covered=True),
     "certify live": Command(("certify", "live", "--all", "--jobs", "2", "--progress"), 14, covered=True),
     "record": Command(("record", "pack_a", "-o", "out.yaml"), 10, written=_is_scenario),
@@ -124,6 +124,8 @@ def run(name: str, seed: int, numbers: Iterable[int], folder: Path, *, within_s:
     """
     result = Result(name)
     prepare(folder)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background, where commands would ignore it, too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in numbers:
         _case(result, name, f"{name} {seed} {number}", SIGNALS[number % len(SIGNALS)], folder, within_s)
     return result
