@@ -7,6 +7,10 @@ printed or written goes through the one of its destination.
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO
 
 _NOT_PLAIN = re.compile(r"[^\n -~]")
 
@@ -24,6 +28,34 @@ def one_line(text: str) -> str:
 def _spelled_out(found: re.Match[str]) -> str:
     character = found[0]
     return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+class _PrintableStream:
+    """A text stream on which control characters are spelled out; everything else is that of the stream beneath."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write what can be printed."""
+        self._stream.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write some lines."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def output_of_imports() -> Iterator[None]:
+    """Whatever is printed inside goes to standard error, spelled out: standard output is for answers alone."""
+    stream: Any = None if sys.stderr is None else _PrintableStream(sys.stderr)
+    with redirect_stdout(stream), redirect_stderr(stream):
+        yield
 
 
 def json_document(value: object, *, indent: int | None = None) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from dispatchlab import load_scenario
-from dispatchlab.escape import bash_word, json_document, one_line, printable
+from dispatchlab.escape import bash_word, json_document, one_line, output_of_imports, printable
 from tests.command_line import run
 from tests.hostile_texts import EVIL, NAME, OTHER_COMMANDS, TEXT_COMMANDS, raw_characters, words_of, write_hostile_files
 
@@ -99,3 +100,46 @@ def test_each_destination_has_its_escapes() -> None:
     assert [bash_word(text) for text in ("aten::add.out", "~a", "$(b c)", "é'")] == [
         *("aten::add.out", "\\~a", "\\$\\(b\\ c\\)", "é\\'"),
     ]
+
+
+_LOUD = r"""
+import sys, warnings
+print("printed \x1b]0;title\x07")
+print("to stderr \u202e", file=sys.stderr)
+sys.stdout.writelines(["lines \x9b31m\n"])
+with warnings.catch_warnings():
+    warnings.simplefilter("always")
+    warnings.warn("warned \x1b[31m")
+assert (sys.stdout.encoding, sys.stdout.isatty()) == (sys.stderr.encoding, False)
+
+def kernel(*arguments):
+    return arguments
+"""
+
+
+def test_what_an_imported_module_prints_is_no_part_of_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "loud_kernels.py").write_text(_LOUD, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "a.yaml"
+    path.write_text("claim: A.\nregistrations:\n- {impl: foo, dispatch: CPU, kernel: 'loud_kernels:kernel'}\n")
+    try:
+        result = run("permute", str(path), "--allow-import", "--format", "json")
+    finally:
+        sys.modules.pop("loud_kernels", None)
+    printed = capfd.readouterr()
+    assert result.exit_code == 0, result.output
+    assert printed.out == ""
+    assert json.loads(result.stdout)["verdict"] == "order-independent"
+    for text in ("printed \\x1b]0;title\\x07", "to stderr \\u202e", "lines \\x9b31m", "warned \\x1b[31m"):
+        assert text in printed.err + result.stderr  # of another process, or of this one
+    assert not set("\x1b\x07\x9b\u202e") & set(printed.out + printed.err + result.output)
+
+
+def test_where_standard_error_is_closed_nothing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with output_of_imports():
+        print("nowhere")  # noqa: T201
+        assert sys.stdout is None
+    assert sys.stdout is not None

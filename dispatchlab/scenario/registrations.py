@@ -12,6 +12,7 @@ from functools import cache, partial
 from importlib import import_module
 
 from dispatchlab.errors import RegistrationError
+from dispatchlab.escape import output_of_imports
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.infer_schema import infer_schema
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
@@ -260,7 +261,8 @@ def _function_kernel(node: Scalar, context: Context, wanted: str, forms: Iterabl
 
 def _import(node: Scalar, module: str, path: str) -> Callable[..., object]:
     try:
-        value: object = import_module(module)
+        with output_of_imports():
+            value: object = import_module(module)
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise Wrong(node, f"importing {module} failed with {reason}") from None
