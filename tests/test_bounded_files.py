@@ -26,6 +26,8 @@ OPENED_ELSEWHERE = {
     "live/recording/module_watch.py": "mapped, not read: a library that is loaded",
     "live/sandbox/journal.py": "mapped: a file of the worker",
     "live/worker/main.py": "no file",
+    "model/profile.py": "a file of the package",
+    "processes/memory.py": "what the kernel shows of this process",
     "registry/file.py": "the first bytes",
     "registry/ownership.py": "a file of the package",
 }
