@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS
@@ -85,11 +85,14 @@ def plain_by_levels(profile: Profile) -> Plain:
     levels = [(members[name], frozenset(profile.aliases[name])) for name in profile.precedence if name in members]
     composite = COMPOSITE.name
 
-    def takers(slot: str) -> Iterator[str]:
-        for key, taken in profile.takes_composite.items():
+    @cache
+    def takers(slot: str) -> frozenset[str]:
+        return frozenset(
+            key
+            for key, taken in profile.takes_composite.items()
             # the slots that both fill are no measurement's, see `rules_of`
-            if slot in taken or (slot != "Undefined" and slot in profile.aliases.get(key, ())):
-                yield key
+            if slot in taken or (slot != "Undefined" and slot in profile.aliases.get(key, ()))
+        )
 
     def candidates(
         key: DispatchKey,
@@ -109,7 +112,7 @@ def plain_by_levels(profile: Profile) -> Plain:
             if not present.isdisjoint(profile.ambiguous.get(key.name, ())):
                 yield Candidate(key, Provenance.AMBIGUOUS)
                 continue
-            taken_by = sorted(members[name] for name in takers(key.name) if name in present)
+            taken_by = sorted(members[name] for name in takers(key.name) & present)
             why = f"{taken_by[0]} has a kernel{'' if taken_by[0].is_alias else ' of its own'}" if taken_by else ""
             yield Candidate(alias, Provenance.MATH, why)
         if key in fallbacks:
