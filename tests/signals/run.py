@@ -200,8 +200,10 @@ def _case(result: Result, name: str, case: str, how: signal.Signals, folder: Pat
     printed, errors = out.read_text(errors="replace"), err.read_text(errors="replace")
     covered = command.covered and ("incomplete" in printed or "interrupted" in printed)
     result.covered += covered
-    result.outcomes["over before" if is_over else f"{how.name} exit {code}"] += 1
-    if is_over:
+    too_early = "Traceback" in errors and "/dispatchlab/" not in errors  # Python itself was starting
+    when = " before the first line of ours" if too_early else ""
+    result.outcomes["over before" if is_over else f"{how.name} exit {code}{when}"] += 1
+    if is_over or too_early:
         return
     if how is signal.SIGKILL:
         if code != -how:
