@@ -21,6 +21,7 @@ from dispatchlab.explore.program import Module, registering
 from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.introspection.package_paths import without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps
+from dispatchlab.live.recording.wrapped_functions import WrappedFunctions
 from dispatchlab.registry.model import read_dump
 
 # Note [Whose registration it is]
@@ -54,18 +55,17 @@ class ModuleWatch:
         self._torch = os.path.join(os.path.dirname(torch().__file__), "")
         self._own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
         self._seen = self._registrations()
-        self._undo: list[Callable[[], None]] = []
+        self._wrapped = WrappedFunctions()
 
     def __enter__(self) -> ModuleWatch:
-        self._wrap(builtins, "__import__", self._import)
-        self._wrap(importlib, "import_module", self._import_module)
-        self._wrap(ExtensionFileLoader, "create_module", self._create_module)
-        self._wrap(ctypes.CDLL, "__init__", self._dlopen)
+        self._wrapped.wrap(builtins, "__import__", self._import)
+        self._wrapped.wrap(importlib, "import_module", self._import_module)
+        self._wrapped.wrap(ExtensionFileLoader, "create_module", self._create_module)
+        self._wrapped.wrap(ctypes.CDLL, "__init__", self._dlopen)
         return self
 
     def __exit__(self, *error: object) -> None:
-        while self._undo:
-            self._undo.pop()()
+        self._wrapped.put_back()
 
     def registered(self, what: object) -> None:
         """Something was registered just now, in the body that is running."""
@@ -98,16 +98,6 @@ class ModuleWatch:
             taken.update(unseen)
             bodies[self._packages[0]] = (*unseen, *bodies.get(self._packages[0], ()))
         return registering([Module(name, body) for name, body in bodies.items()])
-
-    def _wrap(self, owner: Any, name: str, around: Callable[..., object]) -> None:
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def wrapper(*arguments: Any, **named: Any) -> object:
-            return around(original, *arguments, **named)
-
-        setattr(owner, name, wrapper)
-        self._undo.append(lambda: setattr(owner, name, original))
 
     def _import(
         self,

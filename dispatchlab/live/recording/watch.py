@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from dispatchlab.live.bridge.call_sites import CallSite, CallSites
 from dispatchlab.live.bridge.expressible import T_T
 from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.recording.wrapped_functions import WrappedFunctions
 from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.printed_schema import parse_printed
@@ -69,7 +70,7 @@ class RegistrationWatch:
         self.unreadable: list[str] = []
         self._libraries: dict[int, _WatchedLibrary] = {}
         self._active: WatchedCall | None = None
-        self._undo: list[Callable[[], None]] = []
+        self._wrapped = WrappedFunctions()
         self._sites = CallSites()
 
     def __enter__(self) -> RegistrationWatch:
@@ -82,33 +83,20 @@ class RegistrationWatch:
 
     def _wrap_all(self) -> None:
         c, library, ops = bindings(), torch().library.Library, import_module("torch._library.custom_ops")
-        self._wrap(c, "_dispatch_library", self._new_library)
+        self._wrapped.wrap(c, "_dispatch_library", self._new_library)
         for name, reader in _READERS.items():
-            self._wrap(c._DispatchModule, name, functools.partial(self._binding, reader))
-        self._wrap(c._DispatchModule, "reset", self._reset)
-        self._wrap(library, "define", functools.partial(self._torch_library, TorchLibraryFunction.DEFINE))
-        self._wrap(library, "impl", functools.partial(self._torch_library, TorchLibraryFunction.IMPL))
-        self._wrap(library, "_register_fake", self._fake)
-        self._wrap(library, "_register_torch_dispatch_rule", self._rule)
-        self._wrap(ops, "get_library_allowing_overwrite", self._custom_op)
+            self._wrapped.wrap(c._DispatchModule, name, functools.partial(self._binding, reader))
+        self._wrapped.wrap(c._DispatchModule, "reset", self._reset)
+        self._wrapped.wrap(library, "define", functools.partial(self._torch_library, TorchLibraryFunction.DEFINE))
+        self._wrapped.wrap(library, "impl", functools.partial(self._torch_library, TorchLibraryFunction.IMPL))
+        self._wrapped.wrap(library, "_register_fake", self._fake)
+        self._wrapped.wrap(library, "_register_torch_dispatch_rule", self._rule)
+        self._wrapped.wrap(ops, "get_library_allowing_overwrite", self._custom_op)
         for function in _PARTS:
-            self._wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
+            self._wrapped.wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
 
     def __exit__(self, *error: object) -> None:
-        while self._undo:
-            self._undo.pop()()
-
-    def _wrap(self, owner: Any, name: str, around: Callable[..., object]) -> None:
-        original = getattr(owner, name, None)
-        if original is None:  # of another version of PyTorch
-            return
-
-        @functools.wraps(original)
-        def wrapper(*arguments: Any, **named: Any) -> object:
-            return around(original, *arguments, **named)
-
-        setattr(owner, name, wrapper)
-        self._undo.append(lambda: setattr(owner, name, original))
+        self._wrapped.put_back()
 
     def _new_library(
         self, original: Callable[..., Any], kind: str, name: str, dispatch: str, *more: Any, **named: Any
