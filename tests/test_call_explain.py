@@ -478,7 +478,7 @@ def test_tensors_are_on_the_cpu_when_nothing_is_said() -> None:
         (["x=cpu"], "t::f has no argument 'x' that decides the dispatch; it has a, b, c, g, device"),
         (["devise=cpu"], "t::f has no argument 'devise' that decides the dispatch; did you mean device?"),
         (["a=cpu", "a=cuda"], "a was described twice: 'cpu' and 'cuda'"),
-        (["cuda:x"], "'cuda:x' is not a device: expected a number after the colon, as in cuda:0"),
+        (["cuda:x"], "'cuda:x' is not a device: expected a number from 0 to 127 after the colon, as in cuda:0"),
         (["gpu"], "'gpu' does not describe a tensor; did you mean cuda?"),
         (
             ["cpu"] * 5,
