@@ -26,6 +26,7 @@ from dispatchlab.engine.semantics import (
     unknown_keys,
 )
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model import profile
 from dispatchlab.model.keys import ALIAS_KEYS, FORMER_KEYS, PARSED_BY_TORCH, RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.profile import (
     ProfileError,
@@ -264,6 +265,16 @@ def test_a_file_is_a_semantics(tmp_path: Path) -> None:
         semantics_named(str(path))
     with pytest.raises(UnknownSemanticsError):
         semantics_named(str(tmp_path / "absent.json"))
+
+
+def test_of_several_profiles_the_nearest_is_the_newest_for_a_later_major_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("torch-2.4", "torch-2.9", "torch-2.15")
+    monkeypatch.setattr(profile, "bundled_profiles", lambda: names)
+    asked = ((1, 0), (2, 3), (2, 8), (2, 12), (2, 99), (3, 0), (9, 0))
+    nearest = ("torch-2.4", "torch-2.4", "torch-2.9", "torch-2.15", "torch-2.15", "torch-2.15", "torch-2.15")
+    assert tuple(map(nearest_profile, asked)) == nearest
 
 
 def test_an_unknown_version_gives_the_nearest() -> None:

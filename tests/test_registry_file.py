@@ -374,9 +374,7 @@ def test_registry_files_are_recognized_by_how_they_start(tmp_path: Path) -> None
 
 def test_records_are_checked_when_they_are_made(tmp_path: Path) -> None:
     cpu, cuda = RecordedKernel(DispatchKey.CPU, "a"), RecordedKernel(DispatchKey.CUDA, "b")
-    in_another_order = RecordedOperator(
-        OperatorName("test", "x"), kernels=(cuda, cpu)
-    )
+    in_another_order = RecordedOperator(OperatorName("test", "x"), kernels=(cuda, cpu))
     assert dump_text(in_another_order).splitlines()[2:] == ["CUDA: b :: (none) [ boxed ]", "CPU: a :: (none) [ boxed ]"]
     save_registry(registry_of("2.4.1", [in_another_order]), tmp_path / "older.dlreg")
     assert open_named(str(tmp_path / "older.dlreg")).operator("test::x") == in_another_order
