@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from errno import EEXIST, EISDIR
+from errno import EEXIST, EISDIR, ENOENT
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
@@ -52,6 +52,21 @@ class WriteError(DispatchLabError):
 # leads: the file at its end is replaced. And /dev/stdout is a link to whatever the shell opened, which can be a regular
 # file: that one is not replaced either, since the shell goes on with the old one. It is written through its
 # descriptor, behind what was printed before.
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Make sure that a file can be at a path, before work is done for it.
+
+    Raises:
+        WriteError: there is a folder, or nothing that it could be in.
+    """
+    if os.path.isdir(path):
+        raise WriteError(os.fspath(path), os.strerror(EISDIR))
+    if "\0" in os.fspath(path):
+        raise WriteError(os.fspath(path), "embedded null byte")
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise WriteError(os.fspath(path), os.strerror(ENOENT))
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:

@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from dispatchlab.atomic_write import is_replaced
+from dispatchlab.atomic_write import check_target, is_replaced
 from dispatchlab.errors import DispatchLabError
 
 REGISTRY_MAGIC = b"\x89DLREG\r\n"
@@ -171,6 +171,23 @@ def instead(content: bytes, file: str, *wanted: FileKind) -> tuple[str, str] | N
     if found is None or found.kind in wanted:
         return None
     return f"expected {' or '.join(kind.label for kind in wanted)} but found {found}", found.usage(file)
+
+
+def check_output(path: str | os.PathLike[str], kind: FileKind, *, force: bool) -> None:
+    """Make sure, before work is done for it, that a file can be written.
+
+    Args:
+        path: the file.
+        kind: what will be written there.
+        force: write over whatever is there.
+
+    Raises:
+        WriteError: there is a folder, or nothing that the file could be in.
+        OverwriteError: the file holds something else.
+    """
+    check_target(path)
+    if not force:
+        check_overwrite(path, kind)
 
 
 def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dispatchlab.atomic_write import write_file
-from dispatchlab.file_kinds import FileKind, content_of, marked, recognised
+from dispatchlab.atomic_write import WriteError, write_file
+from dispatchlab.file_kinds import FileKind, check_output, content_of, marked, recognised
 from dispatchlab.registry.file import open_bundled, save_registry
 from dispatchlab.registry.model import Registry
 from dispatchlab.scenario.load import ScenarioError, load_scenario
@@ -349,3 +350,12 @@ def test_a_replay_with_an_unknown_engine_is_refused(folder: Path) -> None:
     result = run("permute", "--replay", "found.yaml")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "expected the name of an engine but found 'tor'" in result.stderr
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_target_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path, *, force: bool) -> None:
+    for target in (tmp_path, tmp_path / "nowhere" / "file", "nu\0ll"):
+        with pytest.raises(WriteError, match="could not be written"):
+            check_output(target, FileKind.BASELINE, force=force)
+    check_output(tmp_path / "file", FileKind.BASELINE, force=force)
+    check_output(os.devnull, FileKind.BASELINE, force=force)

@@ -87,7 +87,7 @@ def lint(
       dispatchlab lint --explain DL004
     """
     from dispatchlab.analysis.sources import LIVE, check_sources
-    from dispatchlab.file_kinds import FileKind, check_overwrite
+    from dispatchlab.file_kinds import FileKind, check_output
     from dispatchlab.lint.baseline import load_baseline, renewed_baseline
     from dispatchlab.lint.checkout import Checkout, checkout_of
     from dispatchlab.lint.rule import Identity
@@ -106,8 +106,8 @@ def lint(
         return
     if write_baseline is None:
         refuse(context, ("force",), "is for the file of --write-baseline, and nothing is written: leave it out")
-    elif not force:
-        check_overwrite(write_baseline, FileKind.BASELINE)
+    else:
+        check_output(write_baseline, FileKind.BASELINE, force=force)
     if format != "sarif":
         refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
     if format in ("json", "sarif"):

@@ -248,14 +248,14 @@ def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
         raise NoEffectError("--graph", reason)
     if asked.graph is not None and not asked.graph.endswith((".dot", ".svg")):
         raise PictureFormatError(asked.graph)
-    if not force:
+    if asked.save is not None or asked.graph is not None:
         from dispatchlab.analysis.counterexamples import kept_kind
-        from dispatchlab.file_kinds import FileKind, check_overwrite
+        from dispatchlab.file_kinds import FileKind, check_output
 
         if asked.save is not None:
-            check_overwrite(asked.save, kept_kind(asked.save))
+            check_output(asked.save, kept_kind(asked.save), force=force)
         if asked.graph is not None:
-            check_overwrite(asked.graph, FileKind.STATE_GRAPH)
+            check_output(asked.graph, FileKind.STATE_GRAPH, force=force)
 
 
 class _Printer:

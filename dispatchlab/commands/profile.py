@@ -28,12 +28,12 @@ def profile(*, file: str | None, force: bool) -> None:
       dispatchlab profile -o mine.json
       dispatchlab permute scenario.yaml --semantics mine.json
     """
-    from dispatchlab.file_kinds import FileKind, check_overwrite
+    from dispatchlab.file_kinds import FileKind, check_output
     from dispatchlab.live.worker.engine import LiveEngine
     from dispatchlab.model.profile import profile_text
 
-    if file is not None and not force:
-        check_overwrite(file, FileKind.PROFILE)
+    if file is not None:
+        check_output(file, FileKind.PROFILE, force=force)
     with LiveEngine() as engine:
         found: Profile = engine.ask("dispatchlab.live.introspection.profile_probe:measure_profile")
     if file is None:

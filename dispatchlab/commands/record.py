@@ -75,11 +75,10 @@ def record(
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
         exit_with(2)
-    from dispatchlab.file_kinds import FileKind, check_overwrite
+    from dispatchlab.file_kinds import FileKind, check_output
     from dispatchlab.live.worker.engine import LiveEngine
 
-    if not force:
-        check_overwrite(file, FileKind.SCENARIO)
+    check_output(file, FileKind.SCENARIO, force=force)
     with LiveEngine() as engine:
         found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", packages)
     save(file, found.text, FileKind.SCENARIO, force=force)
@@ -99,12 +98,11 @@ def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"]
 
 
 def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> None:
-    from dispatchlab.file_kinds import FileKind, check_overwrite
+    from dispatchlab.file_kinds import FileKind, check_output
     from dispatchlab.live.registry import live_registry
     from dispatchlab.registry.file import registry_bytes
 
-    if not force:
-        check_overwrite(file, FileKind.REGISTRY)
+    check_output(file, FileKind.REGISTRY, force=force)
     registry = live_registry(packages)
     for each in registry.unreadable:
         note(each)
