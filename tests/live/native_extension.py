@@ -5,12 +5,31 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 _SOURCE = Path(__file__).with_name("cpp") / "native_kernels.cpp"
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Build while nobody else builds: torch waits for ever for a build that was killed, whose lock file stays."""
+    from torch.utils import cpp_extension
+
+    folder = Path(cpp_extension._get_build_directory(name, verbose=False))
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with (folder / "alone").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # which ends with its process
+        (folder / "lock").unlink(missing_ok=True)
+        yield
 
 
 @cache
@@ -21,7 +40,8 @@ def _built() -> Path | str:
     for tool in ("ninja", compiler):
         if shutil.which(tool) is None:
             return f"{tool} was not found, and the C++ kernels of this test need it"
-    module = cpp_extension.load("dispatchlab_native_kernels", [str(_SOURCE)], extra_cflags=["-O0"])
+    with _alone("dispatchlab_native_kernels"):
+        module = cpp_extension.load("dispatchlab_native_kernels", [str(_SOURCE)], extra_cflags=["-O0"])
     return Path(str(module.__file__))
 
 
@@ -49,6 +69,7 @@ def symint_kernels() -> Path:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} was not found, and the C++ kernels of this test need it")
     script = _BUILD.format(source=str(_SOURCE.with_name("symint_kernels.cpp")))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    with _alone("dispatchlab_symint_kernels"):
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.splitlines()[-1])
