@@ -179,6 +179,18 @@ def test_a_package_of_a_hundred_modules_that_import_each_other_has_orders() -> N
     assert program.allows(order)
 
 
+@pytest.mark.parametrize(("count", "is_noted"), [(6, False), (7, True)])
+def test_a_report_says_when_more_orders_than_there_are_were_explored(count: int, *, is_noted: bool) -> None:
+    names = [f"m{number}" for number in range(count)]
+    circle = [Module(name, (at, names[(at + 1) % count])) for at, name in enumerate(names)]
+    registrations = [Impl(OperatorName("test", f"op{at}"), DispatchKey.CPU, debug=f"fn_{at}") for at in range(count)]
+    found = explored(list(registrations), *circle)
+    assert any("7 modules import each other in circles" in note for note in found.notes) is is_noted
+    assert found.verdict is Verdict.ORDER_INDEPENDENT
+    program = Program.of(count, circle)
+    assert program.count_orders() >= sum(1 for _ in program.orders())
+
+
 def test_python_imports_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {
         "lp_shop/__init__.py": "import sys\nsys.lp_log.append(0)\nfrom . import one, two\nsys.lp_log.append(5)\n",

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, groupby, islice
-from math import factorial
+from math import factorial, prod
 from typing import Final, TypeAlias
 
 from dispatchlab.explore.prng import SplitMix64
@@ -133,9 +133,17 @@ class Program:
         return tuple(name for name in self.bodies if name in making)
 
     def count_orders(self) -> int:
-        """How many orders there are; where they are many, a bound: the orders of as many modules without imports."""
+        """How many orders there are; where they are many, a bound: the orders of as many modules without imports.
+
+        Where some wait for nothing, it is the number of ways to interleave the modules.
+        """
         few = sum(1 for _ in islice(self.orders(), _FEW + 1))
-        return few if few <= _FEW else factorial(len(self.names))
+        if few <= _FEW:
+            return few
+        if not self.loose:
+            return factorial(len(self.names))
+        lengths = (sum(isinstance(item, int) for item in body) for body in self.bodies.values())
+        return factorial(self.count - len(self.before)) // prod(map(factorial, lengths))
 
     @property
     def start(self) -> Position:

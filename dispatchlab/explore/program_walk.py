@@ -111,7 +111,13 @@ def _described(found: Exploration, program: Program) -> Exploration:
         scope = f"this is about the one order in which {shown} can be imported, with {kept}"
     else:
         scope = f"this is about the orders in which {shown} can be imported, with {kept}"
-    return replace(found, walk="program", orders=orders, modules=len(names), notes=(*found.notes, scope))
+    notes = [*found.notes, scope]
+    if program.loose:
+        notes.append(
+            f"{len(program.loose):,} modules import each other in circles; they were taken to wait for nothing that "
+            "they import, which is more orders than Python has: look at a difference before you trust it"
+        )
+    return replace(found, walk="program", orders=orders, modules=len(names), notes=tuple(notes))
 
 
 class _ProgramWalk:
