@@ -36,6 +36,25 @@ def test_a_bundled_profile_is_written_as_it_is_read(path: Path) -> None:
     assert found.kind is FileKind.PROFILE
 
 
+def test_the_bundled_profiles_are_those_that_were_measured() -> None:
+    """Keys, slots, keys that are parsed and builtin fallbacks, as each published wheel shows them."""
+    found = {
+        path.stem: (len(profile.keys), len(profile.runtime), len(profile.parsed), len(profile.fallbacks))
+        for path in BUNDLED
+        for profile in [read_profile(path)]
+    }
+    assert found == {
+        "torch-2.4": (142, 130, 101, 33),
+        "torch-2.5": (143, 131, 102, 34),
+        "torch-2.6": (143, 131, 103, 35),
+        "torch-2.7": (144, 132, 104, 36),
+        "torch-2.8": (150, 138, 106, 38),
+        "torch-2.9": (150, 138, 108, 38),
+        **dict.fromkeys(("torch-2.10", "torch-2.11", "torch-2.12"), (150, 138, 108, 39)),
+        **dict.fromkeys(("torch-2.13", "torch-2.14", "torch-2.15"), (149, 137, 107, 38)),
+    }
+
+
 def test_what_was_not_probed_has_the_documented_default_and_is_listed() -> None:
     value = json.loads(TORCH.read_text())
     for name in DEFAULTS:
