@@ -10,6 +10,7 @@
 - `schema_parser`: `parse_schema` and `parse_name`;
 - `printed_schema`: schemas as PyTorch prints them, which its parser does not always read;
 - `schema_difference`: whether a kernel fits the schema of its operator;
+- `schema_compatibility`: whether callers of one schema can use another, by PyTorch's rule;
 - `infer_schema`: the schema of a Python function's annotations;
 - `cpp_signature`: the C++ signature of a schema;
 - `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, and `SourceLocation`;
