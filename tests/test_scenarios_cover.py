@@ -74,7 +74,11 @@ TEST_DISPATCH_2023 = {
         "table/all_aliases_and_cpu_strict",
         "table/all_aliases_and_cpu_torch",
     ),
-    "multiple_fallback": ("fallbacks/a_second_one", "fallbacks/pytorch_has_some_already"),
+    "multiple_fallback": (
+        *("fallbacks/a_second_one", "fallbacks/pytorch_has_some_already"),
+        *("defects/replaced_fallback_strict", "defects/replaced_fallback_torch"),
+        *("defects/lost_fallback_strict", "defects/lost_fallback_torch"),
+    ),
     "overwrite_math": ("order/the_newest_composite_kernel_wins",),
     "find_dangling_impls_ext": ("lifetimes/a_dangling_kernel",),
     "python_dispatcher_basic": ("table/autograd_serves_the_backend_with_a_kernel",),

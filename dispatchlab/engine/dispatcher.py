@@ -61,7 +61,7 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
     from_within = replace(semantics, keys=frozenset(DispatchKey))  # a dispatcher's own code can name every key
     for fallback in fallbacks:
         register(from_within, transaction, lower(fallback, from_within))
-    return {FALLBACKS: transaction.get(FALLBACKS)} if transaction.changes else {}
+    return {FALLBACKS: transaction.fallbacks().shipped()} if transaction.changes else {}
 
 
 # Note [Releases that come at a bad time]

@@ -1,5 +1,17 @@
 """The backend fallbacks of a dispatcher: at most one kernel for each slot, for all operators."""
 
+# Note [Fallbacks that replace]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A key has one fallback, and a second one is refused. But backends outside of PyTorch have always brought a fallback
+# for AutogradPrivateUse1, and since 2.10 PyTorch ships one there; so that key accepts another (`registerFallback` in
+# Dispatcher.cpp). It keeps no list: the newest is the row, those before it are forgotten, and releasing any of them
+# empties the row, whoever's is there; PyTorch's own does not come back. So the row depends on the whole history of the
+# key. A release does this once for each registration, and whoever asks whether a registration is in force must find it
+# though the row has another: `replacing` has them all. They are a set, for how they came about shows in the row alone.
+#
+# `strict` knows which are builtin: one other fallback may stand over a builtin one, which comes back with its release.
+# A second one is refused as everywhere, for which of two is in force would depend on their order.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,18 +26,27 @@ class Fallbacks:
 
     Args:
         by_slot: the bit of a slot -> the kernel that is there.
+        builtin: the same for those that PyTorch ships, also where another one replaced them.
+        replacing: those that replace others and are not released, in force or not; see Note [Fallbacks that replace].
     """
 
-    __slots__ = ("_by_slot", "_entries", "fallthrough_slots", "slots")
+    __slots__ = ("_by_slot", "_entries", "builtin", "fallthrough_slots", "replacing", "slots")
 
-    def __init__(self, by_slot: Mapping[int, RegisteredKernel]) -> None:
+    def __init__(
+        self,
+        by_slot: Mapping[int, RegisteredKernel],
+        *,
+        builtin: Mapping[int, RegisteredKernel] = MappingProxyType({}),
+        replacing: frozenset[RegisteredKernel] = frozenset(),
+    ) -> None:
         self._by_slot = dict(by_slot)
+        self.builtin, self.replacing = builtin, replacing
         self._entries = {bit: entry.because(Provenance.FALLBACK) for bit, entry in self._by_slot.items()}
         self.slots = sum(self._by_slot)
         self.fallthrough_slots = sum(bit for bit, entry in self._by_slot.items() if entry.kernel.is_fallthrough)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fallbacks) and self._by_slot == other._by_slot
+        return isinstance(other, Fallbacks) and self._by_slot == other._by_slot and self.replacing == other.replacing
 
     def __hash__(self) -> int:
         return hash(frozenset(self._by_slot.items()))
@@ -49,13 +70,20 @@ class Fallbacks:
             found[held] = found.get(held, 0) | bit
         return found
 
-    def put(self, bit: int, entry: RegisteredKernel) -> Fallbacks:
-        """With `entry` at the slot of `bit`, which must be free."""
-        return Fallbacks({**self._by_slot, bit: entry})
+    def put(self, bit: int, entry: RegisteredKernel, *, replaces: bool = False) -> Fallbacks:
+        """With `entry` at the slot of `bit`; `replaces` when that slot need not be free."""
+        replacing = self.replacing | {entry} if replaces else self.replacing
+        return Fallbacks({**self._by_slot, bit: entry}, builtin=self.builtin, replacing=replacing)
 
-    def without(self, bit: int) -> Fallbacks:
-        """Without the fallback at the slot of `bit`."""
-        return Fallbacks({other: entry for other, entry in self._by_slot.items() if other != bit})
+    def without(self, bit: int, entry: RegisteredKernel) -> Fallbacks:
+        """Without `entry`, and without a fallback at the slot of `bit`."""
+        left = {other: kept for other, kept in self._by_slot.items() if other != bit}
+        replacing = self.replacing - {entry} if self.replacing else self.replacing
+        return Fallbacks(left, builtin=self.builtin, replacing=replacing)
+
+    def shipped(self) -> Fallbacks:
+        """The same, as builtin ones: nobody releases them."""
+        return Fallbacks(self._by_slot, builtin=MappingProxyType(self._by_slot))
 
 
 NO_FALLBACKS = Fallbacks({})

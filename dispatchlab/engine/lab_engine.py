@@ -21,7 +21,7 @@ from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.slot_set import KEY_OF_BIT, keys_of
+from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 
@@ -185,13 +185,24 @@ def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]
         if stale[0] != stale[1]:
             reasons += [_stale_text(name, bits) for bits in stale if bits]
     left_fallbacks, right_fallbacks = fallbacks_in(expected), fallbacks_in(actual)
-    if left_fallbacks != right_fallbacks:
-        keys = ", ".join(str(key) for key in keys_of(left_fallbacks.slots ^ right_fallbacks.slots))
-        reasons.append(f"a refused fallback left others behind, at {keys}")
+    reasons += _fallbacks(left_fallbacks, right_fallbacks, semantics)
     return tuple(dict.fromkeys(reasons))
 
 
 _SHOWN = 4
+
+
+def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Iterator[str]:
+    bits = left.slots ^ right.slots
+    replaced = sum(KEY_BIT[key] for key in semantics.replaceable_fallbacks)
+    if bits & ~replaced:
+        keys = ", ".join(str(key) for key in keys_of(bits & ~replaced))
+        yield f"a refused fallback left others behind, at {keys}"
+    for key in keys_of(bits & replaced):
+        yield f"the release of a fallback of {key} empties it, whoever's is there, and the builtin one does not return"
+    for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
+        if left.by_slot[bit] is not right.by_slot[bit]:
+            yield f"several registrations write the fallback of {KEY_OF_BIT[bit]}: the newest wins"
 
 
 def _left_behind(name: str, entry: OperatorEntry) -> str:

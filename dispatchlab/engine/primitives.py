@@ -311,30 +311,42 @@ def _refilled(slots: Slots, wanted: int, filled: Slots) -> Slots:
 class RegisterFallback:
     """The kernel of one slot for all operators."""
 
-    __slots__ = ("bit", "entry", "key", "refreshed")
+    __slots__ = ("bit", "entry", "key", "refreshed", "replaces")
 
     def __init__(self, key: DispatchKey, kernel: RegisteredKernel, semantics: Semantics) -> None:
         self.key = key
         self.bit = KEY_BIT[key]
         self.entry = kernel
         self.refreshed = semantics.refresh[key]
+        self.replaces = key in semantics.replaceable_fallbacks
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """Refused while the key has another; every operator refreshes."""
+        """Refused while the key has another that it does not replace; every operator refreshes."""
+        # See Note [Fallbacks that replace]
         fallbacks = state.fallbacks()
         existing = fallbacks.by_slot.get(self.bit)
-        if existing is not None:
+        replaces = self.replaces and not semantics.replaced_fallback_returns
+        if existing is not None and not replaces and not self._is_over_builtin(fallbacks):
             raise refusals.duplicate_fallback(self.key, existing, self.entry)
-        self._change(semantics, state, fallbacks.put(self.bit, self.entry))
+        self._change(semantics, state, fallbacks.put(self.bit, self.entry, replaces=replaces))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Every operator refreshes again."""
         fallbacks = state.fallbacks()
-        if fallbacks.by_slot.get(self.bit) is self.entry:
-            self._change(semantics, state, fallbacks.without(self.bit))
+        if self.replaces and not semantics.replaced_fallback_returns:
+            if self.entry in fallbacks.replacing:
+                self._change(semantics, state, fallbacks.without(self.bit, self.entry))
+        elif fallbacks.by_slot.get(self.bit) is self.entry:
+            builtin = fallbacks.builtin.get(self.bit) if self.replaces else None
+            left = fallbacks.without(self.bit, self.entry)
+            self._change(semantics, state, left if builtin is None else left.put(self.bit, builtin))
+
+    def _is_over_builtin(self, fallbacks: Fallbacks) -> bool:
+        """Whether it takes the place of a builtin one, and of no other."""
+        return self.replaces and fallbacks.by_slot.get(self.bit) is fallbacks.builtin.get(self.bit)
 
     def _change(self, semantics: Semantics, state: Transaction, fallbacks: Fallbacks) -> None:
-        state.put(FALLBACKS, fallbacks if fallbacks.slots else None)
+        state.put(FALLBACKS, fallbacks if fallbacks.slots or fallbacks.replacing else None)
         fill = semantics.precedence.fill
         for entry in list(state.operators()):
             filled = fill(self.refreshed, entry.present, entry.kernels, fallbacks)

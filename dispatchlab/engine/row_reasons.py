@@ -119,6 +119,10 @@ def _beaten(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, ke
             if candidate.reason not in (Provenance.FALLBACK, Provenance.AMBIGUOUS):
                 for shadowed in entry.kernels[bit][1:]:
                     yield Beaten(str(shadowed.key), shadowed.debug, candidate.reason, NEWER)
+            elif candidate.reason is Provenance.FALLBACK:
+                builtin = fallbacks.builtin.get(bit)
+                if builtin is not None and builtin is not fallbacks.by_slot[bit]:
+                    yield Beaten(str(builtin.key), builtin.debug, candidate.reason, NEWER)
             continue
         yield _lost(entry, fallbacks, candidate)
 

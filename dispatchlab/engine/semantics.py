@@ -82,6 +82,9 @@ class Semantics:
         refusal_leaves_traces: what a refused registration had already written stays, see Note [Traces of a refusal].
         tags_outlive_def: the tags of a def stay when it goes.
         fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves nobody.
+        replaceable_fallbacks: the keys where a fallback replaces the builtin one, see Note [Fallbacks that replace].
+        replaced_fallback_returns: releasing such a fallback brings the builtin one back, and a second one is refused;
+            else every fallback replaces the one before, and every release empties the key.
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
@@ -105,6 +108,8 @@ class Semantics:
     refusal_leaves_traces: bool = False
     tags_outlive_def: bool = False
     fallback_without_slot: bool = False
+    replaceable_fallbacks: frozenset[DispatchKey] = frozenset()
+    replaced_fallback_returns: bool = False
     kernels_in_wildcard_block: bool = True
     several_defs: bool = False
     schema_2020: bool = False
@@ -178,6 +183,7 @@ def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
         refusal_leaves_traces=profile.refusal_leaves_traces,
         tags_outlive_def=profile.tags_outlive_def,
         fallback_without_slot=profile.fallback_without_slot,
+        replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         kernels_in_wildcard_block=profile.kernels_in_wildcard_block,
         several_defs=profile.several_defs,
         warn_each_override=profile.warn_each_override,
@@ -198,6 +204,8 @@ def strict_of(profile: Profile) -> Semantics:
         alias_slots={alias: rules.covers[alias] & ~UNDEFINED_SLOT for alias in rules.levels},
         slot_order=_slot_order(rules),
         dump_order=_dump_order(keys),
+        replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
+        replaced_fallback_returns=True,
         builtin_fallbacks=fallbacks_of(profile),
     )
 

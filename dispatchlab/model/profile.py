@@ -89,6 +89,8 @@ class Profile:
         refresh_on_release: likewise when one is released.
         full_refresh_without_key: registering a kernel without a key recomputes every slot.
         fallbacks: a key -> the backend fallback that PyTorch ships there.
+        replaceable_fallbacks: the keys where a fallback replaces the one that is there, PyTorch's own included; the
+            release of any of them empties the key. Every other key refuses a second fallback.
         signature_life: one of `SIGNATURE_LIVES`: as long as the kernel is registered; as long as the operator
             exists, and even when the kernel is refused; or never.
         refusal_leaves_traces: what a refused registration had already written stays.
@@ -113,6 +115,7 @@ class Profile:
     refresh_on_release: Mapping[str, Names]
     full_refresh_without_key: bool
     fallbacks: Mapping[str, BuiltinFallback]
+    replaceable_fallbacks: Names
     signature_life: str
     refusal_leaves_traces: bool
     tags_outlive_def: bool
@@ -133,6 +136,7 @@ class Profile:
 DEFAULTS: Mapping[str, object] = MappingProxyType(
     {
         "full_refresh_without_key": True,
+        "replaceable_fallbacks": ("AutogradPrivateUse1",),
         "signature_life": "operator",
         "refusal_leaves_traces": True,
         "tags_outlive_def": True,
@@ -143,7 +147,10 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "wording": MappingProxyType({}),
     }
 )
-"""What PyTorch 2.13 does, for the fields that a probe may leave out; it names them in `not_probed`."""
+"""What PyTorch 2.13 does, for the fields that a probe may leave out; it names them in `not_probed`.
+
+Of keys in a default, those that the PyTorch has count.
+"""
 
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "profiles")
@@ -258,6 +265,8 @@ def profile_of(value: object, path: str = "the profile") -> Profile:
             raise reader.error(f"the field {name} is missing")
     facts: dict[str, Any] = {**DEFAULTS, **{name: reader.field(name, one) for name, one in given.items()}}
     left_out = DEFAULTS.keys() - given.keys() - {"wording"}
+    if "replaceable_fallbacks" in left_out:
+        facts["replaceable_fallbacks"] = tuple(key for key in facts["replaceable_fallbacks"] if key in facts["keys"])
     facts["not_probed"] = tuple(sorted({*facts.get("not_probed", ()), *left_out}))
     made = Profile(**facts)
     _check(made, reader)
@@ -290,7 +299,7 @@ def profile_text(profile: Profile) -> str:
 
 
 _KEY = re.compile(r"[A-Za-z]\w{0,79}", re.ASCII)
-_LISTS = ("runtime", "parsed", "precedence", "not_probed")
+_LISTS = ("runtime", "parsed", "precedence", "replaceable_fallbacks", "not_probed")
 _MAPPINGS = ("aliases", "takes_composite", "ambiguous", "refresh_on_register", "refresh_on_release")
 
 
@@ -382,6 +391,7 @@ def _check(profile: Profile, reader: _Reader) -> None:
         "runtime": profile.runtime,
         "parsed": profile.parsed,
         "fallbacks": profile.fallbacks,
+        "replaceable_fallbacks": profile.replaceable_fallbacks,
         **{name: getattr(profile, name) for name in _MAPPINGS},
         **{f"ambiguous of {slot}": found for slot, found in profile.ambiguous.items()},
     }
@@ -395,11 +405,13 @@ def _check(profile: Profile, reader: _Reader) -> None:
             if not slots.issuperset(filled):
                 wrong = next(one for one in filled if one not in slots)
                 raise reader.error(f"{name} of {key} names {wrong}, which is not among the runtime keys")
-    for what, some in (
-        ("aliases", profile.aliases),
-        ("ambiguous", profile.ambiguous),
-        ("fallbacks", profile.fallbacks),
-    ):
+    somes: dict[str, Iterable[str]] = {
+        "aliases": profile.aliases,
+        "ambiguous": profile.ambiguous,
+        "fallbacks": profile.fallbacks,
+        "replaceable_fallbacks": profile.replaceable_fallbacks,
+    }
+    for what, some in somes.items():
         for key in some:
             if (key in slots) is (what == "aliases"):
                 raise reader.error(f"{key} is {'' if what == 'aliases' else 'not '}a runtime key, and {what} has it")

@@ -29,6 +29,7 @@ KEYS = st.one_of(
     st.sampled_from(sorted(PARSED_BY_TORCH - {DispatchKey.Undefined})),
 )
 FREE_FALLBACKS = [DispatchKey[name] for name in ("CPU", "FPGA", "NestedTensorCPU", "AutogradNestedTensor", "Fake")]
+REPLACEABLE = DispatchKey.AutogradPrivateUse1
 DEBUGS = st.sampled_from(["here", "there", ""])
 
 
@@ -41,6 +42,20 @@ def defs(draw: st.DrawFn) -> Def:
 
 impls = st.builds(Impl, st.sampled_from(OPERATORS), st.none() | KEYS, st.sampled_from(KERNELS), DEBUGS)
 fallbacks = st.builds(Fallback, st.sampled_from(FREE_FALLBACKS), st.sampled_from(KERNELS[:2]), DEBUGS)
+replacing = st.builds(Fallback, st.just(REPLACEABLE), st.sampled_from(KERNELS[:2]), DEBUGS)
+fallback_blocks = st.builds(
+    lambda inner: Block(None, BlockKind.IMPL, tuple(inner), debug="a block"),
+    st.lists(replacing | fallbacks, min_size=1, max_size=3),
+)
+own_kernels = st.builds(
+    Impl,
+    st.just(OPERATORS[0]),
+    st.sampled_from([REPLACEABLE, DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd]),
+    st.sampled_from(KERNELS[:2]),
+    DEBUGS,
+)
+with_replacing = st.one_of(replacing, replacing, replacing, fallback_blocks, own_kernels, fallbacks)
+"""Registrations around the key where fallbacks replace each other."""
 
 
 @st.composite

@@ -3,13 +3,23 @@
 Whatever backend fallbacks the user's packages have registered count as well.
 """
 
+# Note [Builtin fallbacks that are gone]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Where a fallback replaces the builtin one (see Note [Fallbacks that replace]), its release leaves the key empty for
+# the rest of the process, and the next sandbox would find another PyTorch than the first. Nothing brings the kernel
+# back: the bindings register no C++ function. So a stand-in takes its place when the sandbox is closed, with the file
+# and the line of the one that is gone, which is all that dumps and tables show of it. It does nothing: calls of
+# operators at that key want another process.
+
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from dispatchlab.live.bridge.expressible import stand_in
 from dispatchlab.live.bridge.reserved_namespaces import BUILTIN_FALLBACKS
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings, torch
@@ -39,6 +49,10 @@ class BuiltinFallbacks:
 
 
 _last: list[BuiltinFallbacks] = []
+_put_back: list[object] = []  # the libraries of stand-ins, whose release would take them away again
+_LINE = re.compile(
+    r"(?P<key>\w+): (?P<skips>fallthrough )?registered at (?P<file>.+):(?P<line>\d+) \[backend fallback\]"
+)
 
 
 def builtin_fallbacks() -> BuiltinFallbacks:
@@ -48,6 +62,21 @@ def builtin_fallbacks() -> BuiltinFallbacks:
     if not _last or _last[0].table != table:
         _last[:] = [_read(table)]
     return _last[0]
+
+
+def put_back(before: BuiltinFallbacks) -> None:
+    """Put stand-ins where fallbacks are gone that there were before. See Note [Builtin fallbacks that are gone]."""
+    if builtin_fallbacks().table == before.table:
+        return
+    for slot, line in before.lines.items():
+        gone = _LINE.fullmatch(line)
+        if slot not in _last[0].lines and gone is not None:
+            c = bindings()
+            library = c._dispatch_library("IMPL", "_", "", gone["file"], int(gone["line"]))
+            function = torch().library.fallthrough_kernel if gone["skips"] else stand_in
+            library.fallback(c.DispatchKey(running_keys().numbers[gone["key"]]), function)
+            _put_back.append(library)
+    _last.clear()
 
 
 @cache

@@ -171,8 +171,9 @@ class KernelNames:
 #
 # The allocator uses addresses again. The address of a released kernel is forgotten as soon as no slot shows it, which
 # is looked up before the next kernel is registered; while a slot does show it, it cannot be used again, because the
-# slot keeps the functor alive. All fallthrough kernels are one object, so a slot that shows it holds "a fallthrough",
-# and its name is the one that the table gives, or gave last.
+# slot keeps the functor alive. A fallback that another one replaced is gone as if it were released, though its
+# registration is in force: see Note [Fallbacks that replace]. All fallthrough kernels are one object, so a slot that
+# shows it holds "a fallthrough", and its name is the one that the table gives, or gave last.
 
 _UNKNOWN = 1
 
@@ -184,7 +185,10 @@ class KernelObjects:
         builtin: the objects that every operator has.
     """
 
-    __slots__ = ("_address_of", "_builtin", "_number_of", "_shared", "by_number", "fallthroughs", "pending", "released")
+    __slots__ = (
+        *("_address_of", "_builtin", "_gone", "_number_of", "_shared"),
+        *("by_number", "fallthroughs", "pending", "released"),
+    )
 
     def __init__(self, builtin: BuiltinFallbacks) -> None:
         self._builtin = builtin
@@ -194,6 +198,7 @@ class KernelObjects:
         self._shared = {MISSING, builtin.ambiguous, builtin.fallthrough, *builtin.fingerprints}
         self._number_of: dict[int, int] = {}
         self._address_of: dict[int, int] = {}
+        self._gone: set[int] = set()
         self.pending: list[int] = []
         self.fallthroughs: list[int] = []
         self.released: dict[int, int] = {}
@@ -208,12 +213,31 @@ class KernelObjects:
 
     def release(self, number: int) -> None:
         """Take note that this kernel, no fallthrough, is not registered any more; slots may show it all the same."""
+        if number in self._gone:
+            self._gone.remove(number)
+            return
         address = self._address_of.pop(number, None)
         if address is None:
             self.pending.remove(number)
         else:
             del self._number_of[address]
             self.released[address] = number
+
+    def lose(self, number: int) -> None:
+        """Take note that PyTorch dropped this kernel, a fallback and no fallthrough, whose registration is in force.
+
+        No slot shows it: each was refreshed.
+        """
+        self.release(number)
+        self.released = {address: other for address, other in self.released.items() if other != number}
+        self._gone.add(number)
+
+    def lose_builtin(self, slot: int) -> None:
+        """Take note that PyTorch dropped the builtin fallback of a slot."""
+        prints = self._builtin.fingerprints
+        if prints and prints[slot] != self._builtin.fallthrough and prints.count(prints[slot]) == 1:
+            self._shared.discard(prints[slot])  # else the function serves other keys, or other operators
+            self.by_number[FIRST_BUILTIN + slot] = _UNKNOWN
 
     def forget_released(self, views: Iterable[SlotView]) -> None:
         """Forget the released objects that none of these slots shows."""

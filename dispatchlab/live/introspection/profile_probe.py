@@ -78,6 +78,7 @@ def measure_profile() -> Profile:
             refresh_on_release=refresh.on_release,
             full_refresh_without_key=refresh.without_key == keys.runtime,
             fallbacks=_fallbacks(),
+            replaceable_fallbacks=_replaceable_fallbacks(),
             signature_life=str(DEFAULTS["signature_life"]),
             refusal_leaves_traces=traces,
             tags_outlive_def=bool(DEFAULTS["tags_outlive_def"]),
@@ -279,6 +280,16 @@ def _leaves_traces() -> bool:
         return refused and bool(operator.filled(_MARKED))
 
 
+def _replaceable_fallbacks() -> Names:
+    """The runtime keys that accept a fallback beside another; tried in a child, for they lose PyTorch's own over it."""
+    return tuple(_said_by_child(lambda: " ".join(key for key in running_keys().runtime if _replaces(key))).split())
+
+
+def _replaces(key: str) -> bool:
+    with _operator() as operator:
+        return not any(_is_refused(lambda: _fallback(operator.library(kind="IMPL"), key)) for _ in range(2))
+
+
 def _accepts_fallback_without_slot() -> bool:
     with _operator() as operator:
         return not _is_refused(lambda: _fallback(operator.library(kind="IMPL"), "Dense"))
@@ -358,3 +369,17 @@ def _in_child(action: Callable[[], object]) -> int:
         finally:
             os._exit(status)
     return os.waitpid(child, 0)[1]
+
+
+def _said_by_child(question: Callable[[], str]) -> str:
+    """What a function gives in a copy of this process; empty when it did not come to its end."""
+    inward, outward = os.pipe()
+
+    def say() -> None:
+        os.write(outward, question().encode())
+
+    status = _in_child(say)
+    os.close(outward)
+    with os.fdopen(inward, "rb") as stream:
+        text = stream.read().decode()
+    return "" if status else text

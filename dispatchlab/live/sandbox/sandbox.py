@@ -15,10 +15,12 @@ from dispatchlab.live.bridge import torch as live_torch
 from dispatchlab.live.bridge.error_parser import refusal
 from dispatchlab.live.bridge.registration_calls import BindingCall, CallBuilder, Libraries, Library, NativeKernels
 from dispatchlab.live.bridge.reserved_namespaces import sandbox_prefix
-from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
+from dispatchlab.live.bridge.running_keys import running_keys
+from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks, put_back
 from dispatchlab.live.introspection.kernel_identity import FIRST_CALL, KernelNames
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.observation import ObservationCache, ObservedOperator, Observer
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -53,7 +55,9 @@ class _Prepared:
         index: its number in the journal; None for none.
     """
 
-    __slots__ = ("bit", "calls", "fallthroughs", "handle", "index", "kernels", "make", "operators", "source")
+    __slots__ = (
+        *("bit", "calls", "fallbacks", "fallthroughs", "handle", "index", "kernels", "make", "operators", "source"),
+    )
 
     def __init__(
         self,
@@ -69,10 +73,13 @@ class _Prepared:
         self.make = calls[0].make if len(calls) == 1 else None
         self.kernels: list[int] = []
         self.fallthroughs: list[int] = []
+        self.fallbacks: list[BindingCall] = []
         for call in calls:
             kernel = call.origin.kernel
             if kernel is not None:
                 (self.fallthroughs if kernel.is_fallthrough else self.kernels).append(FIRST_CALL + call.number)
+            if isinstance(call.origin.registration, Fallback):
+                self.fallbacks.append(call)
 
 
 class LiveSandbox:
@@ -100,6 +107,7 @@ class LiveSandbox:
         self._all: list[_Prepared] = []
         self._residue: list[Library] = []
         self._unnamed: list[ObservedOperator] = []
+        self._in_row: dict[DispatchKey | None, int] = {}  # the fallbacks, no fallthroughs, that PyTorch still holds
         if journal is not None:
             journal.restart()
 
@@ -131,6 +139,8 @@ class LiveSandbox:
             except RuntimeError as error:
                 self._refused(prepared)
                 raise self._refusal(error, prepared.calls[0]) from None
+            if prepared.fallbacks:
+                self._took_row(prepared, prepared.calls[0])
         else:
             libraries = self._make(prepared)
         observer.active_set |= prepared.bit
@@ -156,12 +166,34 @@ class LiveSandbox:
     def close(self) -> None:
         """Release whatever is still in force; what fails does not keep the rest from it."""
         with ExitStack() as releases:
+            if any(prepared.fallbacks for prepared in self._all):
+                releases.callback(put_back, self._names.builtin)
             releases.callback(self._libraries.reset)
             for library in self._residue:
                 releases.callback(library.reset)
             for prepared in reversed(self._all):
                 if prepared.handle is not None:
                     releases.callback(prepared.handle.release)
+
+    def _took_row(self, prepared: _Prepared, call: BindingCall) -> None:
+        """Note that a fallback, if it is one, is what PyTorch holds at its key: whatever it held before is gone."""
+        # See Note [Fallbacks that replace]
+        if call in prepared.fallbacks:
+            self._emptied_row(call)
+            if FIRST_CALL + call.number in prepared.kernels:
+                self._in_row[call.origin.key] = FIRST_CALL + call.number
+
+    def _emptied_row(self, call: BindingCall) -> None:
+        """Note that PyTorch holds nothing at the key of this fallback, if it is one, whoever's was there."""
+        if isinstance(call.origin.registration, Fallback):
+            key, objects = call.origin.key, self._observer.objects
+            held = self._in_row.pop(key, None)
+            if objects is None or held == FIRST_CALL + call.number:
+                return
+            if held is not None:
+                objects.lose(held)
+            elif key is not None and not key.is_alias and (slot := running_keys().slot_of.get(key.name)) is not None:
+                objects.lose_builtin(slot)
 
     def _prepare(self, registration: Registration) -> _Prepared:
         copy = sum(prepared.source is registration for prepared in self._all)
@@ -177,7 +209,7 @@ class LiveSandbox:
         if objects is not None:
             for call in calls:
                 kernel = call.origin.kernel
-                self._observer.every_table |= isinstance(call.origin.registration, Fallback)
+                self._observer.every_table |= bool(prepared.fallbacks)
                 if kernel is not None:
                     number, size = FIRST_CALL + call.number, self._names.size
                     objects.expect(number, size, falls_through=kernel.is_fallthrough)
@@ -196,6 +228,8 @@ class LiveSandbox:
         for call in prepared.calls:
             try:
                 done.append((call, call.make()))
+                if prepared.fallbacks:
+                    self._took_row(prepared, call)
                 if objects is not None and FIRST_CALL + call.number in prepared.kernels:
                     objects.pending.append(FIRST_CALL + call.number)
                     self._observer.version += 1
@@ -209,6 +243,7 @@ class LiveSandbox:
                         self._latest.pop(id(prepared.source), None)  # whose library is not its own any more
                     else:
                         library.reset()
+                        self._emptied_row(before)
                         if objects is not None and FIRST_CALL + before.number in prepared.kernels:
                             objects.release(FIRST_CALL + before.number)
                 self._observer.version += 1
@@ -224,6 +259,9 @@ class LiveSandbox:
         observer.version += 1
         for library in libraries:
             library.reset()
+        if prepared.fallbacks:
+            for call in prepared.calls:
+                self._emptied_row(call)
         prepared.handle = None
         observer.active_set ^= prepared.bit
         objects = observer.objects
