@@ -6,13 +6,13 @@ It has a tensor, and is one only to the dispatcher. Run this file to see a few t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from dispatchlab import Operator, Tensor, tensor
 from dispatchlab.layers import Lab
-from dispatchlab.overrides import PythonDispatch, disabled, make_wrapper_subclass
+from dispatchlab.overrides import PythonDispatch, disabled, enable_reentrant_dispatch, make_wrapper_subclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,30 @@ class LoggingTensor(Tensor):
         cls, func: Operator, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = func(*map(_unwrapped, args), **{name: _unwrapped(one) for name, one in kwargs.items()})
-        wrapped = args[0] if func.name.name.endswith("_") else _wrapped(result)
+        with cls.around():
+            result = func(*map(_unwrapped, args), **{name: _unwrapped(one) for name, one in kwargs.items()})
+        wrapped = args[0] if func.name.name.endswith("_") else _wrapped(result, cls)
         if _log:
             _log[-1].add(func, args, kwargs, wrapped)
         return wrapped
 
+    @staticmethod
+    def around() -> AbstractContextManager[object]:
+        """What the call with the inner tensors runs in: nothing."""
+        return nullcontext()
+
     def __repr__(self) -> str:
-        return f"LoggingTensor({self.elem!r})"
+        return f"{type(self).__name__}({self.elem!r})"
+
+
+class ReentrantLoggingTensor(LoggingTensor):
+    """A tensor that logs, around one that may need gradients or a batch of its own: its calls begin at the top."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def around() -> AbstractContextManager[object]:
+        return enable_reentrant_dispatch()
 
 
 def _unwrapped(value: Any) -> Any:
@@ -115,10 +131,10 @@ def _unwrapped(value: Any) -> Any:
     return value.elem if isinstance(value, LoggingTensor) else value
 
 
-def _wrapped(value: Any) -> Any:
+def _wrapped(value: Any, kind: type[LoggingTensor]) -> Any:
     if isinstance(value, list | tuple):
-        return type(value)(_wrapped(one) for one in value)
-    return LoggingTensor(value) if isinstance(value, Tensor) else value
+        return type(value)(_wrapped(one, kind) for one in value)
+    return kind(value) if isinstance(value, Tensor) else value
 
 
 @contextmanager

@@ -118,6 +118,12 @@ def test_full_after_a_key_is_upstreams() -> None:
         assert DispatchKeySet.full_after(DispatchKey[name]).bits == bits
 
 
+def test_full_after_undefined_and_alias_keys_has_the_low_backend_bits_alone() -> None:
+    for key in DispatchKey:
+        if key.is_alias or key is DispatchKey.Undefined:
+            assert DispatchKeySet.full_after(key).bits == 0x2000000000007FFF
+
+
 def test_default_sets_of_a_thread_print_as_upstream_prints_them() -> None:
     for row in (TORCH["tls_include_default"], TORCH["tls_exclude_default"]):
         assert str(DispatchKeySet(row["raw"])) == row["repr"]

@@ -45,6 +45,7 @@ class _Thread(threading.local):
     included: DispatchKeySet = DEFAULT_INCLUDED
     excluded: DispatchKeySet = DEFAULT_EXCLUDED
     inference: bool = False
+    grad_enabled: bool = True
 
 
 thread = _Thread()
@@ -228,7 +229,7 @@ class AutoDispatchBelowADInplaceOrView(ExcludeDispatchKeyGuard):
 
 
 class InferenceMode(KeyGuard):
-    """Make tensors without autograd keys and leave autograd out of every call; or, inside of that, the reverse.
+    """Make tensors without autograd keys, leave autograd out of every call, record none; or, inside, the reverse.
 
     >>> from dispatchlab import tensor
     >>> from dispatchlab.call import InferenceMode
@@ -237,11 +238,24 @@ class InferenceMode(KeyGuard):
     True
     """
 
-    __slots__ = ("enabled",)
+    __slots__ = ("_grad_enabled", "enabled")
 
     def __init__(self, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - the signature of c10::InferenceMode
         super().__init__()
         self.enabled = enabled
+        self._grad_enabled: list[bool] = []
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._grad_enabled.append(thread.grad_enabled)
+        thread.grad_enabled = not self.enabled
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        thread.grad_enabled = self._grad_enabled.pop()
+        super().__exit__(kind, error, traceback)
 
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         if self.enabled:

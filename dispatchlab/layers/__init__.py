@@ -7,6 +7,7 @@
 - `backend_select`: the BackendSelect kernels of factories;
 - `views`: ADInplaceOrView, versions, and the history of views;
 - `autograd`: the autograd kernels, and what a write in place does to the graph;
+- `autograd_errors`: `AutogradError` and its kinds;
 - `autograd_graph`: nodes, what they save, and where gradients go;
 - `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
 - `derivatives`: the formulas of gradients;
@@ -18,10 +19,7 @@
 
 from __future__ import annotations
 
-from dispatchlab.layers.autograd_graph import (
-    AutogradError,
-    AutogradErrorKind,
-)
+from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
 from dispatchlab.layers.kernels import manual_seed
 from dispatchlab.layers.lab import Lab

@@ -13,16 +13,10 @@ from collections.abc import Callable, Sequence
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.layers.autograd_graph import (
-    AutogradError,
-    AutogradErrorKind,
-    Backward,
-    Gradients,
-    Node,
-    node_of,
-)
+from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
+from dispatchlab.layers.autograd_graph import Backward, Gradients, Node, node_of
 from dispatchlab.layers.derivatives import Calls, Derivative, sum_to_size
-from dispatchlab.layers.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
+from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
 from dispatchlab.layers.tensor_geometry import Geometry, copied_like, empty_like
 from dispatchlab.layers.views import ViewHistory, history_of, replayed
 from dispatchlab.model.key_set import DispatchKeySet
@@ -188,6 +182,7 @@ def _recorded(
     def run(node: Node, gradients: Gradients) -> Gradients:
         (gradient,) = gradients
         assert gradient is not None
+        node.check_saved()
         return _as_inputs(calls, formula(calls, node, gradient), node)
 
     node = Node(derivative.name, run, tensors)
@@ -197,8 +192,7 @@ def _recorded(
     node.stash["detach"] = calls("detach")
     node.stash["inputs"] = tuple(None if one is None else (one.shape, one.dtype) for one in tensors)
     if derivative.save is not None:
-        with no_grad():
-            derivative.save(calls, node, values)
+        derivative.save(calls, node, values)
     return node
 
 

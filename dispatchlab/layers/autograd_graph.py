@@ -8,60 +8,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from itertools import count
 from typing import TypeAlias
 from weakref import ref
 
-from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
+from dispatchlab.call.local_key_set import excluded, included
 from dispatchlab.call.tensor import Tensor, shallow_copy
-from dispatchlab.call.tensor_keys import PYTHON_KEYS
-from dispatchlab.errors import DispatchLabError
-from dispatchlab.layers.views import history_of
-from dispatchlab.model.short_repr import member_repr
+from dispatchlab.engine.builtin_fallbacks import NamedFunction
+from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
+from dispatchlab.layers.views import history_of, share_version
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
 
 Gradients: TypeAlias = Sequence[Tensor | None]
 
 
-class AutogradErrorKind(StrEnum):
-    """Why a gradient cannot be had."""
-
-    SAVED_VALUE_MODIFIED = "saved_value_modified"
-    GRAPH_FREED = "graph_freed"
-    LEAF_MODIFIED = "leaf_modified"
-    NO_GRADIENT = "no_gradient"
-    WRONG_GRADIENT = "wrong_gradient"
-    NOT_DIFFERENTIABLE = "not_differentiable"
-
-    __repr__ = member_repr
-
-
-class AutogradError(DispatchLabError):
-    """A gradient cannot be computed, or a call would make one wrong.
-
-    >>> from dispatchlab import Lab, tensor
-    >>> from dispatchlab.layers import AutogradError
-    >>> try:
-    ...     Lab().backward(tensor([1.0]))
-    ... except AutogradError as error:
-    ...     print(error.kind)
-    no_gradient
-
-    Args:
-        kind: why.
-        message: what was found, and what to do.
-    """
-
-    def __init__(self, kind: AutogradErrorKind, message: str) -> None:
-        super().__init__(kind, message)
-        self.kind = kind
-        self.message = message
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.message}"
-
-
-_PYTHON = PYTHON_KEYS.bits
+_PYTHON = DispatchKeySet.of(DispatchKey.Python).bits
+_DETACH_BY_HANDLERS = NamedFunction("dispatchlab.overrides.torch_dispatch:detach_by_handlers")
 
 
 class SavedTensor:
@@ -71,11 +34,20 @@ class SavedTensor:
         tensor: it.
         is_result: it is a result of the node that saves it, which then does not keep itself alive through it.
         node: the node that saves it.
+
+    Raises:
+        AutogradError: it was made in inference mode.
     """
 
     __slots__ = ("_name", "_node", "_tensor", "_version")
 
     def __init__(self, tensor: Tensor, *, is_result: bool, node: Node, name: str) -> None:
+        if tensor.is_inference:
+            message = (
+                f"{node} would save {name}, which was made in inference mode, for backward: clone it outside of "
+                "inference mode, or compute under no_grad()"
+            )
+            raise AutogradError(AutogradErrorKind.INFERENCE_TENSOR, message)
         self._tensor: Tensor | None = _shallow_copy(node, tensor) if is_result else tensor
         self._node = ref(node) if is_result else None
         self._version = tensor.version
@@ -84,8 +56,8 @@ class SavedTensor:
     def __repr__(self) -> str:
         return f"<SavedTensor of {self._name} at version {self._version}>"
 
-    def unpack(self, node: Node) -> Tensor:
-        """The tensor.
+    def check(self, node: Node) -> Tensor:
+        """What is kept, as it is kept.
 
         Raises:
             AutogradError: its memory was written since, or `backward` has already gone through here.
@@ -103,6 +75,15 @@ class SavedTensor:
                 f"{tensor.version}: something modified it in place; clone it before that"
             )
             raise AutogradError(AutogradErrorKind.SAVED_VALUE_MODIFIED, message)
+        return tensor
+
+    def unpack(self, node: Node) -> Tensor:
+        """The tensor.
+
+        Raises:
+            AutogradError: its memory was written since, or `backward` has already gone through here.
+        """
+        tensor = self.check(node)
         if self._node is not None:
             result = _shallow_copy(node, tensor)
             result.requires_grad, result.grad_fn = True, node
@@ -115,14 +96,17 @@ class SavedTensor:
 
 
 def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
-    """The same memory without history; a tensor whose class answers calls is asked for it by a `detach`."""
+    """The same memory without history; handlers are asked for it by a `detach`, which is no call of an operator.
+
+    Source: c10/core/TensorImpl.cpp (`shallow_copy_and_detach_core`).
+    """
     detach = node.stash.get("detach")
-    if not tensor.key_bits & _PYTHON or not callable(detach):
+    handled = (tensor.key_bits | included().bits) & _PYTHON and not excluded().bits & _PYTHON
+    copied = _DETACH_BY_HANDLERS(detach, tensor) if handled and detach is not None else None
+    if copied is None:
         return _detached(tensor)
-    with AutoDispatchBelowADInplaceOrView():
-        copied = detach(tensor)
     assert isinstance(copied, Tensor)
-    copied.version_counter = tensor.version_counter
+    share_version(tensor, copied)
     return copied
 
 
@@ -180,6 +164,15 @@ class Node:
             AutogradError: it was written since, or is gone.
         """
         return self.saved[name].unpack(self)
+
+    def check_saved(self) -> None:
+        """Look at all that was kept, as PyTorch does before it computes anything.
+
+        Raises:
+            AutogradError: something was written since, or is gone.
+        """
+        for saved in self.saved.values():
+            saved.check(self)
 
     def needs(self, at: int) -> bool:
         """Whether a gradient of input `at` is wanted."""

@@ -13,14 +13,8 @@ from math import prod
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import MemoryFormat
-from dispatchlab.layers.autograd_graph import (
-    AccumulateGrad,
-    AutogradError,
-    AutogradErrorKind,
-    Gradients,
-    Node,
-    edge_of,
-)
+from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
+from dispatchlab.layers.autograd_graph import AccumulateGrad, Gradients, Node, edge_of
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
 from dispatchlab.layers.tensor_geometry import Geometry, copied_like

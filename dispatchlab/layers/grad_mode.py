@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from types import TracebackType
+
+from dispatchlab.call.local_key_set import thread
 
 
 def is_grad_enabled() -> bool:
     """Whether calls of this thread are recorded."""
-    return _thread.grad_enabled
+    return thread.grad_enabled
 
 
 class set_grad_enabled:
@@ -28,13 +29,13 @@ class set_grad_enabled:
         return f"<{type(self).__name__} {'on' if self.enabled else 'off'}>"
 
     def __enter__(self) -> None:
-        self._found.append(_thread.grad_enabled)
-        _thread.grad_enabled = self.enabled
+        self._found.append(thread.grad_enabled)
+        thread.grad_enabled = self.enabled
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _thread.grad_enabled = self._found.pop()
+        thread.grad_enabled = self._found.pop()
 
 
 class no_grad(set_grad_enabled):
@@ -50,10 +51,3 @@ class no_grad(set_grad_enabled):
 
     def __init__(self) -> None:
         super().__init__(enabled=False)
-
-
-class _Thread(threading.local):
-    grad_enabled: bool = True
-
-
-_thread = _Thread()

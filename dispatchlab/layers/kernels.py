@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dispatchlab.call.tensor import Array, Generator, Tensor, is_dense
+from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.call.tensor_options import (
     CPU,
     DEFAULT_DTYPE,
@@ -22,6 +23,7 @@ from dispatchlab.call.tensor_options import (
     result_dtype,
 )
 from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.model.keys import DispatchKey
 
 
 def refused(message: str) -> CallError:
@@ -523,13 +525,23 @@ _VIEWS: dict[str, Callable[..., Array]] = {
 
 def _viewing(compute: Callable[..., Array]) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def kernel(self: Tensor, *arguments: object, **named: object) -> Tensor:
-        return like(compute(self.data, *arguments, **named), self, self.dtype)
+        return _as_recorded(like(compute(self.data, *arguments, **named), self, self.dtype), self)
 
     def meta(self: Tensor, *arguments: object, **named: object) -> Tensor:
         whole = np.zeros(self.shape, DType.uint8.numpy)  # a stand-in of its own strides, for views ask for them
-        return like(stand_in(compute(whole, *arguments, **named).shape, self.dtype), self, self.dtype)
+        view = like(stand_in(compute(whole, *arguments, **named).shape, self.dtype), self, self.dtype)
+        return _as_recorded(view, self)
 
     return kernel, meta
+
+
+_RECORDING = AUTOGRAD_KEYS.add(DispatchKey.ADInplaceOrView).bits
+
+
+def _as_recorded(view: Tensor, viewed: Tensor) -> Tensor:
+    """A view with the autograd keys of what is viewed: inference mode makes no inference tensor of a normal one."""
+    view.key_bits = view.key_bits & ~_RECORDING | viewed.key_bits & _RECORDING
+    return view
 
 
 _UNARY = {

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
+from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, is_inference_mode
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
+from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.grad_mode import is_grad_enabled
 from dispatchlab.layers.schemas import NOT_DIFFERENTIABLE
 from dispatchlab.model.key_set import DispatchKeySet
@@ -28,10 +29,37 @@ def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -
     result = stack[-1]
     assert isinstance(base, Tensor)
     assert isinstance(result, Tensor)
+    if base.is_inference:
+        return
+    differentiable = operator.name.name not in NOT_DIFFERENTIABLE
+    if differentiable and (result.requires_grad or result.view_history is not None):
+        raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, _HISTORY_OF_ITS_OWN)
+    share_version(base, result)
+    result.requires_grad, result.grad, result.grad_fn, result.view_history = False, None, None, None
     result.base = base if base.base is None else base.base
-    result.version_counter = base.version_counter
-    if operator.name.name not in NOT_DIFFERENTIABLE:
+    if differentiable:
         record_view(base, result, operator, tuple(others))
+
+
+_HISTORY_OF_ITS_OWN = (
+    "the result of a view has a history of its own already: a handler that enters enable_reentrant_dispatch() must not "
+    "return a tensor that was made in there, it must wrap it in a new one"
+)
+
+
+def share_version(tensor: Tensor, other: Tensor) -> None:
+    """Count writes to two tensors together.
+
+    Raises:
+        AutogradError: the second was made in inference mode, and counts no writes.
+    """
+    if other.is_inference:
+        message = f"{_INFERENCE}: nothing can share its version; clone it outside of inference mode, and take the clone"
+        raise AutogradError(AutogradErrorKind.INFERENCE_TENSOR, message)
+    other.version_counter = tensor.version_counter
+
+
+_INFERENCE = "a tensor that was made in inference mode counts no writes"
 
 
 def in_place_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
@@ -40,6 +68,20 @@ def in_place_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object
     with AutoDispatchBelowADInplaceOrView():
         operator.redispatch_boxed(keys & _BELOW, stack)
     assert isinstance(written, Tensor)
+    count_write(written)
+
+
+def count_write(written: Tensor) -> None:
+    """Raise the version of what was written.
+
+    Raises:
+        AutogradError: it was made in inference mode, and this is none; its elements are written by now.
+    """
+    if written.is_inference:
+        if is_inference_mode():
+            return
+        message = f"{_INFERENCE}, and cannot be written outside of it: write a clone of it"
+        raise AutogradError(AutogradErrorKind.INFERENCE_TENSOR, message)
     written.version_counter.value += 1
 
 

@@ -73,8 +73,14 @@ class DispatchKeySet:
 
     @classmethod
     def full_after(cls, key: DispatchKey) -> DispatchKeySet:
-        """Everything of lower priority than the key's functionality, and PythonDispatcher."""
-        return cls((functionality_bit(key.functionality) - 1) | functionality_bit(DispatchKey.PythonDispatcher))
+        """Everything of lower priority than the key's functionality, and PythonDispatcher.
+
+        Below `Undefined` and below an alias key, whose functionality is `Undefined` upstream, are all backend bits but
+        the highest.
+        """
+        functionality = DispatchKey.Undefined if key.is_alias else key.functionality
+        below = (1 << len(BACKENDS) + functionality - 1) - 1
+        return cls(below | functionality_bit(DispatchKey.PythonDispatcher))
 
     def has(self, key: DispatchKey) -> bool:
         """Whether all bits of the key are here: `{CPU, AutogradCUDA}` has CUDA, too."""

@@ -6,6 +6,7 @@
 - functions: `Functions`, all public functions of a lab;
 - subclass: `as_subclass` and `make_wrapper_subclass`, tensors of other classes;
 - torch_dispatch: `PythonDispatch` has a dispatcher call `__torch_dispatch__`, `no_dispatch` is a block without that,
+  `enable_reentrant_dispatch` one in which calls of a handler begin at the top,
   `Interpreter` owns classes and calls their handlers; `without_defaults` and `normalize` are for arguments;
 - modes: `DispatchMode`, a handler of every call in a block, and `modes`;
 - errors: `OverrideError` and its kinds, with the chain of handlers.
@@ -28,6 +29,7 @@ from dispatchlab.overrides.subclass import as_subclass, make_wrapper_subclass
 from dispatchlab.overrides.torch_dispatch import (
     Interpreter,
     PythonDispatch,
+    enable_reentrant_dispatch,
     interpreter_of,
     no_dispatch,
     normalize,
@@ -48,6 +50,7 @@ __all__ = [
     "SignatureMismatchError",
     "as_subclass",
     "disabled",
+    "enable_reentrant_dispatch",
     "interpreter_of",
     "is_torch_function_enabled",
     "make_wrapper_subclass",

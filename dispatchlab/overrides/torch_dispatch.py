@@ -8,10 +8,11 @@ Source: aten/src/ATen/core/PythonFallbackKernel.cpp.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from dispatchlab.call.call_signature import MISSING, CallSignature, NotReturnableError
@@ -26,7 +27,7 @@ from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.overrides.errors import HandlerError, NoImplementationError, name_of, with_handler
+from dispatchlab.overrides.errors import HandlerError, NoImplementationError, OverrideError, name_of, with_handler
 from dispatchlab.overrides.handlers import overloaded_args
 from dispatchlab.overrides.modes import modes, pop_mode_temporarily
 
@@ -80,6 +81,7 @@ def normalize(
 
 K = TypeVar("K", bound=type)
 _BELOW = DispatchKeySet.full_after(DispatchKey.Python)
+_ABOVE = DispatchKeySet.full() - _BELOW.add(DispatchKey.Python)
 _BELOW_SNAPSHOT = DispatchKeySet.full_after(DispatchKey.PythonTLSSnapshot)
 _owners: WeakKeyDictionary[type, Interpreter] = WeakKeyDictionary()
 
@@ -178,6 +180,23 @@ class Interpreter:
                 return
         raise NoImplementationError(str(operator.name), tried, DISPATCH)
 
+    def detach(self, operator: Operator, tensor: Tensor) -> Tensor:
+        """What handlers return for a `detach` that no call asked for.
+
+        Args:
+            operator: `aten::detach`.
+            tensor: what is detached.
+
+        Raises:
+            NoImplementationError: every handler returned NotImplemented.
+            HandlerError: a handler returned no tensor.
+        """
+        stack: list[object] = [tensor]
+        self.dispatch(operator, DispatchKeySet(), stack)
+        (copied,) = stack
+        assert isinstance(copied, Tensor)
+        return copied
+
     @staticmethod
     def _call_handler(one: Any, operator: Operator, types: Sequence[type], args: object, kwargs: object) -> Any:
         try:
@@ -232,13 +251,14 @@ def _returns(operator: Operator, values: Sequence[object], result: object, one: 
         raise HandlerError(message, (_handler(one, operator),)) from None
 
 
-# Note [Handlers run as on entry]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# When a call arrives at the key Python, autograd has been there and has excluded itself for all that follows. What a
-# handler calls is not what follows, it is new: a wrapper around a wrapper that requires gradients needs autograd again.
-# So the key PythonTLSSnapshot, above autograd, keeps what the thread included and excluded when the call came in, and
-# the fallback of Python puts that in force while the handler runs. The first snapshot of a call counts; inside of a
-# handler there is none, so that the calls that it makes take their own.
+# Note [Handlers run below autograd]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# When a call arrives at the key Python, the keys above have had their turn, and what a handler calls is part of that
+# call: the fallback of Python excludes them all while the handler runs, autograd, batching and autocast among them. So
+# a handler that calls an operator with a leaf gets a tensor without history. A handler whose wrapper has a tensor that
+# needs these keys once more enters `enable_reentrant_dispatch`. For that, the key PythonTLSSnapshot, above autograd,
+# keeps what the thread included and excluded when the call came in. The first snapshot counts: inside of a handler the
+# key is excluded, and inside of the guard calls take their own.
 
 
 class _Thread(threading.local):
@@ -261,28 +281,80 @@ def python_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object
         raise CallError(ErrorKind.OTHER, message, facts)
     found = (interpreter_of(type(one)) for one in elements(values))
     interpreter = next((one for one in found if one is not None), main)
-    with _as_on_entry():
+    with ExcludeDispatchKeyGuard(_ABOVE):
         interpreter.dispatch(operator, keys, stack)
 
 
+def detach_by_handlers(operator: Operator, tensor: Tensor) -> Tensor | None:
+    """A tensor that autograd keeps, as the handlers copy it; None when there is none.
+
+    They are called where autograd is, not below it.
+
+    Args:
+        operator: `aten::detach`.
+        tensor: what is copied.
+    """
+    interpreter = interpreter_of(type(tensor))
+    if interpreter is None and not modes():
+        return None
+    with _Entry():
+        return (interpreter or main).detach(operator, tensor)
+
+
 def snapshot_fallback(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Keep the state of the thread for the handler; see Note [Handlers run as on entry]."""
-    found = _thread.entry
-    _thread.entry = found or (included(), excluded())
-    try:
+    """Keep the state of the thread for the handler; see Note [Handlers run below autograd]."""
+    with _Entry():
         operator.redispatch_boxed(keys & _BELOW_SNAPSHOT, stack)
-    finally:
-        _thread.entry = found
 
 
-@contextmanager
-def _as_on_entry() -> Iterator[None]:
-    found, _thread.entry = _thread.entry, None
-    try:
+class _Entry:
+    """What the thread includes and excludes now is kept for the handlers of the block, unless something is kept."""
+
+    def __enter__(self) -> None:
+        self._found = _thread.entry
+        _thread.entry = self._found or (included(), excluded())
+
+    def __exit__(self, *error: object) -> None:
+        _thread.entry = self._found
+
+
+class enable_reentrant_dispatch(ForceDispatchKeyGuard):
+    """A block inside of a `__torch_dispatch__` whose calls begin at the top again: autograd, batching and all.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.overrides import DispatchMode, PythonDispatch, enable_reentrant_dispatch
+    >>> class Twice(DispatchMode):
+    ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    ...         print(func(*args).requires_grad)
+    ...         with enable_reentrant_dispatch():
+    ...             return func(*args)
+    >>> lab = Lab()
+    >>> with PythonDispatch(lab.dispatcher), Twice():
+    ...     lab.neg(tensor([1.0], requires_grad=True)).requires_grad
+    False
+    True
+
+    Raises:
+        OverrideError: no handler runs in this thread.
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        found = _thread.entry
         if found is None:
-            yield
-        else:
-            with ForceDispatchKeyGuard(*found):
-                yield
-    finally:
-        _thread.entry = found
+            raise OverrideError("enable_reentrant_dispatch() is for the body of a __torch_dispatch__: none runs here")
+        super().__init__(*found)
+        self._kept: list[tuple[DispatchKeySet, DispatchKeySet] | None] = []
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._kept.append(_thread.entry)
+        _thread.entry = None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _thread.entry = self._kept.pop()
+        super().__exit__(kind, error, traceback)

@@ -13,6 +13,7 @@ from dispatchlab import (
 from dispatchlab.call import excluded, included
 from dispatchlab.overrides import (
     DispatchMode,
+    enable_reentrant_dispatch,
     make_wrapper_subclass,
     modes,
 )
@@ -82,6 +83,13 @@ class Noting(DispatchMode):
 
 class Silent(Wrapper):
     """A wrapper that only passes on, so that something can require gradients around a batched tensor."""
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Operator, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        with enable_reentrant_dispatch():
+            return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 def unwrapped(value: Any) -> Any:

@@ -1,0 +1,47 @@
+"""`AutogradError`: a gradient cannot be had, and of which kind the reason is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.short_repr import member_repr
+
+
+class AutogradErrorKind(StrEnum):
+    """Why a gradient cannot be had."""
+
+    SAVED_VALUE_MODIFIED = "saved_value_modified"
+    GRAPH_FREED = "graph_freed"
+    LEAF_MODIFIED = "leaf_modified"
+    NO_GRADIENT = "no_gradient"
+    WRONG_GRADIENT = "wrong_gradient"
+    NOT_DIFFERENTIABLE = "not_differentiable"
+    INFERENCE_TENSOR = "inference_tensor"
+
+    __repr__ = member_repr
+
+
+class AutogradError(DispatchLabError):
+    """A gradient cannot be computed, or a call would make one wrong.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.layers import AutogradError
+    >>> try:
+    ...     Lab().backward(tensor([1.0]))
+    ... except AutogradError as error:
+    ...     print(error.kind)
+    no_gradient
+
+    Args:
+        kind: why.
+        message: what was found, and what to do.
+    """
+
+    def __init__(self, kind: AutogradErrorKind, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
