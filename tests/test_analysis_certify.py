@@ -317,3 +317,15 @@ def test_the_two_kernels_of_one_call_of_custom_op_have_one_order(tmp_path: Path)
         path.write_text(text)
         done = run("certify", str(path), "--jobs", "1")
         assert (done.exit_code, f"order-dependent: {code}\n" in done.stdout) == (code, True), done.output
+
+
+@pytest.mark.parametrize(("semantics", "covered"), [("torch-2.13", False), ("torch-2.9", True), ("strict", True)])
+def test_a_fallback_that_replaced_another_is_taken_as_in_force_and_named(semantics: str, *, covered: bool) -> None:
+    mine = RecordedFallback(K.AutogradPrivateUse1, fallthrough=False, debug="registered at my_backend.cpp:1")
+    recorded = registry_of("made up", [operator("foo", K.AutogradPrivateUse1)], [mine])
+    found = certification_of(recorded, name="made up", semantics=semantics)
+    assert found.certificates[0].verdict is Certified.ORDER_INDEPENDENT
+    assert (found.replaced == ()) is covered
+    assert found.registrations == 2 + covered
+    assert ("the release of the fallback of AutogradPrivateUse1" in certification_text(found)) is not covered
+    assert (len(json.loads(certification_json(found))["not_covered"]) == 1) is covered

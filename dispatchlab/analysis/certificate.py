@@ -112,6 +112,7 @@ class Certification:
         left_out: how many operators these are.
         lazy: how many operators more are left out, to which PyTorch alone added something when a part of it was used.
         known: operators whose order matters in that registry already, for the same reasons; they have no certificate.
+        replaced: the backend fallbacks that replaced another one; their release is not covered.
     """
 
     registry: str
@@ -132,6 +133,7 @@ class Certification:
     left_out: int = 0
     lazy: int = 0
     known: tuple[str, ...] = ()
+    replaced: tuple[Owner, ...] = ()
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:
         """The certificates with one verdict."""

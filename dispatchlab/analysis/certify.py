@@ -33,6 +33,7 @@ from dispatchlab.analysis.neighbourhoods import (
     Plan,
     explore_neighbourhood,
     plan_of,
+    stays,
 )
 from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.analysis.sources import Difference
@@ -125,6 +126,7 @@ def certification_of(
     if not chosen:
         raise NothingToCertifyError(name, against)
     fallbacks = recorded.fallbacks
+    replaced = tuple(one for one in fallbacks if stays(for_registry(semantics), one.key, one.debug))
     meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
     known: dict[Neighbourhood, Explored] = {}
     certificates: dict[str, Certificate] = {}
@@ -158,12 +160,14 @@ def certification_of(
         sets=sum(each.sets for each in known.values()),
         edges=sum(each.edges for each in known.values()),
         registrations=len(fallbacks)
+        - len(replaced)
         + sum(len(each.kernels) + (not each.is_dangling) for each in chosen if str(each.name) in certificates),
         steps=steps,
         replayed=sum(each.replayed for each in known.values()),
         elapsed_s=perf_counter() - started,
         selected=len(chosen),
         interrupted=interrupted,
+        replaced=tuple(Owner(one.key, one.debug) for one in replaced),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from dispatchlab.analysis.certificate import Pattern
 from dispatchlab.analysis.stale_slots import MAX_KEYS, key_bits, keys_in, slots_left_stale
+from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.engine.footprint import Footprint, judged_keys
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
@@ -313,9 +314,20 @@ def plan_of(semantics: Semantics, pattern: Pattern) -> Plan:
             plan.want((window, key, False), (plan.judged_in(window) | KEY_BIT[key]) & bits)
     for fallback in semantics.fallbacks:
         assert fallback.key is not None
+        if stays(semantics, fallback.key, fallback.debug):
+            continue
         window = refresh[fallback.key]
         plan.want((window, fallback.key, True), plan.judged_in(window) & bits)
     return plan
+
+
+def stays(semantics: Semantics, key: DispatchKey, debug: str) -> bool:
+    """Whether a fallback of a registry replaced another, so that the proof takes it as always in force.
+
+    Its release leaves something else than there was before it came: see Note [Fallbacks that replace].
+    """
+    replaces = key in semantics.replaceable_fallbacks and not semantics.replaced_fallback_returns
+    return replaces and not is_builtin(key, debug)
 
 
 def _within(one: Neighbourhood, other: Neighbourhood) -> bool:

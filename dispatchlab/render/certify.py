@@ -65,6 +65,11 @@ def summary(found: Certification) -> Iterator[str]:
         f"besides, {seconds(found.elapsed_s)}"
     )
     yield "not covered: C++ signatures, which registries do not hold"
+    for one in found.replaced:
+        yield (
+            f"not covered: the release of the fallback of {one.key} ({printable(one.debug) or 'no debug text'}), which "
+            "empties the key; what it replaced does not come back"
+        )
 
 
 def _count(number: int, what: str) -> str:
@@ -108,8 +113,9 @@ def certification_json(found: Certification) -> str:
         "order_matters": len(found.of(Certified.ORDER_DEPENDENT)),
         "not_decided": len(found.of(Certified.NOT_DECIDED)),
     }
+    not_covered = ["C++ signatures", *(f"the release of the fallback of {one.key}" for one in found.replaced)]
     done = fields_of(found, without=(*head, "certificates"), elapsed_s=round(found.elapsed_s, 3))
-    return json_text({**head, **done, "not_covered": ["C++ signatures"], "certificates": found.certificates}, indent=1)
+    return json_text({**head, **done, "not_covered": not_covered, "certificates": found.certificates}, indent=1)
 
 
 @as_json.register
