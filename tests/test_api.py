@@ -108,7 +108,7 @@ def test_a_check_of_nothing_is_refused_with_what_was_found(subject: object, foun
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"semantics": "strct"}, f"expected one of {', '.join(semantics_names())}; did you mean strict?"),
+        ({"semantics": "strct"}, f"expected one of torch, {', '.join(semantics_names())}; did you mean strict?"),
         ({"engine": "troch"}, "engine='troch': expected one of lab, torch; did you mean torch?"),
         ({"walk": "grpah"}, "walk='grpah': expected one of graph, orders, sample; did you mean graph?"),
         ({"samples": 3}, "samples=3: the walk graph takes no samples; use walk='sample'"),

@@ -12,6 +12,7 @@ from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.profile import model_for
 from dispatchlab.model.registration import Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.registry.builds import backend_named, has_kernels_for, is_in_tree, no_answer
@@ -62,7 +63,7 @@ def coverage_report(
     """
     if not operators:
         raise EmptySourceError(name)
-    semantics = for_registry(SEMANTICS)
+    semantics = for_registry(model_for(recorded.torch))
     found = coverage(recorded, key, Fill(semantics, recorded.fallbacks), name=name, operators=operators)
     supposed = [parse_what_if(text, recorded.names) for text in what_if]
     return CoverageReport(

@@ -24,6 +24,7 @@ from dispatchlab.analysis.sources import (
 )
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import model_for
 from dispatchlab.model.registration import Block, TorchLibraryFunction
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 _QUERIES = "dispatchlab.live.introspection.queries"
 _REGISTRY_READER = "dispatchlab.live.introspection.registry_reader"
-_MODEL_OF_TORCH = "torch-2.13"
 
 
 class OneOperatorError(DispatchLabError):
@@ -306,7 +306,7 @@ def inspect_scenario(
     if engine == "lab":
         return _with_rules(found, scenario)
     if reasons:
-        with engine_for("lab", asked=_MODEL_OF_TORCH, in_file=None) as model:
+        with engine_for("lab", asked=model_for(made.semantics), in_file=None) as model:
             found = _with_reasons(found, _after(scenario, model, names, sequence, path).view)
     return found
 
@@ -420,7 +420,7 @@ def inspect_installed(
     )
     if recorded is None:
         return found
-    replayed = bench(recorded, semantics=_MODEL_OF_TORCH)
+    replayed = bench(recorded, semantics=model_for(semantics))
     model = {name: replayed.dispatcher.explain(name) for name in views}
     return _with_reasons(found, model.__getitem__)
 
@@ -481,8 +481,8 @@ def _view(sandbox: Sandbox, snapshot: Snapshot) -> OperatorView:
 # Note [Reasons for a live table]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # PyTorch prints its table and not what lost to each row. So the registrations that it prints are replayed on the lab
-# engine, under the semantics of PyTorch, and the reasons are taken from there, for each row that is the same in both.
-# The kernel that is shown is always the one that PyTorch printed.
+# engine, under the model of that PyTorch or of the nearest version, and the reasons are taken from there, for each row
+# that is the same in both. The kernel that is shown is always the one that PyTorch printed.
 
 
 def _with_reasons(found: Inspection, model: Callable[[OperatorName], OperatorView | None]) -> Inspection:

@@ -37,7 +37,8 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
     callback=_with_certificates,
     default="strict",
     show_default=True,
-    help="Semantics of the dispatcher to certify: strict, or a PyTorch, such as torch-2.13.",
+    help="Semantics of the dispatcher to certify: strict, a PyTorch, such as torch-2.13, or torch for the model of the "
+    "installed PyTorch, or else the newest.",
 )
 @click.option(
     "--jobs",

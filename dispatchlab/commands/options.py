@@ -35,6 +35,15 @@ class OneOf(_TextType):
         self.name = name
         self._kind = kind
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text; of semantics, the name that `torch` stands for here, which is what reports show."""
+        found = super().convert(value, param, ctx)
+        if self._kind != "semantics":
+            return found
+        from dispatchlab.model.profile import resolved_semantics
+
+        return resolved_semantics(found)
+
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The values that begin as `incomplete` does."""
         from click.shell_completion import CompletionItem
@@ -132,8 +141,9 @@ def semantics_option(command: _Command) -> _Command:
         "--semantics",
         metavar="NAME",
         type=OneOf("name", "semantics"),
-        help="Semantics of the lab engine: strict, a PyTorch such as torch-2.13, pr35061, or the file of a profile. "
-        "Default: those that the scenario names, or strict.",
+        help="Semantics of the lab engine: strict, a PyTorch such as torch-2.13, torch for the model of the installed "
+        "PyTorch or else the newest, pr35061, or the file of a profile. Default: those that the scenario names, or "
+        "strict.",
     )(command)
 
 
@@ -257,7 +267,7 @@ def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterabl
         case "semantics":
             from dispatchlab.scenario.scenario import SEMANTICS
 
-            return SEMANTICS
+            return ["torch", *SEMANTICS]
         case "source":
             from dispatchlab.registry.file import bundled_names
             from dispatchlab.registry.file_format import SUFFIX

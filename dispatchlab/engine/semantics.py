@@ -26,6 +26,7 @@ from dispatchlab.model.profile import (
     bundled_profiles,
     nearest_profile,
     read_profile,
+    resolved_semantics,
     semantics_names,
     version_of,
 )
@@ -300,16 +301,17 @@ class UnknownSemanticsError(DispatchLabError):
             hint = f"; did you mean {nearest_profile(version)}?"
         else:
             hint = did_you_mean(self.text, SEMANTICS)
-        return f"unknown semantics {self.text!r}: expected one of {', '.join(SEMANTICS)}{hint}"
+        return f"unknown semantics {self.text!r}: expected one of torch, {', '.join(SEMANTICS)}{hint}"
 
 
 def semantics_named(name: str) -> Semantics:
-    """The semantics with this name, or of the profile in a file.
+    """The semantics with this name, or of the profile in a file; `torch` is the model of the installed PyTorch.
 
     Raises:
         UnknownSemanticsError: there is neither.
         ProfileError: the file is no profile.
     """
+    name = resolved_semantics(name)
     if name in SEMANTICS:
         return SEMANTICS[name]
     if name.endswith(".json") and os.path.exists(name):

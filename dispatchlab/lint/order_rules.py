@@ -101,7 +101,7 @@ ORDER = Rule(
     level=Level.WARNING,
     what="What calls use depends on the order of registrations, although every dump is the same.",
     why=(
-        "PyTorch 2.13 refreshes too few slots when some kernels come or go: CompositeExplicitAutograd after "
+        "PyTorch refreshes too few slots when some kernels come or go: CompositeExplicitAutograd after "
         "CompositeImplicitAutograd leaves 34 slots stale, Quantized, Sparse and NestedTensor kernels leave "
         "AutogradOther or AutogradNestedTensor stale. Calls then run another kernel than `_dispatch_dump_table` "
         "prints, and results differ between two orders of import. Within one package the order is that of its own "
@@ -114,7 +114,7 @@ ORDER = Rule(
     ),
     unknown=(
         "In which order this process registered them, and so what its slots hold now. It reports that two orders "
-        "differ under the semantics of PyTorch 2.13; another version may refresh other slots."
+        "differ in the model of the PyTorch that was recorded, or of the newest for a scenario that names none."
     ),
     bad=example(
         ("CompositeImplicitAutograd", "my_package/composite.py:3"),

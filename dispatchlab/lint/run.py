@@ -22,6 +22,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.lint.debug_text import imported_packages, package_among
 from dispatchlab.lint.provenance import OperatorCalls, calls_in
 from dispatchlab.lint.rule import Finding, Identity, LintReport, Rule, Subject
+from dispatchlab.model.profile import model_for
 from dispatchlab.registry.model import Recorded, RecordedOperator, registry_of
 from dispatchlab.registry.overlay import Overlay
 from dispatchlab.registry.ownership import ownership_of
@@ -185,9 +186,6 @@ def _owned(findings: Sequence[Finding]) -> set[_Owned]:
     return {_owner_of(finding) for finding in findings}
 
 
-_ORDERED = "torch-2.13"  # what calls use can depend on order there, and nowhere else
-
-
 def lint_source(
     source: str,
     rules: Sequence[Rule],
@@ -254,7 +252,7 @@ def _moments(
 
 
 def _subject(recorded: Recorded, earlier: Recorded | None, calls: Mapping[str, OperatorCalls] | None = None) -> Subject:
-    fill = Fill(for_registry("strict"), recorded.fallbacks)
+    fill = Fill(for_registry(model_for(recorded.torch)), recorded.fallbacks)
     return Subject(recorded, fill, _Order(recorded), earlier, calls or {})
 
 
@@ -264,15 +262,19 @@ def _calls(source: str) -> Mapping[str, OperatorCalls]:
 
 
 class _Order:
-    """Certifies the operators of which the order can matter under PyTorch's refreshes; the others need no look."""
+    """Certifies the operators of which the order can matter under PyTorch's refreshes; the others need no look.
+
+    They are those of the PyTorch that was recorded, or of the newest for a scenario that names none.
+    """
 
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
 
     def __call__(self, operators: Sequence[RecordedOperator]) -> Mapping[str, tuple[OrderReason, ...]]:
-        patterns = patterns_with_stale_slots(for_registry(_ORDERED), {pattern_of(operator) for operator in operators})
+        model = model_for(self._recorded.torch)
+        patterns = patterns_with_stale_slots(for_registry(model), {pattern_of(operator) for operator in operators})
         concerned = [operator for operator in operators if pattern_of(operator) in patterns]
         if not concerned:
             return {}
-        found = certification_of(self._recorded, name="", semantics=_ORDERED, operators=concerned)
+        found = certification_of(self._recorded, name="", semantics=model, operators=concerned)
         return {each.operator: each.reasons for each in found.certificates}

@@ -3,6 +3,7 @@
 - `keys`: `DispatchKey` and what each key covers;
 - `key_set`: `DispatchKeySet`, the sets that calls go by;
 - `profile`: `Profile`, what makes one PyTorch's dispatcher differ from that of another;
+- `installed_torch`: the version of the installed PyTorch;
 - `slot_set`: sets of dispatch table slots, as bits;
 - `names`: `OperatorName`;
 - `schema`: `FunctionSchema` and its printing;

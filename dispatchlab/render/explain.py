@@ -27,6 +27,7 @@ from dispatchlab.escape import printable
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
+from dispatchlab.model.profile import CALLS, model_for, other_keys_of_calls
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
@@ -146,11 +147,19 @@ def explanation_json(found: ExplainedOperator, *, engine: str) -> str:
     )
 
 
+_KEYS_SHOWN = 4
+
+
 def explanation_notes(found: ExplainedOperator) -> Iterator[str]:
     """What a reader should know about the source of an explanation, a line each."""
     inspection = found.inspection
     if inspection.bare and found.explanation.hops[-1].refusal is not None:
         yield f"{inspection.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them"
+    model = model_for(inspection.build or inspection.semantics)
+    if others := other_keys_of_calls(model):
+        more = f" and {len(others) - _KEYS_SHOWN} more" if len(others) > _KEYS_SHOWN else ""
+        shown = ", ".join(others[:_KEYS_SHOWN]) + more
+        yield f"key sets are those of {CALLS}; in {model} these keys are others, or stand elsewhere: {shown}"
 
 
 @as_json.register
