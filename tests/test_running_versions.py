@@ -58,6 +58,8 @@ def test_calls_are_told_apart_whether_libraries_keep_their_file_or_not(
         assert re.search(one.pattern + r" \[", text) is not None
         assert re.search(other.pattern, text) is None
         assert one.line(number) < 2**32
+    if file is None:
+        assert len(one.file) > 15  # a shorter one is lost on PyTorch 2.9, see Note [Libraries without a file]
     users = "CPU: registered at /dev/null:41 [kernel]"
     assert re.search(one.pattern, users) is None
 

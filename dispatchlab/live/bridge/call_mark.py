@@ -15,6 +15,10 @@ from dispatchlab.live.bridge.torch import bindings
 # A library is made with a file and a line, and every debug text of what is registered on it names both. Before 2.9
 # the bindings drop the file and say `/dev/null`; the line is all that is left. There the lines of one mark begin at a
 # number of its own, ten digits long, that no source file has.
+#
+# PyTorch 2.9 keeps the file, as a pointer into a list of strings that grows: a string of up to 15 characters is moved
+# then, and the debug texts of libraries that were made before show what has taken its memory. The characters of a
+# longer one stay where they are.
 
 _DIGITS = 6
 _MARKS = 3000  # a line is a number below 2**32
@@ -56,7 +60,7 @@ class CallMark:
         """A mark that no other sandbox of this process has. See Note [Libraries without a file]."""
         number, file = next(_numbers), file_of_libraries()
         if file is None:
-            return cls(f"dlab{number}!")
+            return cls(f"dispatchlab-calls-{number}!")
         return cls(file, (1000 + number % _MARKS) * 10**_DIGITS)
 
     def line(self, number: int) -> int:

@@ -119,11 +119,12 @@ class NativeKernels(Protocol):
 
 
 class EnclosingLibrary(NamedTuple):
-    """What a library is made with, as the user has it."""
+    """What a library is made with, as the user has it; that of a block is destroyed when a call on it is refused."""
 
     kind: str
     namespace: str | None
     key: DispatchKey | None = None
+    is_block: bool = False
 
 
 class CallBuilder:
@@ -161,7 +162,7 @@ class CallBuilder:
                 raise NotExpressibleError(registration, "no binding registers a name alone")
             case Def():
                 alone = EnclosingLibrary("FRAGMENT", registration.operator.namespace)
-                yield from self._def(registration, alone, in_block=False)
+                yield from self._def(registration, alone)
             case Impl():
                 yield self._impl(registration, EnclosingLibrary("FRAGMENT", registration.operator.namespace))
             case Fallback():
@@ -176,7 +177,7 @@ class CallBuilder:
         if block.kind is BlockKind.DEF or not block.registrations:
             yield self._bare(block, EnclosingLibrary(str(block.kind), block.namespace, block.key))
         kind = BlockKind.FRAGMENT if block.kind is BlockKind.DEF else block.kind
-        enclosing = EnclosingLibrary(str(kind), block.namespace, block.key)
+        enclosing = EnclosingLibrary(str(kind), block.namespace, block.key, is_block=True)
         for inner in block.registrations:
             own = replace(inner, debug=inner.debug or block.debug)
             match own:
@@ -197,8 +198,13 @@ class CallBuilder:
         make = torch_library_call(block, call, self._libraries.prefix, self._libraries.mark, number)
         return BindingCall(make, number, CallOrigin(block, block.debug))
 
-    def _def(self, registration: Def, enclosing: EnclosingLibrary, *, in_block: bool = True) -> Iterator[BindingCall]:
+    def _def(self, registration: Def, enclosing: EnclosingLibrary) -> Iterator[BindingCall]:
         number, schema = self._number(), registration.schema
+        if registration.kernel is not None and not self._libraries.takes(registration.key):
+            # The key is read before the call is made, whose def would be refused, or stay, without its kernel.
+            make = self._libraries.library_maker(EnclosingLibrary("IMPL", None, registration.key), number)
+            yield BindingCall(make, number, CallOrigin(registration, registration.debug))
+            return
         if isinstance(schema, OperatorName):
             yield self._def_name(registration, schema.within(enclosing.namespace or ""), enclosing, number)
             return
@@ -224,7 +230,7 @@ class CallBuilder:
         if registration.kernel is not None:
             impl = Impl(schema.name, registration.key, registration.kernel, registration.debug, registration.location)
             call = self._impl(impl, enclosing)
-            yield call if in_block else replace(call, leaves=number)
+            yield call if enclosing.is_block else replace(call, leaves=number)
 
     def _def_name(self, registration: Def, name: OperatorName, enclosing: EnclosingLibrary, number: int) -> BindingCall:
         check_inferred_def(registration)
@@ -275,7 +281,7 @@ class CallBuilder:
         libraries, native = self._libraries, self._native
         assert native is not None
         name, text, debug = libraries.name_of(operator), libraries.key_text(key), libraries.debug(number)
-        if text and libraries.parse_keys and not libraries.can_parse(text):
+        if not libraries.takes(key):
             # PyTorch's own refusal says that it cannot parse the key.
             return libraries.library_maker(EnclosingLibrary("IMPL", None, key), number)
         at = -1 if key is None or not text else libraries.number(key)
@@ -329,7 +335,12 @@ class Libraries:
             if library is None:
                 library = make(kind, namespace, key, mark.file, mark.line(number))
                 self._reused.append(library)
-            call(library)
+            try:
+                call(library)
+            except RuntimeError:
+                if enclosing.is_block:
+                    library.reset()
+                raise
             return library  # type: ignore[no-any-return]  # the bindings are untyped
 
         return make_again
@@ -367,6 +378,11 @@ class Libraries:
     def number(self, key: DispatchKey) -> int:
         """The number that this PyTorch gives a key; a KeyError where it does not have the key."""
         return running_keys().numbers[str(key)]
+
+    def takes(self, key: DispatchKey | None) -> bool:
+        """Whether PyTorch takes a key in the form in which it is handed over."""
+        text = self.key_text(key)
+        return not text or not self.parse_keys or self.can_parse(text)
 
     def can_parse(self, key: str) -> bool:
         """Whether PyTorch parses the text of a key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -46,6 +46,13 @@ _REMEMBERED = 256
 
 STALE = "stale slot"
 """The rule that a slot breaks which does not hold what the table computes."""
+
+
+class HeldKernel(NamedTuple):
+    """What a stale slot holds: the number of a kernel, None when nobody knows; and its row, None for nothing."""
+
+    number: int | None
+    text: str | None
 
 
 class Observation:
@@ -92,7 +99,7 @@ class ObservedOperator:
         raw: the name that it has in PyTorch.
     """
 
-    __slots__ = ("active", "last", "name", "raw", "raw_text", "sets", "slots", "stale", "version")
+    __slots__ = ("active", "held", "last", "name", "raw", "raw_text", "sets", "slots", "stale", "version")
 
     def __init__(self, name: OperatorName, raw: OperatorName) -> None:
         self.name, self.raw, self.raw_text = name, raw, str(raw)
@@ -100,6 +107,7 @@ class ObservedOperator:
         self.sets: dict[int, ObservedSet] = {}
         self.slots: SlotView | None = None
         self.last: ObservedSet | None = None
+        self.held: dict[int, int] = {}  # the kernels in the slots that were stale when it was looked at last
         self.stale: tuple[Snapshot, Violation] | None = None
         self.version = -1
 
@@ -149,6 +157,7 @@ class Observer:
             known.visits += 1
             if known.visits % _VISITS_PER_TABLE and self._agrees(operator, known):
                 operator.version, operator.last, operator.stale = self.version, known, None
+                operator.held.clear()
                 return known.snapshot
         table = self._table(raw)
         if known is None or known.dump != dump or known.table != table:
@@ -156,9 +165,12 @@ class Observer:
         operator.version = self.version
         if self._agrees(operator, known):
             operator.last, operator.stale = known, None
+            operator.held.clear()
             return known.snapshot
-        operator.stale = _with_stale_slots(known.snapshot, known.observation.table, self._stale(operator, known))
+        held = self._stale(operator, known)
+        operator.stale = _with_stale_slots(known.snapshot, known.observation.table, held)
         operator.last = known
+        operator.held = {slot: each.number for slot, each in held.items() if each.number is not None}
         return operator.stale[0]
 
     def violations(self, name: OperatorName, /) -> tuple[Violation, ...]:
@@ -260,8 +272,8 @@ class Observer:
             operator.slots = slots
         return slots
 
-    def _stale(self, operator: ObservedOperator, known: ObservedSet) -> dict[int, str | None]:
-        """The stale slots, and what each holds; None for nothing."""
+    def _stale(self, operator: ObservedOperator, known: ObservedSet) -> dict[int, HeldKernel]:
+        """The stale slots, and what each holds."""
         if self.objects is None:
             table = known.observation.table
             return _stale_by_bindings(_slots_by_bindings(operator.raw_text, table), table)
@@ -270,31 +282,37 @@ class Observer:
 
     def _stale_in_memory(
         self, operator: ObservedOperator, known: ObservedSet, found: Fingerprints, objects: KernelObjects
-    ) -> dict[int, str | None]:
+    ) -> dict[int, HeldKernel]:
         last = None if operator.last is None else operator.last.kernels
-        return _stale_slots(found, known.kernels, last, objects, self._names)
+        return _stale_slots(found, known.kernels, last, operator.held, objects, self._names)
 
 
 def _stale_slots(
-    found: Fingerprints, wanted: KernelNumbers, last: KernelNumbers | None, objects: KernelObjects, names: KernelNames
-) -> dict[int, str | None]:
-    """The stale slots, which do not hold what the table shows, and what each holds; None for nothing.
+    found: Fingerprints,
+    wanted: KernelNumbers,
+    last: KernelNumbers | None,
+    held_last: Mapping[int, int],
+    objects: KernelObjects,
+    names: KernelNames,
+) -> dict[int, HeldKernel]:
+    """The stale slots, which do not hold what the table shows, and what each holds.
 
     Args:
         found: what the slots show.
         wanted: the kernels that the table shows.
         last: those that it showed when the operator was looked at last; None for never.
+        held_last: those that the stale slots held then.
         objects: the kernels that are known by what slots show.
         names: the texts of their rows.
     """
-    held: dict[int, str | None] = {}
+    held: dict[int, HeldKernel] = {}
     for slot in np.flatnonzero(found != objects.by_number[wanted]).tolist():
         should = int(wanted[slot])
-        before = NO_KERNEL if last is None else int(last[slot])
+        before = held_last.get(slot, NO_KERNEL if last is None else int(last[slot]))
         number = objects.number_at(slot, int(found[slot]), should, before)
         text = "a kernel that no table has shown" if number is None else names.slot_text(slot, number)
         if text != names.slot_text(slot, should):
-            held[slot] = text
+            held[slot] = HeldKernel(number, text)
     return held
 
 
@@ -313,34 +331,34 @@ def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
     return "".join(f"{rows[slot]}\n" for slot in sorted(rows))
 
 
-def _stale_by_bindings(held: str, table: ParsedTable) -> dict[int, str | None]:
+def _stale_by_bindings(held: str, table: ParsedTable) -> dict[int, HeldKernel]:
     """The same as `_stale_slots`, by what `_slots_by_bindings` gives."""
     rows, slot_of = _rows(table), running_keys().slot_of
     lines = {slot_of[key]: text for key, _, text in (line.partition(": ") for line in held.splitlines())}
-    found: dict[int, str | None] = {slot: None for slot in rows if slot not in lines}
-    found |= {slot: text for slot, text in lines.items() if slot not in rows}
+    found = {slot: HeldKernel(None, None) for slot in rows if slot not in lines}
+    found |= {slot: HeldKernel(None, text) for slot, text in lines.items() if slot not in rows}
     return found
 
 
 def _with_stale_slots(
-    snapshot: Snapshot, table: ParsedTable, held: Mapping[int, str | None]
+    snapshot: Snapshot, table: ParsedTable, held: Mapping[int, HeldKernel]
 ) -> tuple[Snapshot, Violation]:
     """The snapshot with what the slots hold, and the violation.
 
     Args:
         snapshot: what is shown of the operator, with the slots that it should have.
         table: its table.
-        held: what the stale slots hold, at least one; None for nothing.
+        held: what the stale slots hold, at least one.
     """
     rows, runtime = _rows(table), running_keys().runtime
     lines = {slot: row for slot, row in rows.items() if slot not in held}
-    lines |= {slot: f"{runtime[slot]}: {text}" for slot, text in held.items() if text is not None}
+    lines |= {slot: f"{runtime[slot]}: {each.text}" for slot, each in held.items() if each.text is not None}
     slots = "".join(f"{lines[slot]}\n" for slot in sorted(lines))
     first = min(held)
     keys = tuple(runtime[slot] for slot in sorted(held))
     wanted = rows[first].partition(": ")[2] if first in rows else "nothing"
     more = f", and {len(keys) - 1} more slots: {', '.join(keys[1:])}" if len(keys) > 1 else ""
-    detail = f"the slot of {keys[0]} holds {held[first] or 'nothing'} and should hold {wanted}{more}"
+    detail = f"the slot of {keys[0]} holds {held[first].text or 'nothing'} and should hold {wanted}{more}"
     return replace(snapshot, slots=slots), Violation(snapshot.operator, STALE, detail, keys)
 
 

@@ -236,6 +236,7 @@ class LiveSandbox:
                     if call.operator is not None:
                         self.snapshot(call.operator)
             except (RuntimeError, RegistrationError) as error:
+                refused = error if isinstance(error, RegistrationError) else self._refusal(error, call)
                 for before, library in done:
                     if before.number == call.leaves and before.operator is not None:
                         self._residue.append(library)
@@ -247,9 +248,7 @@ class LiveSandbox:
                         if objects is not None and FIRST_CALL + before.number in prepared.kernels:
                             objects.release(FIRST_CALL + before.number)
                 self._observer.version += 1
-                if isinstance(error, RegistrationError):
-                    raise
-                raise self._refusal(error, call) from None
+                raise refused from None
         return tuple(library for _, library in done)
 
     def _release(self, prepared: _Prepared, libraries: tuple[Library, ...]) -> None:
@@ -277,7 +276,7 @@ class LiveSandbox:
 
     def _refused(self, prepared: _Prepared) -> None:
         """Expect what a refused fallback at an alias key leaves: upstream keeps it at the keys before the taken one."""
-        registration = prepared.calls[0].origin.registration
+        registration = prepared.source
         if isinstance(registration, Fallback) and registration.key is not None and registration.key.is_alias:
             self._latest.pop(id(prepared.source), None)  # whose library holds what is left
             objects = self._observer.objects

@@ -1,0 +1,90 @@
+"""What a refused library or def leaves on the running PyTorch, which is what the lab engine says."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.explore.protocol import Engine
+from dispatchlab.live.sandbox.sandbox import LocalEngine
+from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, BlockKind, Def, Fallback, Registration
+from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.snapshot import Snapshot
+from tests.live.live_registrations import BOXED, FALLTHROUGH, FOO, define, impl
+
+BAR = OperatorName("test", "bar")
+
+
+def refused(engine: Engine, registration: Registration) -> tuple[RegistrationError, Snapshot, Snapshot]:
+    """The refusal, and what is shown afterwards of the operator and of one that was defined before."""
+    with engine.sandbox() as sandbox:
+        held = sandbox.register(define("test::bar(Tensor x) -> Tensor", "def_bar"))
+        with pytest.raises(RegistrationError) as caught:
+            sandbox.register(registration)
+        found = caught.value, sandbox.snapshot(FOO), sandbox.snapshot(BAR)
+        held.release()
+    return found
+
+
+def on_both(registration: Registration) -> tuple[RegistrationError, Snapshot]:
+    """What the running PyTorch does, held to its model."""
+    live = LocalEngine()
+    error, shown, other = refused(live, registration)
+    model, expected, expected_of_other = refused(LabEngine(live.semantics), registration)
+    assert error.kind is model.kind
+    common = error.facts.keys() & model.facts.keys()
+    assert {name: error.facts[name] for name in common} == {name: model.facts[name] for name in common}
+    assert shown.sections() == expected.sections()
+    assert other.sections() == expected_of_other.sections()
+    return error, shown
+
+
+def test_half_a_fallback_goes_with_the_library_that_is_refused() -> None:
+    fallback = Fallback(K.CompositeImplicitAutograd, BOXED, "everywhere")
+    for inside in ((fallback,), (fallback, Fallback(K.CPU, BOXED, "never"))):
+        error, _ = on_both(Block(None, BlockKind.IMPL, inside, debug="library"))
+        assert error.kind is ErrorKind.DUPLICATE_FALLBACK
+
+
+def test_a_def_whose_kernel_has_an_unknown_key_leaves_nothing() -> None:
+    made = Def(parse_schema("test::foo(Tensor x) -> Tensor"), debug="def_foo", kernel=BOXED, key=K.QuantizedHIP)
+    error, shown = on_both(made)
+    assert error.kind is ErrorKind.UNKNOWN_KEY
+    assert not shown.exists
+
+
+def test_a_second_def_of_one_library_is_refused_by_the_schema_of_the_first() -> None:
+    first, second = define("test::foo(Tensor x) -> Tensor", "first"), define("test::foo(int x) -> int", "second")
+    error, shown = on_both(Block("test", BlockKind.FRAGMENT, (first, second), debug="library"))
+    assert error.kind is ErrorKind.DUPLICATE_DEF
+    assert error.facts["other_schema"] == "test::foo(Tensor x) -> Tensor"
+    assert not shown.exists
+
+
+def test_a_stale_fallthrough_keeps_its_name_however_often_it_is_looked_at() -> None:
+    registrations = (
+        define(),
+        impl(K.CompositeImplicitAutograd, "math", FALLTHROUGH),
+        impl(K.CUDA, "cuda", FALLTHROUGH),
+        impl(K.SparseCUDA, "sparse"),
+    )
+    seen = []
+    for engine in (LocalEngine(), LabEngine(LocalEngine().semantics)):
+        with engine.sandbox() as sandbox:
+            handles = []
+            for registration in registrations:
+                handles.append(sandbox.register(registration))
+                sandbox.snapshot(FOO)
+            other = sandbox.register(define("test::bar(Tensor x) -> Tensor", "def_bar"))
+            again = sandbox.register(impl(K.CPU, "cpu"))
+            seen.append(sandbox.snapshot(FOO).sections())
+            for handle in (*handles, other, again):
+                handle.release()
+    assert seen[0] == seen[1]
+    assert "AutogradOther: fallthrough math [math kernel]" in dict(seen[0])["slots that calls use"]
+    assert "fallthrough math [math kernel]" not in dict(seen[0])["table"].partition("AutogradOther: ")[2].split("\n")[0]
