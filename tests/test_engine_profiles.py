@@ -36,7 +36,7 @@ from dispatchlab.model.profile import (
     profile_of,
     profile_text,
 )
-from dispatchlab.model.registration import Def, Impl, Registration
+from dispatchlab.model.registration import Def, Fallback, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.slot_set import (
     ALIAS_SLOTS,
@@ -304,3 +304,13 @@ def test_a_key_that_dispatchlab_does_not_know_is_left_out() -> None:
     made = semantics_of(profile)
     assert (made.keys, made.refresh, made.fallbacks) == (TORCH.keys, TORCH.refresh, TORCH.fallbacks)
     assert rules_of(profile).slots == RUNTIME_KEYS
+
+
+def test_a_fallback_at_an_alias_key_serves_the_slots_that_a_kernel_there_refreshes() -> None:
+    for name, served in (("torch-2.9", []), ("torch-2.10", ["FuncTorchBatched"])):
+        dispatcher = Dispatcher(name, builtin_fallbacks=False)
+        with dispatcher.register(SCHEMA):
+            with dispatcher.register(Fallback(K.FuncTorchBatchedDecomposition, debug="everywhere")):
+                assert row_names(dispatcher) == served
+            with dispatcher.register(Impl(FOO, K.FuncTorchBatchedDecomposition)):
+                assert row_names(dispatcher) == ["FuncTorchBatched"]

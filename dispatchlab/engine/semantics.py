@@ -165,10 +165,11 @@ def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
     """
     rules = rules_of(profile)
     fallbacks = fallbacks_of(profile)
+    refresh = _refresh(rules, profile.refresh_on_register)
     return Semantics(
         name or profile.name,
         precedence_by_levels(profile, rules),
-        _refresh(rules, profile.refresh_on_register),
+        refresh,
         refresh_on_release=(
             None
             if profile.refresh_on_release == profile.refresh_on_register
@@ -177,7 +178,9 @@ def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
         full_refresh_without_key=profile.full_refresh_without_key,
         keys=frozenset(known_keys(profile.parsed)),
         existing=frozenset(known_keys(profile.keys)),
-        alias_slots={alias: rules.covers[alias] & ~UNDEFINED_SLOT for alias in rules.levels},
+        # A fallback at an alias key is one at each slot that a registration there recomputes, and until PyTorch 2.9
+        # that is none for FuncTorchBatchedDecomposition, whose kernel fills FuncTorchBatched.
+        alias_slots={key: slots & ~UNDEFINED_SLOT for key, slots in refresh.items() if key.is_alias},
         slot_order=_slot_order(rules),
         dump_order=_dump_order(known_keys(profile.keys)),
         signature_life=SignatureLife[profile.signature_life.upper()],
