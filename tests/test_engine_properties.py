@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.lab_space import LabSpace, LabState
-from dispatchlab.engine.semantics import semantics_named
+from dispatchlab.engine.lab_engine import LabEngine, LabState
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -159,7 +157,7 @@ def _target(registration: Registration) -> object:
 
 
 def _whole(semantics: str, given: Sequence[Registration], order: Sequence[int]) -> LabState:
-    space = LabSpace(given, [FOO], semantics_named(semantics))
+    space = LabEngine(semantics).space(given, [FOO])
     now = space.empty()
     for index in order:
         now, refusal = space.register(now, index)

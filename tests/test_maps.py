@@ -32,7 +32,7 @@ def _rows() -> list[tuple[str, list[str]]]:
     table = text.partition("| I want to | go to |")[2].partition("\n\n")[0]
     cells = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")]
     return [
-        (wish.strip(), re.findall(r"`((?:dispatchlab|docs|scenarios|tests|benchmarks)/[^`]*)`", place))
+        (wish.strip(), re.findall(r"`((?:dispatchlab|docs|scenarios|tests|benchmarks|tools)/[^`]*)`", place))
         for wish, place in cells
     ]
 

@@ -1,0 +1,88 @@
+"""Histories: registrations of several operators and the steps that register and release them, taken on any engine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dispatchlab.errors import RegistrationError
+from dispatchlab.explore.protocol import Engine, Handle
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.sequence import format_sequence
+from dispatchlab.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What happens to one fresh dispatcher.
+
+    Args:
+        registrations: what the steps register and release.
+        steps: `i` registers the registration with that number, `~i` releases it.
+    """
+
+    registrations: tuple[Registration, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an engine shows after a step.
+
+    Args:
+        refused: the kind of the refusal; empty when the step was accepted.
+        facts: what the refusal says of it.
+        snapshots: each operator.
+    """
+
+    refused: str
+    facts: tuple[tuple[str, str], ...]
+    snapshots: tuple[Snapshot, ...]
+
+
+def take(engine: Engine, history: History, operators: Sequence[OperatorName]) -> Iterator[Seen]:
+    """Take the steps on a fresh dispatcher. The release of a registration that was refused does nothing."""
+    handles: dict[int, Handle] = {}
+    with engine.sandbox() as sandbox, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # kernels override each other
+        for step in history.steps:
+            refused, facts = "", {}
+            try:
+                if step >= 0:
+                    handles[step] = sandbox.register(history.registrations[step])
+                elif ~step in handles:
+                    handles.pop(~step).release()
+            except RegistrationError as error:
+                refused, facts = error.kind.name, dict(error.facts)
+            yield Seen(refused, tuple(sorted(facts.items())), tuple(map(sandbox.snapshot, operators)))
+
+
+def first_difference(history: History, expected: Sequence[Seen], actual: Iterator[Seen]) -> str:
+    """Where two engines differ first, after how many steps and in what; empty when they do not."""
+    for count, (one, other) in enumerate(zip(expected, actual, strict=True), 1):
+        what = _difference(one, other)
+        if what:
+            return f"after {format_sequence(history.steps[:count])}: {what}"
+    return ""
+
+
+_BY_CHANCE = {"inferred_debug"}
+"""Facts of refusals that depend on addresses: which of several kernels that do not fit the list begins with."""
+
+
+def _difference(one: Seen, other: Seen) -> str:
+    if one.refused != other.refused:
+        return f"{one.refused or 'accepted'}, and {other.refused or 'accepted'}"
+    common = dict(one.facts).keys() & dict(other.facts).keys()
+    for name in sorted(common - _BY_CHANCE):
+        if dict(one.facts)[name] != dict(other.facts)[name]:
+            return f"{name} of the refusal: {dict(one.facts)[name]!r}, and {dict(other.facts)[name]!r}"
+    for before, after in zip(one.snapshots, other.snapshots, strict=True):
+        for (title, text), (_, wanted) in zip(before.sections(), after.sections(), strict=True):
+            if text != wanted:
+                lost, new = text.splitlines(), wanted.splitlines()
+                only = [line for line in lost if line not in new][:3], [line for line in new if line not in lost][:3]
+                return f"{title} of {before.operator}: {only[0]}, and {only[1]}"
+    return ""

@@ -1,0 +1,328 @@
+"""Install one PyTorch in an environment of its own, measure all that dispatchlab holds of it, and remove it again.
+
+Run it from the root of the checkout: `python tools/add_version.py 2.12.1`. Every step can be run alone, and on an
+environment that there is. What it leaves is described in CONTRIBUTING.md, "How a version is added".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions"
+PROFILES, HISTORIES = ROOT / "dispatchlab" / "model" / "profiles", ROOT / "tests" / "data" / "histories"
+FIGURES = ROOT / "tests" / "data" / "versions"
+PAGE = ROOT / "docs" / "versions.md"
+
+SAMPLE = '''\
+"""A package that registers operators in most of the ways that there are."""
+
+import torch
+
+library = torch.library.Library("sample", "DEF")
+library.define("plain(Tensor x) -> Tensor")
+library.impl("plain", lambda x: x + 1, "CPU")
+library.impl("plain", lambda x: x.clone(), "CompositeExplicitAutograd")
+
+
+@torch.library.custom_op("sample::made", mutates_args=(), device_types="cpu")
+def made(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@made.register_fake
+def made_fake(x):
+    return torch.empty_like(x)
+
+
+made.register_autograd(lambda ctx, grad: grad)
+aten = torch.library.Library("aten", "IMPL")
+aten.impl("cumsum", lambda *a, **k: None, "PrivateUse1")
+'''
+"""What the commands are tried on, beside PyTorch itself."""
+
+COMMANDS: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("doctor", (0,)),
+    ("record sample -o sample.yaml --force", (0,)),
+    ("record --check sample.yaml", (0,)),
+    ("imports sample", (0,)),
+    ("permute sample.yaml --engine torch --conform", (0, 1)),
+    ("dump sample::made --engine torch --import sample", (0,)),
+    ("explain aten::add.Tensor --engine torch --arg requires_grad", (0,)),
+    ("lint live --import sample -q", (0, 1)),
+    ("coverage live --key PrivateUse1", (0,)),
+    ("diff REGISTRY live --import sample -q", (0,)),
+)
+"""Commands, and the exit codes that are right."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One version that is added.
+
+    Args:
+        version: of PyTorch, such as `2.12.1`.
+        environment: the folder of its virtual environment.
+        out: the folder of what is measured.
+        count: how many histories are compared.
+    """
+
+    version: str
+    environment: Path
+    out: Path
+    count: int
+
+    @property
+    def name(self) -> str:
+        """What its model is called."""
+        return "torch-" + ".".join(self.version.split(".")[:2])
+
+    @property
+    def python(self) -> Path:
+        """The Python of the environment."""
+        return self.environment / "bin" / "python"
+
+    def file(self, suffix: str) -> Path:
+        """One of the files that are measured."""
+        return self.out / f"{self.name}{suffix}"
+
+    def run(self, *arguments: str, folder: Path | None = None, limit_s: float = 3600) -> Done:
+        """Run a module of this checkout with that PyTorch."""
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *([str(folder)] if folder else [])])}
+        start = time.monotonic()
+        done = subprocess.run(
+            [str(self.python), "-m", *arguments],
+            cwd=folder or ROOT, env=variables, capture_output=True, text=True, timeout=limit_s, check=False,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - start)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def has_traceback(self) -> bool:
+        """Whether it ended with a traceback."""
+        return "Traceback (most recent call last)" in self.out + self.err
+
+    def expect(self, *codes: int) -> Done:
+        """Stop here unless it ended with one of these exit codes."""
+        if self.code not in codes:
+            raise SystemExit(f"exit code {self.code}, and {codes} was expected\n{self.out[-2000:]}{self.err[-4000:]}")
+        return self
+
+
+# -- the steps; each returns figures
+
+
+def install(work: Work) -> dict[str, Any]:
+    """Make the environment and install exactly this version, unless it is there."""
+    installed = "import importlib.metadata as m; print(m.version('torch').partition('+')[0])"
+    if work.python.exists():
+        found = subprocess.run([str(work.python), "-c", installed], capture_output=True, text=True, check=False)
+        if found.stdout.strip() == work.version:
+            return {}
+    venv.create(work.environment, with_pip=True)
+    wanted = f"torch==={work.version}" if "+" in work.version else f"torch=={work.version}"
+    pip = [str(work.python), "-m", "pip", "install", "--quiet", "--no-cache-dir", wanted, *NEEDED]
+    start = time.monotonic()
+    subprocess.run(pip, check=True)
+    return {"install_s": round(time.monotonic() - start)}
+
+
+def profile(work: Work) -> dict[str, Any]:
+    """Measure the profile, and list the fields in which it differs from the bundled one."""
+    file = work.file(".json")
+    work.run("dispatchlab", "profile", "-o", str(file), "--force").expect(0)
+    measured, bundled = json.loads(file.read_text()), PROFILES / f"{work.name}.json"
+    before = json.loads(bundled.read_text()) if bundled.exists() else {}
+    differs = sorted(name for name in {**measured, **before} if measured.get(name) != before.get(name))
+    counts = {"keys": len(measured["keys"]), "slots": len(measured["runtime"]), "fallbacks": len(measured["fallbacks"])}
+    return {"torch": measured["torch"], **counts, "profile_differs": differs}
+
+
+def registry(work: Work) -> dict[str, Any]:
+    """Record everything that is registered, in a process that nothing has disturbed."""
+    file = work.file(".dlreg")
+    done = work.run("dispatchlab", "record", "--all", "-o", str(file), "--force").expect(0)
+    found = re.search(r"([\d,]+) operators, ([\d,]+) kernels", done.err)
+    assert found is not None, done.err
+    operators, kernels = (int(number.replace(",", "")) for number in found.groups())
+    return {"operators": operators, "kernels": kernels, "registry_bytes": file.stat().st_size}
+
+
+def histories(work: Work) -> dict[str, Any]:
+    """Record histories, and hold the model to each step of these and of many more."""
+    file = work.file(".histories.json.xz")
+    options = ("--count", str(work.count), *_own_profile(work))
+    done = work.run("tests.histories", str(file), *options).expect(0, 1)
+    _show(done.err)
+    return {"histories": json.loads(done.out.splitlines()[-1])}
+
+
+def scenarios(work: Work) -> dict[str, Any]:
+    """Explore every scenario that the bindings can make, and hold the model to each step."""
+    passes = ("--conform", "--passes", "1", "--format", "json")
+    live = work.run("dispatchlab", "permute", "scenarios", "--engine", "torch", *passes).expect(0, 1, 2, 5)
+    model = work.run("dispatchlab", "permute", "scenarios", "--semantics", work.name, "--format", "json")
+    predicted = {one["scenario"]: one["verdict"] for one in _reports(model.expect(0, 1).out)}
+    counts: Counter[str] = Counter()
+    for one in _reports(live.out):
+        verdict, notes = one["verdict"], one["notes"]
+        agrees = any("the engine and its model agree" in note for note in notes)
+        if verdict == "engine crashed":
+            counts["crashed"] += 1
+            _show(f"{one['scenario']}: {verdict}: {notes[-1]}")
+        elif not agrees or not _same(verdict, predicted[one["scenario"]]):
+            counts["differ"] += 1
+            _show(f"{one['scenario']}: {verdict}, and {predicted[one['scenario']]} was predicted; {notes[-1]}")
+        else:
+            counts["as predicted"] += 1
+    counts["not expressible"] = sum("cannot be made on the live PyTorch" in line for line in live.err.splitlines())
+    return {"scenarios": dict(counts)}
+
+
+def commands(work: Work) -> dict[str, Any]:
+    """Run every live command briefly."""
+    folder = work.out / f"{work.name}.commands"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sample.py").write_text(SAMPLE)
+    ended: dict[str, str] = {}
+    for text, right in COMMANDS:
+        file = work.file(".dlreg")
+        words = [{"MODEL": work.name, "REGISTRY": str(file)}.get(word, word) for word in text.split()]
+        done = work.run("dispatchlab", *words, folder=folder, limit_s=600)
+        if done.code not in right or done.has_traceback:
+            ended[text] = f"exit code {done.code}: {(done.err or done.out).strip()[-500:]}"
+            _show(f"{text}: {ended[text]}")
+        (folder / f"{'_'.join(text.split()[:3]).replace('/', '_')}.txt").write_text(done.out + done.err)
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    return {"commands": {"tried": len(COMMANDS), "failed": ended}}
+
+
+def keep(work: Work) -> dict[str, Any]:
+    """Put the small files that there are where they are committed: the profile, the histories and the figures."""
+    for suffix, folder in ((".json", PROFILES), (".histories.json.xz", HISTORIES), (".figures.json", FIGURES)):
+        if work.file(suffix).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(
+                work.file(suffix), folder / f"{work.name}{suffix.removeprefix('.histories').removeprefix('.figures')}"
+            )
+    return {}
+
+
+def page(work: Work) -> dict[str, Any]:
+    """Write the page of all versions."""
+    PAGE.write_text(page_text(), encoding="utf-8")
+    return {}
+
+
+def page_text() -> str:
+    """The page, with a row for each version whose figures are committed, the oldest first."""
+    files = sorted(FIGURES.glob("*.json"), key=lambda file: [int(part) for part in file.stem[6:].split(".")])
+    rows = [_row(json.loads(file.read_text(encoding="utf-8"))) for file in files]
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_RULE)
+    table = "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    return f"{before}{_RULE}\n{table}\n{rest.partition(chr(10) * 2)[2]}"
+
+
+_RULE = "|---" * 15 + "|"  # under the head of the table
+
+
+def _row(figures: Mapping[str, Any]) -> tuple[object, ...]:
+    histories, scenarios, commands = (figures[name] for name in ("histories", "scenarios", "commands"))
+    return (
+        figures["torch"],
+        figures["keys"],
+        figures["slots"],
+        figures["fallbacks"],
+        f"{figures['operators']:,}",
+        f"{figures['kernels']:,}",
+        f"{histories['histories']:,}",
+        f"{histories['steps']:,}",
+        f"{histories['stale']:,}",
+        f"{sum(histories['refusals'].values()):,}",
+        histories["differences"],
+        scenarios["as predicted"],
+        scenarios.get("differ", 0),
+        scenarios.get("crashed", 0),
+        f"{commands['tried'] - len(commands['failed'])} of {commands['tried']}",
+    )
+
+
+def remove(work: Work) -> dict[str, Any]:
+    """Remove the environment."""
+    shutil.rmtree(work.environment, ignore_errors=True)
+    return {}
+
+
+STEPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
+    step.__name__: step for step in (install, profile, registry, histories, scenarios, commands, keep, page, remove)
+}
+
+
+def _same(verdict: str, predicted: str) -> bool:
+    """Whether a verdict of walks agrees with that of the state graph, which proves."""
+    return verdict == predicted or (verdict == "no violation found" and predicted == "order-independent")
+
+
+def _own_profile(work: Work) -> tuple[str, ...]:
+    """The measured profile, for a version that is not bundled."""
+    return () if (PROFILES / f"{work.name}.json").exists() else ("--profile", str(work.file(".json")))
+
+
+def _reports(text: str) -> Iterator[dict[str, Any]]:
+    return (json.loads(line) for line in text.splitlines() if line.startswith("{"))
+
+
+def _show(text: str) -> None:
+    if text.strip():
+        print(text.rstrip(), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("version", help="The version, such as 2.12.1.")
+    parser.add_argument("--steps", help=f"Run only these, separated by commas. Default: {','.join(STEPS)}.")
+    parser.add_argument("--environment", type=Path, help="The virtual environment. Default: build/torch-X.Y.")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "versions", help="Default: build/versions.")
+    parser.add_argument("--count", type=int, default=2000, help="Number of histories to compare. Default: 2000.")
+    options = parser.parse_args(arguments)
+    chosen = options.steps.split(",") if options.steps else [*STEPS]
+    for step in chosen:
+        if step not in STEPS:
+            parser.error(f"unknown step {step}: expected {', '.join(STEPS)}")
+    minor = ".".join(options.version.split(".")[:2])
+    environment = options.environment or ROOT / "build" / f"torch-{minor}"
+    work = Work(options.version, environment.absolute(), options.out.absolute(), options.count)
+    work.out.mkdir(parents=True, exist_ok=True)
+    file = work.file(".figures.json")
+    figures = json.loads(file.read_text()) if file.exists() else {}
+    for step in chosen:
+        _show(f"{options.version}: {step}")
+        figures |= STEPS[step](work)
+        file.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
