@@ -15,7 +15,7 @@ from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.explore.result import Counterexample, Exploration, Verdict
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.registry.file import DEFAULT, bundled_names, open_named
+from dispatchlab.registry.file import bundled_names, open_named
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dispatchlab.call.operators import Operator
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.model.keys import DispatchKey
+    from dispatchlab.registry.bundle import BundledRegistry
     from dispatchlab.registry.file import RegistryFile
 
 _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
@@ -367,13 +368,16 @@ def explain(
     return ExplainedCall(explain_call(view, describe_arguments(schema_of(view), arguments), thread))
 
 
-def open_registry(source: str | os.PathLike[str] = DEFAULT) -> RegistryFile:
+def open_registry(source: str | os.PathLike[str] | None = None) -> RegistryFile | BundledRegistry:
     """Open a recorded registry: a bundled one by its name, or a file by its path.
+
+    Args:
+        source: the name or the path; the bundled registry of the installed PyTorch, or else the newest, when left out.
 
     >>> from dispatchlab import open_registry
     >>> registry = open_registry("torch-2.13")
     >>> len(registry)
-    3598
+    3599
     >>> str(registry.operator("aten::add.Tensor").schema)
     'aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor'
 
@@ -381,14 +385,20 @@ def open_registry(source: str | os.PathLike[str] = DEFAULT) -> RegistryFile:
         UnknownRegistryError: there is no registry of this name, and no such file.
         RegistryFileError: the file cannot be read.
     """
+    if source is None:
+        from dispatchlab.registry.builds import default_registry
+
+        source = default_registry().name
     return open_named(os.fspath(source))
 
 
 def bundled_registries() -> tuple[str, ...]:
-    """The names of the registries that come with dispatchlab.
+    """The names of the registries that come with dispatchlab, the oldest PyTorch first.
+
+    Each is of the public wheel, which has the kernels for CUDA, but for `torch-2.13-cpu`.
 
     >>> from dispatchlab import bundled_registries
-    >>> bundled_registries()
-    ('torch-2.13', 'torch-2.13-cuda')
+    >>> bundled_registries()[-3:]
+    ('torch-2.13-cpu', 'torch-2.14', 'torch-2.15')
     """
     return bundled_names()

@@ -20,7 +20,7 @@ class DispatchLabError(Exception):
     ...     open_registry("torch-2.31")
     ... except DispatchLabError as error:
     ...     print(str(error).rpartition("; ")[2])
-    did you mean torch-2.13?
+    did you mean torch-2.15?
     """
 
     exit_code: ClassVar[int] = 2

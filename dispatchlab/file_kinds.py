@@ -16,6 +16,9 @@ from dispatchlab.errors import DispatchLabError
 REGISTRY_MAGIC = b"\x89DLREG\r\n"
 """What the file of a registry begins with."""
 
+BUNDLE_MAGIC = b"\x89DLREGS\n"
+"""What a bundle of registries begins with."""
+
 MARK = "Written by dispatchlab. Remove this line to protect the file from being written over."
 """The first line, as a comment, of a file that could otherwise have been written by hand."""
 
@@ -28,6 +31,7 @@ class FileKind(Enum):
     SCENARIO = "a scenario", "explore it with: dispatchlab permute {file}"
     REPLAY = "a replay", "run it with: dispatchlab permute --replay {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
+    BUNDLE = "a bundle of registries", "name one of those that are bundled: dispatchlab dump OP --from torch-2.13"
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
     PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
     GOLDEN = "a golden file", "pytest compares a scenario with it"
@@ -111,6 +115,8 @@ def recognised(content: bytes) -> FileContent | None:
     """What the content of a file is; None for what dispatchlab neither reads nor writes."""
     if content.startswith(REGISTRY_MAGIC):
         return FileContent(FileKind.REGISTRY)
+    if content.startswith(BUNDLE_MAGIC):
+        return FileContent(FileKind.BUNDLE)
     text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     first = text.partition("\n")[0]
     if text.lstrip().startswith("{"):

@@ -59,7 +59,7 @@ SMALL = registry_of("2.13.0", (FOO, BAR, DANGLING), FALLBACKS, ("ext",))
 @cache
 def part() -> Registry:
     """A twentieth of PyTorch 2.13."""
-    whole = open_bundled()
+    whole = open_bundled("torch-2.13-cpu")
     operators = [operator for operator in map(whole.operator, whole.names[::20]) if operator is not None]
     return registry_of(whole.torch, operators, whole.fallbacks)
 

@@ -118,9 +118,9 @@ def test_a_torch_that_cannot_be_imported_is_shown_with_the_reason() -> None:
 
 def test_a_version_without_a_bundled_registry_is_said() -> None:
     works = tuple(Tried(feature, "works", "seen") for feature in FEATURES.values())
-    other = doctor_text(Diagnosis((), TorchFound("2.15.0", "torch-2.15", tried=works)))
+    other = doctor_text(Diagnosis((), TorchFound("2.16.0", "torch-2.16", tried=works)))
     same = doctor_text(Diagnosis((), TorchFound("2.13.1", "torch-2.13", tried=works)))
-    assert "  no registry of it is bundled: what does not name `live` answers for torch-2.13" in other
+    assert "  no registry of it is bundled: what does not name `live` answers for torch-2.15" in other
     assert "no registry" not in same
 
 

@@ -275,7 +275,7 @@ def test_the_command_prints_and_ends_with_the_code_of_the_verdicts() -> None:
     several = ("--operator", "aten::_philox_normal_", "--operator", "_quantized::conv3d_relu")
     result = run("certify", *several, "--jobs", "1", "--format", "text")
     assert result.exit_code == 1
-    assert "torch-2.13 under strict: 2 operators" in result.stdout
+    assert "torch-2.13-cpu under strict: 2 operators" in result.stdout
     result = run("certify", "--operator", "_quantized::conv3d_relu", "--jobs", "1", "--format", "rich")
     assert result.exit_code == 0
     assert "order-independent: 1" in result.stdout

@@ -18,7 +18,7 @@ from dispatchlab.render.coverage import coverage_json, coverage_text
 from tests.command_line import run, run_raising
 
 K = DispatchKey
-RECORDED = open_bundled()
+RECORDED = open_bundled("torch-2.13-cpu")
 
 
 def report(

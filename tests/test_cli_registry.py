@@ -15,17 +15,21 @@ SCENARIOS = Path(__file__).parent.parent / "scenarios" / "lint"
 def test_coverage_without_a_source_is_that_of_the_bundled_registry() -> None:
     result = run("coverage", "--key", "PrivateUse1", "--list", "ambiguous", "--format", "text")
     assert result.exit_code == 0
-    assert result.stdout.startswith("PrivateUse1 in torch-2.13: 3,598 operators\n  direct: 19\n  composite: 2,447 (")
+    assert result.stdout.startswith(
+        "PrivateUse1 in torch-2.13-cpu: 3,598 operators\n  direct: 19\n  composite: 2,447 ("
+    )
 
 
 def test_coverage_of_cuda_is_that_of_the_build_that_has_its_kernels() -> None:
     result = run("coverage", "--key", "CUDA", "--format", "text")
     assert result.exit_code == 0
-    assert result.stdout.startswith("CUDA in torch-2.13-cuda: 3,599 operators\n")
+    assert result.stdout.startswith("CUDA in torch-2.13: 3,599 operators\n")
     assert int(result.stdout.partition("direct: ")[2].split()[0].replace(",", "")) > 1000
 
 
-@pytest.mark.parametrize(("source", "key"), [("torch-2.13", "CUDA"), ("torch-2.13", "MPS"), ("torch-2.13-cuda", "XPU")])
+@pytest.mark.parametrize(
+    ("source", "key"), [("torch-2.13-cpu", "CUDA"), ("torch-2.13-cpu", "MPS"), ("torch-2.13", "XPU")]
+)
 def test_coverage_of_a_backend_whose_kernels_are_elsewhere_says_first_that_it_is_none(source: str, key: str) -> None:
     for format in ("text", "rich"):
         result = run("coverage", source, "--key", key, "--format", format)
@@ -70,8 +74,8 @@ def test_certify_ends_with_the_code_of_its_verdict(name: str, code: int) -> None
 def test_certify_prints_progress_lines_with_the_option() -> None:
     result = run("certify", "--operator", "_quantized::conv3d_relu", "--jobs", "1", "--progress")
     assert result.exit_code == 0
-    assert "torch-2.13: " in result.stderr
-    assert "torch-2.13 under strict: 1 operator\n  order-independent: 1\n" in result.stdout
+    assert "torch-2.13-cpu: " in result.stderr
+    assert "torch-2.13-cpu under strict: 1 operator\n  order-independent: 1\n" in result.stdout
 
 
 def test_lint_prints_sarif_and_ends_with_1() -> None:

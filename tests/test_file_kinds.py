@@ -52,7 +52,7 @@ def _saved(*arguments: str) -> Callable[[str], None]:
 
 
 def _registry(path: str) -> None:
-    relu = open_bundled().operator("aten::relu")
+    relu = open_bundled("torch-2.13-cpu").operator("aten::relu")
     assert relu is not None
     save_registry(Registry("2.13.0", (relu,), ()), path)
 

@@ -7,7 +7,7 @@ from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.find import KeyCount, find, find_names, key_counts
 from tests.registry_cases import SMALL
 
-NAMES = open_bundled().names
+NAMES = open_bundled("torch-2.13-cpu").names
 
 
 def names(**asked: object) -> list[str]:
@@ -42,7 +42,7 @@ def test_operators_are_filtered_by_name_keys_dangling_and_overridden() -> None:
 
 
 def test_all_overridden_kernels_of_pytorch_are_meta_kernels() -> None:
-    registry = open_bundled().load()
+    registry = open_bundled("torch-2.13-cpu").load()
     assert len(list(find(registry, overridden=True))) == 636
     assert len(list(find(registry, overridden=True, keys=(K.Meta,)))) == 636
     assert list(find(registry, dangling=True)) == []
@@ -60,7 +60,7 @@ def test_kernels_are_counted_by_key() -> None:
 
 
 def test_the_counts_of_all_keys_add_up_to_the_kernels_of_pytorch() -> None:
-    counts = key_counts(open_bundled())
+    counts = key_counts(open_bundled("torch-2.13-cpu"))
     assert sum(count.operators + count.inactive for count in counts) == 17168
     assert sum(count.fallback for count in counts) == 38
     assert sum(count.fallthrough for count in counts) == 232

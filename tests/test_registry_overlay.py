@@ -23,7 +23,7 @@ from tests.registry_cases import BAR, FOO, SMALL
 RECORD = """\
 claim: What importing mine registers does not depend on its order.
 namespace: mine
-registry: torch-2.13
+registry: torch-2.13-cpu
 packages: [mine]
 registrations:
   - def: aten::mul.Tensor(Tensor self, Tensor other) -> Tensor
@@ -79,8 +79,8 @@ def test_lint_reports_what_the_package_does_to_operators_of_pytorch_and_knows_th
     text = RECORD.replace("PrivateUse1", "CPU")
     for body, more, expected in (
         (text, (), [("DL002", "aten::mul.Tensor")]),
-        (text, ("--against", "torch-2.13"), [("DL002", "aten::mul.Tensor")]),
-        (text.replace("registry: torch-2.13\n", ""), (), [("DL010", "aten::mul.Tensor")]),
+        (text, ("--against", "torch-2.13-cpu"), [("DL002", "aten::mul.Tensor")]),
+        (text.replace("registry: torch-2.13-cpu\n", ""), (), [("DL010", "aten::mul.Tensor")]),
     ):
         Path(record).write_text(body)
         arguments = ("lint", record, "--select", "DL001,DL002,DL006,DL007,DL010", *more, "--format", "json")
@@ -91,11 +91,11 @@ def test_lint_reports_what_the_package_does_to_operators_of_pytorch_and_knows_th
 
 def test_a_record_without_a_registry_is_taken_alone_and_says_so(record: str) -> None:
     alone = Path(record).with_name("alone.yaml")
-    alone.write_text(RECORD.replace("registry: torch-2.13\n", ""))
+    alone.write_text(RECORD.replace("registry: torch-2.13-cpu\n", ""))
     assert load_scenario(alone).registry is None
     assert recorded_from(str(alone)).names == ("aten::mul.Tensor", "mine::odd")
     said = run("lint", str(alone)).stderr
-    assert "names no registry, so aten::mul.Tensor has none of PyTorch's kernels here: add `registry: torch-2.13`" in (
+    assert "names no registry, so aten::mul.Tensor has none of PyTorch's kernels here: add `registry: torch-2.15`" in (
         said
     )
     assert "names no registry" not in run("lint", record).stderr
@@ -130,7 +130,7 @@ def test_steps_of_a_record_are_run_over_its_registry(record: str) -> None:
 
 
 def test_diff_with_the_registry_has_what_the_record_adds(record: str, blocks_read: list[int]) -> None:
-    found = json.loads(run("diff", "torch-2.13", record, "--format", "json").stdout)
+    found = json.loads(run("diff", "torch-2.13-cpu", record, "--format", "json").stdout)
     assert {change["operator"] for change in found["changes"]} == {"aten::mul.Tensor", "mine::odd"}
     assert {change["subject"] for change in found["changes"]} == {"operator", "kernel", "row"}
 
@@ -157,7 +157,7 @@ def test_an_operator_of_pytorch_is_not_asked_of_a_sandbox(record: str) -> None:
 
 def test_registry_packages_and_classes_are_fields_that_are_written_and_read() -> None:
     scenario = parse_scenario(RECORD)
-    assert (scenario.registry, scenario.packages) == ("torch-2.13", ("mine",))
+    assert (scenario.registry, scenario.packages) == ("torch-2.13-cpu", ("mine",))
     assert scenario_text(scenario) == RECORD
     classes = """\
 claim: A.
@@ -179,14 +179,14 @@ def test_only_the_record_of_packages_may_register_nothing() -> None:
 
 
 def test_diff_begins_with_a_summary_by_namespace_and_takes_operators(record: str) -> None:
-    text = run("diff", "torch-2.13", record).stdout
+    text = run("diff", "torch-2.13-cpu", record).stdout
     assert text.splitlines()[1:3] == ["  aten: 1 kernel came, 1 row changed", "  mine: 1 operator came"]
-    only = run("diff", "torch-2.13", record, "--operator", "aten::mul*").stdout
+    only = run("diff", "torch-2.13-cpu", record, "--operator", "aten::mul*").stdout
     assert "mine::odd" not in only
     assert "kernel PrivateUse1 came: registered at mine/ops.py:3" in only
-    found = json.loads(run("diff", "torch-2.13", record, "--operator", "mine::*", "--format", "json").stdout)
+    found = json.loads(run("diff", "torch-2.13-cpu", record, "--operator", "mine::*", "--format", "json").stdout)
     assert (found["compared"], found["namespaces"]) == (1, {"mine": {"operator came": 1}})
-    result = run("diff", "torch-2.13", record, "--operator", "mine::no")
+    result = run("diff", "torch-2.13-cpu", record, "--operator", "mine::no")
     assert (result.exit_code, "there is no operator mine::no" in result.stderr) == (2, True)
 
 
@@ -245,14 +245,23 @@ def test_what_cannot_be_read_costs_its_operator_the_arguments_and_nothing_else(t
 
 @pytest.mark.parametrize(
     ("version", "name"),
-    [("2.13.0+cpu", "torch-2.13"), ("2.13.1", "torch-2.13"), ("2.13.0+cu126", "torch-2.13-cuda"), ("2.6.0+cpu", None)],
+    [
+        ("2.13.0+cpu", "torch-2.13-cpu"),
+        ("2.13.1", "torch-2.13-cpu"),
+        ("2.13.0+cu126", "torch-2.13"),
+        ("2.13.0+rocm7.1", "torch-2.13"),
+        ("2.6.0+cpu", "torch-2.6"),
+        ("2.10.0.dev20250901+cu126", "torch-2.10"),
+        ("2.3.1+cu121", None),
+        ("2.16.0", None),
+    ],
 )
 def test_a_version_of_pytorch_has_the_bundled_registry_of_its_build(version: str, name: str | None) -> None:
     assert bundled_for(version) == name
 
 
 def test_what_pytorch_registers_for_itself_on_first_use_is_not_certified() -> None:
-    whole = open_bundled()
+    whole = open_bundled("torch-2.13-cpu")
     reduce, add = (whole.operator(name) for name in ("_c10d_functional::all_reduce", "aten::add.Tensor"))
     assert reduce is not None
     assert add is not None
@@ -261,7 +270,7 @@ def test_what_pytorch_registers_for_itself_on_first_use_is_not_certified() -> No
 
     def differing(*operators: RecordedOperator) -> tuple[tuple[str, ...], int]:
         over = registry_of(whole.torch, operators, whole.fallbacks)
-        found = own_operators(Overlay(whole, over, name="torch-2.13"), "today.dlreg")
+        found = own_operators(Overlay(whole, over, name="torch-2.13-cpu"), "today.dlreg")
         return tuple(str(each.name) for each in found.operators), found.lazy
 
     def with_meta(operator: RecordedOperator, kernel: RecordedKernel) -> RecordedOperator:

@@ -29,7 +29,7 @@ EVERYTHING = "ac26d93d3cffaed79b00b655640fd962cb4df3d591fbcf9fb6078d97d4e75a67"
 
 @cache
 def pytorch() -> Registry:
-    return open_bundled().load()
+    return open_bundled("torch-2.13-cpu").load()
 
 
 @cache
@@ -51,7 +51,7 @@ def shown(dispatcher: Dispatcher) -> str:
 def test_five_operators_print_as_in_pytorch(text: str) -> None:
     expected_dump, expected_table = f"name: {text.removeprefix('name: ')}".rstrip("\n").split("\n\n")
     name = expected_dump.partition("\n")[0].removeprefix("name: ")
-    alone = bench(open_bundled(), operators=[name])
+    alone = bench(open_bundled("torch-2.13-cpu"), operators=[name])
     assert alone.dispatcher.operators() == (replayed().dispatcher.find_op(name),)
     for dispatcher in (alone.dispatcher, replayed().dispatcher):
         assert dispatcher.dump(name) == f"{expected_dump}\n"

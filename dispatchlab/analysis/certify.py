@@ -126,15 +126,16 @@ def certification_of(
     if not chosen:
         raise NothingToCertifyError(name, against)
     fallbacks = recorded.fallbacks
-    replaced = tuple(one for one in fallbacks if stays(for_registry(semantics), one.key, one.debug))
+    rules = for_registry(semantics, torch=recorded.torch)
+    replaced = tuple(one for one in fallbacks if stays(rules, one.key, one.debug))
     meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
     known: dict[Neighbourhood, Explored] = {}
     certificates: dict[str, Certificate] = {}
     steps, interrupted = 0, False
     patterns = sorted({pattern_of(operator) for operator in chosen})
     try:
-        with _workers(semantics, fallbacks, jobs, meter.tick) as run:
-            dispatcher = _with_fallbacks(semantics, fallbacks)
+        with _workers(semantics, fallbacks, recorded.torch, jobs, meter.tick) as run:
+            dispatcher = _with_fallbacks(semantics, fallbacks, recorded.torch)
             plans = {}
             for pattern in patterns:
                 plans[pattern] = plan_of(dispatcher, pattern)
@@ -456,13 +457,13 @@ def _newer_of(registrations: Sequence[Registration]) -> list[int]:
 _dispatcher: Semantics | None = None
 
 
-def _initialise(semantics: str, fallbacks: tuple[RecordedFallback, ...]) -> None:
+def _initialise(semantics: str, fallbacks: tuple[RecordedFallback, ...], torch: str) -> None:
     global _dispatcher  # a worker makes it once
-    _dispatcher = _with_fallbacks(semantics, fallbacks)
+    _dispatcher = _with_fallbacks(semantics, fallbacks, torch)
 
 
-def _with_fallbacks(semantics: str, fallbacks: Iterable[RecordedFallback]) -> Semantics:
-    return replace(for_registry(semantics), fallbacks=tuple(map(fallback_registration, fallbacks)))
+def _with_fallbacks(semantics: str, fallbacks: Iterable[RecordedFallback], torch: str) -> Semantics:
+    return replace(for_registry(semantics, torch=torch), fallbacks=tuple(map(fallback_registration, fallbacks)))
 
 
 def _explore_some(task: tuple[Neighbourhood, ...]) -> list[Explored]:
@@ -511,12 +512,12 @@ class _Run:
 
 @contextmanager
 def _workers(
-    semantics: str, fallbacks: tuple[RecordedFallback, ...], jobs: int, tick: Callable[[], None]
+    semantics: str, fallbacks: tuple[RecordedFallback, ...], torch: str, jobs: int, tick: Callable[[], None]
 ) -> Iterator[_Run]:
     """Where tasks run; processes are ended at once when the work is stopped."""
     if jobs < 2:
-        _initialise(semantics, fallbacks)
+        _initialise(semantics, fallbacks, torch)
         yield _Run(None, tick)
         return
-    with Pool(jobs, _initialise, (semantics, fallbacks)) as pool:
+    with Pool(jobs, _initialise, (semantics, fallbacks, torch)) as pool:
         yield _Run(pool, tick)

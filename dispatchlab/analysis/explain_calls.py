@@ -20,7 +20,6 @@ from dispatchlab.call.explain import (
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.builds import backend_named, default_registry, has_kernels_for, no_answer
-from dispatchlab.registry.file import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +66,20 @@ def explain_operator(
     Raises:
         DispatchLabError: there is no such operator, or the source, an argument or a key cannot be used.
     """
+    chosen = source is None and engine == "lab"
+    if chosen:
+        source, reason = default_registry()
     found = inspect_operator(
         operator, source=source, engine=engine, semantics=semantics, imports=imports, report=report
     )
     described = _described(found, arguments)
-    if source is None and engine == "lab":
-        answers = default_registry(_keys(described))
-        if answers != DEFAULT:
+    if chosen:
+        answers, reason = default_registry(_keys(described))
+        if answers != source:
             found = inspect_operator(operator, source=answers, semantics=semantics, report=report)
             described = _described(found, arguments)
+        if report is not None:
+            report(f"note: {reason}")
     keys = [tuple(named_key(text, found.privateuse1) for text in texts) for texts in (include, exclude)]
     explanation = explain(found.only_view, described, thread_keys(*keys))
     lacks = _no_answer(found, explanation)

@@ -28,7 +28,8 @@ from dispatchlab.model.profile import model_for
 from dispatchlab.model.registration import Block, TorchLibraryFunction
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
-from dispatchlab.registry.file import DEFAULT, UnknownRegistryError
+from dispatchlab.registry.builds import default_registry
+from dispatchlab.registry.file import UnknownRegistryError
 from dispatchlab.registry.find import find_names, is_glob
 from dispatchlab.registry.model import Recorded, name_of
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
@@ -215,9 +216,14 @@ def inspect_operators(
         raise SequenceWithoutScenarioError(after)
     if engine == "torch":
         return inspect_installed(operator, semantics=semantics, imports=imports, reasons=reasons, report=report)
-    name = source or DEFAULT
-    recorded = recorded_from(name, imports=imports, report=report)
-    return inspect_registry(recorded, operator, source=name, semantics=semantics)
+    reason = ""
+    if source is None:
+        source, reason = default_registry()
+    recorded = recorded_from(source, imports=imports, report=report)
+    found = inspect_registry(recorded, operator, source=source, semantics=semantics)
+    if reason and report is not None:
+        report(f"note: {reason}")
+    return found
 
 
 def inspect_registry(recorded: Recorded, operator: str, *, source: str, semantics: str | None = None) -> Inspection:
@@ -327,7 +333,7 @@ def _over_registry(
     from dispatchlab.model.registration import Def
 
     fallbacks = tuple(map(fallback_registration, beneath.fallbacks))
-    engine = LabEngine(replace(for_registry(semantics), fallbacks=fallbacks))
+    engine = LabEngine(replace(for_registry(semantics, torch=beneath.torch), fallbacks=fallbacks))
     repeated = {scenario.registrations[at] for at in foundations_in(scenario, beneath)}
     defined = {one.operator for one in repeated if isinstance(one, Def)}
     ground: list[Registration] = []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.semantics import Semantics, semantics_named
+from dispatchlab.engine.semantics import Semantics, semantics_named, strict_of
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import bundled_profile, model_for, version_of
 from dispatchlab.model.registration import NameOnly
 from dispatchlab.registry.model import Recorded, Registry, read_dump, read_fallbacks, registry_of
 from dispatchlab.registry.replay import fallback_registration, operator_registrations, replay, run
@@ -31,16 +33,28 @@ class Bench(NamedTuple):
     handles: tuple[RegistrationHandle, ...]
 
 
-def for_registry(semantics: str | Semantics) -> Semantics:
+def for_registry(semantics: str | Semantics, *, torch: str = "") -> Semantics:
     """These semantics as a registry wants them: without fallbacks of their own, and with every key that has a slot.
 
     What was recorded was registered from C++, which can name keys that no text can.
 
+    Args:
+        semantics: the semantics, or their name.
+        torch: the PyTorch that was recorded; `strict` has the keys and the precedence of the nearest version.
+
     Raises:
         UnknownSemanticsError: there are no semantics of that name.
     """
-    found = semantics_named(semantics) if isinstance(semantics, str) else semantics
+    if semantics == "strict" and version_of(torch) is not None:
+        found = _strict_for(model_for(torch))
+    else:
+        found = semantics_named(semantics) if isinstance(semantics, str) else semantics
     return replace(found, fallbacks=(), keys=found.keys | (found.existing & SLOT_OF_KEY.keys()))
+
+
+@cache
+def _strict_for(profile: str) -> Semantics:
+    return strict_of(bundled_profile(profile))
 
 
 def bench(
@@ -57,7 +71,7 @@ def bench(
         RegistrationError: the dispatcher refuses a registration.
         DispatchLabError: a record cannot be read.
     """
-    dispatcher = Dispatcher(for_registry(semantics), builtin_fallbacks=False)
+    dispatcher = Dispatcher(for_registry(semantics, torch=recorded.torch), builtin_fallbacks=False)
     if operators is None:
         return Bench(dispatcher, replay(recorded, dispatcher.register))
     some = [found for name in operators if (found := recorded.operator(name)) is not None]

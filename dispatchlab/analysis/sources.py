@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
 from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
-from dispatchlab.registry.file import DEFAULT, bundled_names, is_registry_file, open_named
+from dispatchlab.registry.file import bundled_name, is_registry_file, newest_bundled, open_named
 from dispatchlab.registry.find import find, find_names, is_glob
 from dispatchlab.registry.model import Recorded, RecordedOperator, Registry
 
@@ -61,7 +61,7 @@ def check_source(text: str) -> None:
 
 def is_registry_source(text: str) -> bool:
     """Whether a source is a registry: `live`, the name of a bundled one, or a file that is one."""
-    return text == LIVE or text in bundled_names() or is_registry_file(text)
+    return text == LIVE or bundled_name(text) is not None or is_registry_file(text)
 
 
 def recorded_from(
@@ -181,7 +181,7 @@ def registry_of_scenario(scenario: Scenario) -> Recorded | None:
     if scenario.registry is None:
         return None
     beside = os.path.join(os.path.dirname(scenario.file), scenario.registry)
-    return open_named(scenario.registry if scenario.registry in bundled_names() else beside)
+    return open_named(beside if bundled_name(scenario.registry) is None else scenario.registry)
 
 
 def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] | None) -> Recorded:
@@ -223,8 +223,9 @@ def _report_missing_registry(scenario: Scenario, source: str, report: Callable[[
     foreign = next((name for name in operators_in(scenario) if name.namespace in ("aten", "prim")), None)
     if foreign is not None:
         report(
-            f"{source} names no registry, so {foreign} has none of PyTorch's kernels here: add `registry: {DEFAULT}` "
-            "to the file, or the name of a registry that was recorded with `dispatchlab record --all`"
+            f"{source} names no registry, so {foreign} has none of PyTorch's kernels here: add "
+            f"`registry: {newest_bundled()}` to the file, or the name of a registry that was recorded with "
+            "`dispatchlab record --all`"
         )
 
 
@@ -372,7 +373,7 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
     bundled = bundled_for(recorded.torch)
     if isinstance(recorded, Overlay):
         base, name = recorded.beneath, recorded.name
-    elif source in bundled_names() or bundled is None:
+    elif bundled_name(source) is not None or bundled is None:
         return Difference(tuple(recorded))
     else:
         base, name = open_named(bundled), bundled

@@ -28,7 +28,7 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
 
 
 @click.command()
-@click.argument("registry", metavar="[REGISTRY]", default="torch-2.13", type=SOURCE)
+@click.argument("registry", metavar="[REGISTRY]", required=False, type=SOURCE)
 @operators_option
 @click.option(
     "--semantics",
@@ -58,7 +58,7 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
 @quiet_option
 def certify(
     *,
-    registry: str,
+    registry: str | None,
     operators: tuple[str, ...],
     semantics: str,
     jobs: int | None,
@@ -72,7 +72,8 @@ def certify(
     Where it does, shows both sequences and the owners of the registrations. The reason is a kernel that overrides
     another, or, under torch-2.13, a slot that calls use and that is not refreshed.
 
-    REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch. Of a file, a record of
+    REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch. Default: the bundled
+    registry of the installed PyTorch, or else the newest. Of a file, a record of
     packages and `live`, only what differs from the bundled registry of its PyTorch is certified, without what PyTorch
     registers for itself when a part of it is first used, unless --all or --operator is given.
 
@@ -88,11 +89,17 @@ def certify(
     from dispatchlab.analysis.certify import certification_of, without_known
     from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
     from dispatchlab.processes.pool import most_jobs
+    from dispatchlab.registry.builds import default_registry
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 
+    reason = ""
+    if registry is None:
+        registry, reason = default_registry()
     with progress_display(progress) as display:
         display.stage(registry, "reading")
         recorded = recorded_from(registry, imports=imports, report=note)
+        if reason:
+            note(f"note: {reason}")
         asked = (
             Difference(tuple(chosen(recorded, operators)))
             if operators or everything

@@ -50,8 +50,8 @@ def coverage(
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
 
-    SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch. Default:
-    torch-2.13, which is bundled, or torch-2.13-cuda for a key of CUDA.
+    SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch. Default: the
+    bundled registry of the installed PyTorch, or else the newest; for a key of CUDA, one that has CUDA's kernels.
 
     \b
     Examples:
@@ -66,7 +66,9 @@ def coverage(
     from dispatchlab.registry.coverage import Way, runtime_key
     from dispatchlab.render.coverage import coverage_json, coverage_text, print_coverage
 
-    source = source or default_registry([key])
+    reason = ""
+    if source is None:
+        source, reason = default_registry([key])
     recorded = recorded_from(source, imports=imports, report=note)
     report = coverage_report(
         recorded,
@@ -76,6 +78,8 @@ def coverage(
         listed=tuple(map(Way, listed)),
         what_if=what_if,
     )
+    if reason:
+        note(f"note: {reason}")
     show(
         format,
         text=lambda: coverage_text(report),

@@ -47,8 +47,8 @@ class DumpOptionsError(DispatchLabError):
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, or a bundled one by its name. Default: torch-2.13, which is bundled, "
-    "or torch-2.13-cuda for --key CUDA.",
+    help="Read a scenario, a recorded registry, or a bundled one by its name. Default: that of the "
+    "installed PyTorch, or the newest.",
 )
 @click.option(
     "--after",
@@ -94,8 +94,8 @@ def dump(
     """Show the kernels of an operator, and its dispatch table with the reason for each row.
 
     OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). Without
-    --from, shows the operators of PyTorch 2.13, which need not be installed; with --engine torch, those of the
-    installed PyTorch.
+    --from, the bundled registry of the installed PyTorch answers, which is not imported, or else the newest; standard
+    error says which. With --engine torch, the installed PyTorch answers itself.
 
     A refused registration of a scenario is reported on standard error; the remaining steps still run, and the exit code
     stays 0.
@@ -126,8 +126,11 @@ def dump(
             )
         if source is not None and not is_registry_source(source):
             raise DumpOptionsError(f"{asked} is for registries, and {source} is a scenario: name an operator")
-        registry = source or (LIVE if engine == "torch" else default_registry(keys))
-        _list(registry, operator or "*", keys, imports, format, dangling=dangling, overridden=overridden, counts=counts)
+        reason = ""
+        if source is None:
+            source, reason = (LIVE, "") if engine == "torch" else default_registry(keys)
+        listed = {"dangling": dangling, "overridden": overridden, "counts": counts}
+        _list(source, reason, operator or "*", keys, imports, format, **listed)
         return
     if operator is None:
         raise DumpOptionsError(
@@ -137,8 +140,9 @@ def dump(
         refuse(context, ("allow_import",), "is for the functions that a scenario names: name one with --from SCENARIO")
     from dispatchlab.analysis.inspect_operators import inspect_operators
 
+    reason = ""
     if source is None and engine == "lab":
-        source = default_registry(keys)
+        source, reason = default_registry(keys)
     found = inspect_operators(
         operator,
         source=source,
@@ -149,11 +153,14 @@ def dump(
         allow_import=allow_import,
         report=note,
     )
+    if reason:
+        note(f"note: {reason}")
     _show(found, source, engine, table_rows(keys, privateuse1=found.privateuse1), format)
 
 
 def _list(
     source: str,
+    reason: str,
     operator: str,
     keys: tuple[str, ...],
     imports: tuple[str, ...],
@@ -170,6 +177,8 @@ def _list(
     recorded = recorded_from(source, imports=imports, report=note)
     at = tuple(named_key(key, recorded.privateuse1) for key in keys)
     found = find_listed(recorded, operator, source=source, keys=at, dangling=dangling, overridden=overridden)
+    if reason:
+        note(f"note: {reason}")
     if counts:
         counted = [count for count in key_counts(recorded, found) if not at or count.key in at]
         show(format, text=lambda: counts_text(counted), json=lambda: counts_json(counted, recorded, source=source))

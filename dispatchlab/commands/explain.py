@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, a bundled one by its name, or `live`. Default: torch-2.13, "
-    "which is bundled, or torch-2.13-cuda for a call with CUDA tensors.",
+    help="Read a scenario, a recorded registry, a bundled one by its name, or `live`. Default: the bundled "
+    "registry of the installed PyTorch, or else the newest; for CUDA tensors, one that has CUDA's kernels.",
 )
 @engine_option("Engine whose dispatcher to explain.")
 @semantics_option

@@ -281,10 +281,11 @@ def _operators(source: object) -> list[str]:
     """The operators of a scenario or a registry; none if it cannot be read: a completion cannot show an error."""
     from dispatchlab.analysis.sources import operators_in
     from dispatchlab.errors import DispatchLabError
-    from dispatchlab.registry.file import DEFAULT, open_named
+    from dispatchlab.registry.builds import default_registry
+    from dispatchlab.registry.file import open_named
     from dispatchlab.scenario.load import load_scenario
 
-    text = source if isinstance(source, str) else DEFAULT
+    text = source if isinstance(source, str) else default_registry().name
     try:
         if text.endswith(_SCENARIO_SUFFIXES):
             return [str(name) for name in operators_in(load_scenario(text))]

@@ -3,11 +3,12 @@
 - model: `Registry`, `RecordedOperator`, `RecordedKernel`, `RecordedFallback`, and records from the dumps that a
   dispatcher prints; `Recorded` is what a registry in memory and one in a file have in common;
 - file: `open_registry(path)` reads one operator at a time, `load_registry(path)` all, `save_registry` writes;
-  `open_bundled()` gives the registry of PyTorch 2.13, `open_named(text)` a bundled one or a file; that of the build for
-  CUDA is bundled, too;
+  `open_bundled("torch-2.13")` gives a bundled registry, `open_named(text)` a bundled one or a file;
 - file_format: the layout of a file, its bounds, and what can be wrong with it;
+- packed: files of packed parts, read with every size and value looked at;
+- bundle: the registries of many versions in one file, in which what they share is there once;
 - overlay: a few operators laid over another registry;
-- builds: which backends a build of PyTorch has kernels for, and which bundled registry answers for a backend;
+- builds: which backends a build of PyTorch has kernels for, and which bundled registry answers when none is named;
 - replay: a registry as the registrations that make it;
 - ownership: which registrations are PyTorch's own, by the line that made them;
 - find: names, globs, listings, counts;

@@ -7,12 +7,12 @@ own, is taken to have what it needs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.model.keys import BACKENDS, DispatchKey
-from dispatchlab.registry.file import DEFAULT, bundled_names
-
-CUDA = "torch-2.13-cuda"
-"""The bundled registry of a build with kernels for CUDA."""
+from dispatchlab.model.profile import nearest_profile, version_of
+from dispatchlab.registry.file import bundled_names, newest_bundled, open_bundled
 
 _EVERYWHERE = ("CPU", "Meta")
 _BUILDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -21,16 +21,29 @@ _BUILDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("rocm", ("CUDA", "HIP")),
     ("xpu", ("XPU",)),
 )
+_WITH_CUDA = ("cu", "rocm")
+"""How the texts of builds begin that have kernels at the keys of CUDA."""
 _IN_TREE = ("CUDA", "HIP", "MPS", "XPU")
 """The backends whose kernels come with PyTorch itself; those of all others come with packages."""
 
 
 def bundled_for(torch: str) -> str | None:
-    """The bundled registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along."""
+    """The bundled registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along.
+
+    That of a build without CUDA where there is one of the version, for such a build.
+    """
     version, _, build = torch.partition("+")
     name = f"torch-{'.'.join(version.split('.')[:2])}"
-    wanted = f"{name}-cuda" if build.startswith("cu") else name
-    return next((each for each in (wanted, name) if each in bundled_names()), None)
+    wanted = (name,) if build.startswith(_WITH_CUDA) else (f"{name}-cpu", name)
+    return next((each for each in wanted if each in bundled_names()), None)
+
+
+def nearest_bundled(torch: str) -> str:
+    """The bundled registry of the nearest version of PyTorch, the newer of two; the newest for another text."""
+    name, version = bundled_for(torch), version_of(torch)
+    if name is not None or version is None:
+        return name or newest_bundled()
+    return bundled_for(nearest_profile(version).removeprefix("torch-")) or newest_bundled()
 
 
 def backend_named(key: DispatchKey) -> str | None:
@@ -58,14 +71,46 @@ def is_in_tree(backend: str) -> bool:
     return backend in _IN_TREE
 
 
-def default_registry(keys: Iterable[DispatchKey | str]) -> str:
-    """The bundled registry for a question about these keys: one with CUDA's kernels when one is of CUDA.
+class Default(NamedTuple):
+    """The registry for a question that names none.
 
     Args:
-        keys: keys, or names of keys; a name that no key has counts as one of no backend.
+        name: its name.
+        reason: which one it is and why, a line for the user.
     """
+
+    name: str
+    reason: str
+
+
+def default_registry(keys: Iterable[DispatchKey | str] = ()) -> Default:
+    """The bundled registry for a question that names none: that of the installed PyTorch, or else the newest.
+
+    For a question about CUDA it is one of a build that has CUDA's kernels.
+
+    Args:
+        keys: the keys of the question, or names of keys; a name that no key has counts as one of no backend.
+    """
+    torch = installed_torch()
+    name = None if torch is None else bundled_for(torch)
+    if torch is None or name is None:
+        newest = newest_bundled()
+        why = "no PyTorch is installed" if torch is None else f"there is none of the installed PyTorch {torch}"
+        return Default(newest, f"{newest} answers, the newest registry here: {why}")
     named = [DispatchKey.__members__.get(key) if isinstance(key, str) else key for key in keys]
-    return CUDA if any(backend_named(key) == "CUDA" for key in named if key is not None) else DEFAULT
+    if any(backend_named(key) == "CUDA" for key in named if key is not None):
+        with_cuda = name.removesuffix("-cpu")
+        if with_cuda != name:
+            return Default(with_cuda, f"{with_cuda} answers: the installed PyTorch {torch} has no kernels for CUDA")
+    recorded = open_bundled(name).torch
+    if recorded == torch:
+        return Default(name, f"{name} answers, the registry of the installed PyTorch {torch}")
+    return Default(name, f"{name} answers, recorded on PyTorch {recorded}; {torch} is installed")
+
+
+def cuda_registry(torch: str) -> str:
+    """The bundled registry of a version of PyTorch, or of the nearest, that has kernels for CUDA."""
+    return nearest_bundled(torch).removesuffix("-cpu")
 
 
 def renamed_text(privateuse1: str) -> str:
@@ -78,7 +123,7 @@ def no_answer(source: str, torch: str, backend: str) -> str:
     whose = source if source.endswith(torch) else f"{source} is of PyTorch {torch}, which"
     what = f"no answer for {backend}: {whose} has no kernels for it"
     if backend == "CUDA":
-        return f"{what}; {CUDA} has them, without --from or by its name"
+        return f"{what}; {cuda_registry(torch)} has them, without --from or by its name"
     if is_in_tree(backend):
         return f"{what}; use --engine torch on a PyTorch that has them, or a registry that was recorded there"
     return f"{what}; use --engine torch with --import PACKAGE, or a registry that was recorded with the package"

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from dispatchlab.atomic_write import write_file
-from dispatchlab.bounded_read import ReadError, json_value, read_file
+from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.file_kinds import FileKind, instead
 from dispatchlab.model.names import OperatorName
+from dispatchlab.registry.bundle import Bundle, BundledRegistry
 from dispatchlab.registry.file_format import (
     HEAD,
     MAGIC,
@@ -26,13 +27,11 @@ from dispatchlab.registry.file_format import (
     MAX_OPERATORS,
     MAX_PLAIN,
     PER_BLOCK,
-    SUFFIX,
     VERSION,
     Damaged,
     RegistryFileError,
     RegistryTooLargeError,
     Tables,
-    digest,
     fallback_row,
     impossible_name,
     operator_row,
@@ -41,6 +40,9 @@ from dispatchlab.registry.file_format import (
     sealed,
 )
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator, Registry
+from dispatchlab.registry.packed import Directory, PackedFile, Part, Texts
+
+_TEXTS = Texts("a recorded registry", "record one with: dispatchlab record --all -o FILE", "or record it again")
 
 
 def registry_bytes(recorded: Recorded) -> bytes:
@@ -156,29 +158,24 @@ class RegistryFile:
 
     def __init__(self, data: bytes, path: str = "the registry") -> None:
         self.path = path
-        self._data = data
-        packed_size, plain_size = self._sizes_of_directory()
-        plain = self._unpacked(HEAD.size, packed_size, plain_size, MAX_DIRECTORY, "the directory")
-        directory = self._decoded(plain, "the directory")
-        if not isinstance(directory, dict):
-            raise self._damaged("its directory is not a table")
-        self._directory: dict[str, object] = directory
-        self.torch = self._text(self._field("torch"))
-        self.imports = self._texts("imports")
-        self.privateuse1 = self._text(self._directory.get("privateuse1", ""))
-        self.names = self._texts("operators")
-        self.kernel_count = self._number(self._field("kernels"), MAX_KERNELS)
-        self._per_block = self._number(self._field("per_block"), MAX_OPERATORS)
-        self._tables = Tables(self._texts("sources"), self._texts("inferred"), self._texts("tags"))
+        self._file = packed = PackedFile(data, path)
+        self._directory = directory = packed.directory(MAGIC, VERSION, MAX_FILE, MAX_DIRECTORY, _TEXTS)
+        self.torch = directory.text("torch")
+        self.imports = directory.texts("imports")
+        self.privateuse1 = directory.text("privateuse1", "")
+        self.names = directory.texts("operators")
+        self.kernel_count = directory.number("kernels", MAX_KERNELS)
+        self._per_block = directory.number("per_block", MAX_OPERATORS)
+        self._tables = Tables(directory.texts("sources"), directory.texts("inferred"), directory.texts("tags"))
         self._index = {name: at for at, name in enumerate(self.names)}
         if (wrong := impossible_name(self.names)) is not None:
-            raise self._damaged(f"it has an operator called {wrong!r:.60}, which no dispatcher can have")
+            raise self._file.damaged(f"it has an operator called {wrong!r:.60}, which no dispatcher can have")
         if not _is_text(self._tables):
-            raise self._damaged("one of its texts has half of a surrogate pair")
+            raise self._file.damaged("one of its texts has half of a surrogate pair")
         if list(self._index) != sorted(self.names) or len(self.names) > MAX_OPERATORS:
-            raise self._damaged("its operators are not in order, or too many")
+            raise self._file.damaged("its operators are not in order, or too many")
         self.fallbacks = self._read_fallbacks()
-        self._blocks = self._find_blocks(HEAD.size + packed_size, plain_size)
+        self._blocks = self._find_blocks(directory)
         self._last: tuple[int, list[object]] = (-1, [])
 
     def __repr__(self) -> str:
@@ -209,7 +206,7 @@ class RegistryFile:
 
     def is_copy(self, other: RegistryFile) -> bool:
         """Whether another file holds the same bytes, so that every operator is equal."""
-        return self._data == other._data
+        return self._file == other._file
 
     def load(self) -> Registry:
         """All of it.
@@ -224,127 +221,42 @@ class RegistryFile:
             if kernels > self.kernel_count:
                 break
         if kernels != self.kernel_count:
-            raise self._damaged(f"it does not have the {self.kernel_count:,} kernels that it declares")
+            raise self._file.damaged(f"it does not have the {self.kernel_count:,} kernels that it declares")
         return Registry(self.torch, tuple(operators), self.fallbacks, self.imports, self.privateuse1)
-
-    def _sizes_of_directory(self) -> tuple[int, int]:
-        data = self._data
-        if not data or data[: len(MAGIC)] != MAGIC[: len(data)]:
-            found = f"starts with {data[: len(MAGIC)]!r}" if data else "is empty"
-            raise self._refused(
-                f"it is not a recorded registry: one starts with {MAGIC!r} and this file {found}; record one with: "
-                "dispatchlab record --all -o FILE"
-            )
-        if len(data) < HEAD.size:
-            raise self._refused(
-                f"it is cut short: it has {len(data)} bytes, not even the head of a registry; get a new copy"
-            )
-        _, version, size, packed_size, plain_size, declared = HEAD.unpack_from(data)
-        if version != VERSION:
-            raise self._refused(
-                f"it is a recorded registry of version {version} and this dispatchlab reads version {VERSION}: "
-                "install the dispatchlab that wrote it, or record it again"
-            )
-        if len(data) > MAX_FILE:
-            raise self._refused(f"it has more than {MAX_FILE:,} bytes, the most that a registry can have")
-        if len(data) != size:
-            verb = "is cut short" if len(data) < size else "goes on after its end"
-            raise self._refused(f"it {verb}: it declares {size:,} bytes and has {len(data):,}; get a new copy")
-        if digest(data) != declared:
-            raise self._refused("it was altered after it was written: its checksum differs; get a new copy")
-        return packed_size, plain_size
 
     def _read_fallbacks(self) -> tuple[RecordedFallback, ...]:
         try:
-            fallbacks = tuple(read_fallback(row, self._tables) for row in self._list("fallbacks"))
+            fallbacks = tuple(read_fallback(row, self._tables) for row in self._directory.list("fallbacks"))
         except Damaged as error:
-            raise self._damaged(f"a fallback is {error}") from None
+            raise self._file.damaged(f"a fallback is {error}") from None
         keys = [fallback.key for fallback in fallbacks]
         if keys != sorted(set(keys)):
-            raise self._damaged("its fallbacks are not in order")
+            raise self._file.damaged("its fallbacks are not in order")
         return fallbacks
 
-    def _find_blocks(self, start: int, plain: int) -> list[tuple[int, int, int, int]]:
-        """Where each block starts, its two sizes and its CRC."""
-        blocks = []
-        for entry in self._list("blocks"):
-            if not isinstance(entry, list) or len(entry) != 3:
-                raise self._damaged("its list of blocks cannot be read")
-            packed_size, plain_size, crc = (self._number(part, 0xFFFFFFFF) for part in entry)
-            blocks.append((start, packed_size, plain_size, crc))
-            start += packed_size
-            plain += plain_size
-        if self._per_block < 1 or len(blocks) != -(-len(self.names) // self._per_block) or start != len(self._data):
-            raise self._damaged("its blocks do not make up its operators")
+    def _find_blocks(self, directory: Directory) -> tuple[Part, ...]:
+        blocks = directory.parts("blocks", directory.end)
+        end = blocks[-1].end if blocks else directory.end
+        if self._per_block < 1 or len(blocks) != -(-len(self.names) // self._per_block) or end != self._file.size:
+            raise self._file.damaged("its blocks do not make up its operators")
+        plain = directory.plain_size + sum(block.plain_size for block in blocks)
         if plain > MAX_PLAIN:
-            raise self._damaged(f"it declares {plain:,} bytes unpacked, and {MAX_PLAIN:,} is the most")
+            raise self._file.damaged(f"it declares {plain:,} bytes unpacked, and {MAX_PLAIN:,} is the most")
         return blocks
 
     def _rows(self, block: int) -> list[object]:
-        start, packed_size, plain_size, crc = self._blocks[block]
         what = f"its block {block}"
-        plain = self._unpacked(start, packed_size, plain_size, MAX_BLOCK, what)
-        if zlib.crc32(plain) != crc:
-            raise self._damaged(f"the checksum of {what} differs")
-        rows = self._decoded(plain, what)
+        rows = self._file.decoded(self._file.part(self._blocks[block], MAX_BLOCK, what), what)
         wanted = min(self._per_block, len(self.names) - block * self._per_block)
         if not isinstance(rows, list) or len(rows) != wanted:
-            raise self._damaged(f"{what} does not hold the {wanted} operators that belong there")
+            raise self._file.damaged(f"{what} does not hold the {wanted} operators that belong there")
         return rows
 
     def _operator(self, at: int, row: object) -> RecordedOperator:
         try:
             return read_operator(self.names[at], row, self._tables)
         except Damaged as error:
-            raise self._damaged(f"the record of {self.names[at]!r} is {error}") from None
-
-    def _unpacked(self, start: int, packed_size: int, plain_size: int, limit: int, what: str) -> bytes:
-        if plain_size > limit or start + packed_size > len(self._data):
-            raise self._damaged(f"{what} declares {packed_size:,} bytes that unpack to {plain_size:,}")
-        unpacker = zlib.decompressobj()
-        try:
-            plain = unpacker.decompress(self._data[start : start + packed_size], plain_size + 1)
-        except zlib.error:
-            raise self._damaged(f"{what} cannot be unpacked") from None
-        if len(plain) != plain_size or not unpacker.eof or unpacker.unused_data:
-            raise self._damaged(f"{what} does not unpack to the {plain_size:,} bytes that it declares")
-        return plain
-
-    def _decoded(self, plain: bytes, what: str) -> object:
-        try:
-            return json_value(plain, self.path)
-        except ReadError:
-            raise self._damaged(f"{what} cannot be read") from None
-
-    def _field(self, name: str) -> object:
-        if name not in self._directory:
-            raise self._damaged(f"its directory has no {name!r}")
-        return self._directory[name]
-
-    def _list(self, name: str) -> list[object]:
-        found = self._field(name)
-        if not isinstance(found, list):
-            raise self._damaged(f"{name!r} of its directory is not a list")
-        return found
-
-    def _texts(self, name: str) -> tuple[str, ...]:
-        return tuple(map(self._text, self._list(name)))
-
-    def _text(self, value: object) -> str:
-        if not isinstance(value, str):
-            raise self._damaged(f"its directory has {value!r:.40} where a text belongs")
-        return value
-
-    def _number(self, value: object, most: int) -> int:
-        if type(value) is not int or not 0 <= value <= most:
-            raise self._damaged(f"its directory has {value!r:.40} where a number up to {most:,} belongs")
-        return value
-
-    def _damaged(self, reason: str) -> RegistryFileError:
-        return self._refused(f"it is damaged: {reason}; get a new copy")
-
-    def _refused(self, reason: str) -> RegistryFileError:
-        return RegistryFileError(self.path, reason)
+            raise self._file.damaged(f"the record of {self.names[at]!r} is {error}") from None
 
 
 def _is_text(tables: Tables) -> bool:
@@ -358,10 +270,10 @@ def _is_text(tables: Tables) -> bool:
 
 
 # A text, since importing pathlib would cost `dump` a part of its start-up.
-_DATA = os.path.join(os.path.dirname(__file__), "data")
+_BUNDLE = os.path.join(os.path.dirname(__file__), "data", "registries.dlregs")
 
-DEFAULT = "torch-2.13"
-"""The registry that is meant when none is named."""
+_OTHER_NAMES = {"torch-2.13-cuda": "torch-2.13"}
+"""Names that registries had before; they still mean the same registries."""
 
 
 class UnknownRegistryError(DispatchLabError):
@@ -375,41 +287,65 @@ class UnknownRegistryError(DispatchLabError):
         known = bundled_names()
         return (
             f"there is no registry {self.text!r}: expected a file, or the name of one that comes with dispatchlab, "
-            f"{' or '.join(known)}{did_you_mean(self.text, known)}"
+            f"{known[0]} to {known[-1]}{did_you_mean(self.text, known)}"
         )
 
 
 @cache
+def bundled() -> Bundle:
+    """The bundle that comes with dispatchlab.
+
+    Raises:
+        RegistryFileError: it is damaged.
+    """
+    try:
+        data = read_file(_BUNDLE, limit=MAX_FILE, what="bundles of registries")
+    except OSError as error:
+        raise RegistryFileError(_BUNDLE, f"it cannot be read: {error.strerror or error}") from None
+    except ReadError as error:
+        raise RegistryFileError(_BUNDLE, error.reason) from None
+    return Bundle(data, _BUNDLE)
+
+
 def bundled_names() -> tuple[str, ...]:
-    """The names of the bundled registries, such as `torch-2.13`."""
-    return tuple(sorted(name.removesuffix(SUFFIX) for name in os.listdir(_DATA) if name.endswith(SUFFIX)))
+    """The names of the bundled registries, such as `torch-2.13`, the oldest version first."""
+    return bundled().names
 
 
-def open_bundled(name: str = DEFAULT) -> RegistryFile:
+def bundled_name(text: str) -> str | None:
+    """The name of the bundled registry that a text means; None when it means none."""
+    if not text.startswith("torch-"):  # so that nothing is read for a file of another name
+        return None
+    name = _OTHER_NAMES.get(text, text)
+    return name if name in bundled_names() else None
+
+
+def newest_bundled() -> str:
+    """The name of the bundled registry of the newest PyTorch."""
+    return bundled_names()[-1]
+
+
+def open_bundled(name: str) -> BundledRegistry:
     """A bundled registry; the same value for the same name, since nothing changes one.
 
     Raises:
         UnknownRegistryError: none has this name.
-        RegistryFileError: the file is damaged.
+        RegistryFileError: the bundle is damaged.
     """
-    if name not in bundled_names():
+    known = bundled_name(name)
+    if known is None:
         raise UnknownRegistryError(name)
-    return _bundled(name)
+    return bundled().registry(known)
 
 
-@cache
-def _bundled(name: str) -> RegistryFile:
-    return open_registry(os.path.join(_DATA, f"{name}{SUFFIX}"))
-
-
-def open_named(text: str) -> RegistryFile:
+def open_named(text: str) -> RegistryFile | BundledRegistry:
     """A bundled registry by its name, or a file by its path; a bundled one wins.
 
     Raises:
         UnknownRegistryError: it is neither.
         RegistryFileError: the file cannot be read, or is damaged.
     """
-    if text in bundled_names():
+    if bundled_name(text) is not None:
         return open_bundled(text)
     if not os.path.exists(text):
         raise UnknownRegistryError(text)

@@ -110,12 +110,28 @@ def sealed(data: bytes) -> bytes:
     return data[: HEAD.size - 32] + digest(data) + data[HEAD.size :]
 
 
-_NAME = re.compile(r"[^\s:\x00-\x1f\x7f-\x9f\ud800-\udfff](?:[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,1023})")
+_LONGEST_NAME = 1024
+_NAME = re.compile(
+    rf"[^\s:\x00-\x1f\x7f-\x9f\ud800-\udfff][^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{{0,{_LONGEST_NAME - 1}}}"
+)
 
 
-def impossible_name(names: Iterable[str]) -> str | None:
+_UNUSUAL = re.compile(r"[^!-~\n]")
+
+
+def impossible_name(names: Sequence[str]) -> str | None:
     """The first of the texts that is no name of an operator: with blanks or control characters, or far too long."""
-    return next((name for name in names if not _NAME.fullmatch(name) or "::" not in name), None)
+    lines = "\n".join(names)
+    if not names or (
+        max(map(len, names)) <= _LONGEST_NAME
+        and lines.count("\n") == len(names) - 1
+        and not _UNUSUAL.search(lines)
+        and lines[:1] != ":"
+        and "\n:" not in lines
+        and all("::" in name for name in names)
+    ):
+        return None  # they are looked at one by one only where one may be wrong, for it takes long
+    return next((name for name in names if "::" not in name or not _NAME.fullmatch(name)), None)
 
 
 T = TypeVar("T")
@@ -168,9 +184,14 @@ class Tables:
                 sources.add(source_and_line(kernel.debug)[0])
                 if kernel.inferred is not None:
                     inferred.add(kernel.inferred)
-        sorted_ = {"sources": sorted(sources), "inferred": sorted(inferred), "tags": sorted(tags)}
-        numbers = {name: {text: at for at, text in enumerate(texts)} for name, texts in sorted_.items()}
-        return cls(sorted_["sources"], sorted_["inferred"], sorted_["tags"], numbers)
+        return cls.sorted(sources=sources, inferred=inferred, tags=tags)
+
+    @classmethod
+    def sorted(cls, *, sources: Iterable[str], inferred: Iterable[str], tags: Iterable[str]) -> Tables:
+        """The tables of these texts, each once and sorted."""
+        texts = {"sources": sorted({*sources}), "inferred": sorted({*inferred}), "tags": sorted({*tags})}
+        numbers = {name: {text: at for at, text in enumerate(table)} for name, table in texts.items()}
+        return cls(**texts, numbers=numbers)
 
     def place(self, debug: str) -> tuple[int, int]:
         """The two numbers of a debug text."""
@@ -197,15 +218,16 @@ def operator_row(operator: RecordedOperator, tables: Tables) -> list[object]:
         NONE if operator.alias is None else _ALIASES.index(operator.alias),
         [tables.numbers["tags"][tag] for tag in sorted(operator.tags)],
         [
-            [
-                int(kernel.key),
-                *tables.place(kernel.debug),
-                NONE if kernel.inferred is None else tables.numbers["inferred"][kernel.inferred],
-                _FLAGS.index(kernel.flags),
-            ]
+            [int(kernel.key), *tables.place(kernel.debug), *kernel_numbers(kernel, tables)]
             for kernel in operator.kernels
         ],
     ]
+
+
+def kernel_numbers(kernel: RecordedKernel, tables: Tables) -> tuple[int, int]:
+    """The inferred schema and the flags of a kernel, as a row has them."""
+    inferred = NONE if kernel.inferred is None else tables.numbers["inferred"][kernel.inferred]
+    return inferred, _FLAGS.index(kernel.flags)
 
 
 def read_operator(name: str, row: object, tables: Tables) -> RecordedOperator:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.builds import nearest_bundled
 from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
 
@@ -54,10 +55,12 @@ class Ownership:
     Args:
         build: the folder in which PyTorch's C++ was built, with its separator; empty when debug texts start below it.
         installed: folders in which torch is installed, each with its separator, for texts with whole paths.
+        torch: the version of PyTorch; the bundled registry of the nearest one has what it registers.
     """
 
     build: str
     installed: tuple[str, ...] = ()
+    torch: str = ""
 
     def is_own(self, operator: str, key: DispatchKey | None, debug: str) -> bool:
         """Whether a registration is PyTorch's own.
@@ -69,7 +72,7 @@ class Ownership:
         """
         path = self._path(debug)
         if path is None or path.startswith(_API):
-            return _is_listed(operator, key)
+            return _is_listed(operator, key, self.torch)
         if path.startswith(_PACKAGES) and path.endswith(".py"):
             return True
         return path.startswith(self.build) and path.removeprefix(self.build).startswith(_SOURCES)
@@ -142,7 +145,7 @@ class Ownership:
 def ownership_of(recorded: Recorded) -> Ownership:
     """The ownership of a recorded registry, whose paths start at the package."""
     known = recorded.operator("aten::relu")
-    return Ownership("" if known is None else build_folder(known.debug))
+    return Ownership("" if known is None else build_folder(known.debug), torch=recorded.torch)
 
 
 def build_folder(debug: str) -> str:
@@ -190,13 +193,13 @@ def _is_first_use(operator: str, key: DispatchKey | None) -> bool:
 
 
 @cache
-def _is_listed(operator: str, key: DispatchKey | None) -> bool:
+def _is_listed(operator: str, key: DispatchKey | None, torch: str) -> bool:
     """Whether PyTorch is known to register this, or to have this namespace to itself."""
     if not operator:
         return False
     if _is_first_use(operator, key):
         return True
-    known = open_bundled().operator(operator)
+    known = open_bundled(nearest_bundled(torch)).operator(operator)
     if known is None:
         return operator.partition("::")[0] in _RESERVED and operator not in first_use_operators()
     return known.schema is not None if key is None else bool(known.kernels_at(key))

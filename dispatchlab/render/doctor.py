@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dispatchlab.adopt.doctor import Diagnosis, TorchFound, Tried, sorted_facts
-from dispatchlab.registry.file import bundled_names
+from dispatchlab.registry.file import bundled_names, newest_bundled
 from dispatchlab.render.as_json import fields_of, json_text
 
 _STATES = {"works": "works", "limited": "limited", "fails": "does not work", "absent": "not offered"}
@@ -63,7 +63,7 @@ def _torch_lines(torch: TorchFound) -> Iterator[str]:
         return
     yield f"PyTorch: {torch.version}"
     if torch.semantics not in bundled_names():
-        yield f"  no registry of it is bundled: what does not name `live` answers for {' or '.join(bundled_names())}"
+        yield f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}"
     yield from _table([(one.feature.name, f"{_STATES[one.state]}: {one.why}") for one in torch.tried])
 
 

@@ -18,7 +18,7 @@ from dispatchlab.registry.replay import fallback_registration, operator_registra
 
 
 def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels() -> None:
-    found = certification_of(open_bundled(), name="torch-2.13", jobs=2)
+    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13", jobs=2)
     assert len(found.certificates) == 3_598
     verdicts = {each: len(found.of(each)) for each in Certified}
     assert verdicts == {Certified.ORDER_INDEPENDENT: 2_962, Certified.ORDER_DEPENDENT: 636, Certified.NOT_DECIDED: 0}
@@ -31,7 +31,7 @@ def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels(
 
 
 def test_the_operators_of_pytorch_whose_slots_depend_on_order() -> None:
-    found = certification_of(open_bundled(), name="torch-2.13", jobs=2, semantics="torch-2.13")
+    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13", jobs=2, semantics="torch-2.13")
     assert not found.of(Certified.NOT_DECIDED)
     assert len(found.of(Certified.ORDER_DEPENDENT)) == 644
     assert [each.operator for each in found.because(Cause.STALE, in_force=True)] == [
@@ -49,7 +49,7 @@ def test_the_operators_of_pytorch_whose_slots_depend_on_order() -> None:
 
 
 def test_the_slot_of_linear_that_pytorch_leaves_stale_is_refreshed_under_strict() -> None:
-    recorded = open_bundled()
+    recorded = open_bundled("torch-2.13-cpu")
     linear = recorded.operator("aten::linear")
     assert linear is not None
     strict, torch = (
@@ -63,7 +63,7 @@ def test_the_slot_of_linear_that_pytorch_leaves_stale_is_refreshed_under_strict(
 @pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
 def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semantics: str) -> None:
-    recorded = open_bundled()
+    recorded = open_bundled("torch-2.13-cpu")
     some = [operator for operator in recorded if len(operator.kernels) == 9][:12]
     some += [operator for name in ("aten::chunk", "aten::narrow") if (operator := recorded.operator(name)) is not None]
     found = certification_of(recorded, name="torch-2.13", semantics=semantics, operators=some)
@@ -80,7 +80,7 @@ def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semanti
 
 
 def of_pytorch(name: str) -> Certificate:
-    recorded = open_bundled()
+    recorded = open_bundled("torch-2.13-cpu")
     found = recorded.operator(name)
     assert found is not None
     (certificate,) = certification_of(recorded, name="torch-2.13", operators=[found]).certificates

@@ -23,9 +23,11 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.lint.baseline import load_baseline
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema_parser import parse_schema_or_name
+from dispatchlab.registry.bundle import bundle_bytes
 from dispatchlab.registry.file import RegistryFile, registry_bytes
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.replay_file import parse_replay
+from tests import bundle_cases
 from tests.fuzz.mutate import TOKENS, mutated_bytes, mutated_text
 from tests.registry_cases import SMALL, damaged, made_up
 
@@ -92,6 +94,12 @@ def registries(rng: random.Random) -> str:
         )
         return _command_on({"a.dlreg": data}, *arguments)
     return outcome
+
+
+def bundles(rng: random.Random) -> str:
+    """Every registry of a bundle is read as a whole."""
+    data = damaged(_bundle(), rng) if rng.random() < 0.1 else bundle_cases.made_up(_bundle(), rng)
+    return "refused" if isinstance(bundle_cases.outcome(data), str) else "read"
 
 
 def replays(rng: random.Random) -> str:
@@ -168,6 +176,7 @@ TARGETS: dict[str, tuple[Target, int]] = {
     "schemas": (schemas, 1_000_000),
     "scenarios": (scenarios, 100_000),
     "registries": (registries, 100_000),
+    "bundles": (bundles, 100_000),
     "replays": (replays, 20_000),
     "baselines": (baselines, 20_000),
     "native_functions": (native_functions, 20_000),
@@ -246,6 +255,11 @@ def _scenario_files() -> Sequence[bytes]:
 @cache
 def _small() -> bytes:
     return registry_bytes(SMALL)
+
+
+@cache
+def _bundle() -> bytes:
+    return bundle_bytes(bundle_cases.THREE)
 
 
 class _Replay(NamedTuple):

@@ -16,7 +16,7 @@ from dispatchlab.registry.model import dump_text
 
 def main() -> None:
     """Print what was found as JSON."""
-    recorded, bundled = record_registry(), open_bundled()
+    recorded, bundled = record_registry(), open_bundled("torch-2.13-cpu")
     again = record_registry()
     benches = {semantics: bench(bundled, semantics=semantics) for semantics in ("strict", "torch-2.13")}
     roots = [f"registered at {root}" for root in package_roots()]

@@ -23,8 +23,11 @@ torch: Any = pytest.importorskip("torch", reason="records the installed PyTorch,
 ROOT = Path(__file__).parents[2]
 
 
+BUNDLED = open_bundled("torch-2.13-cpu")
+
+
 @pytest.mark.skipif(
-    torch.__version__ != open_bundled().torch, reason=f"the bundled registry is that of PyTorch {open_bundled().torch}"
+    torch.__version__ != BUNDLED.torch, reason=f"the bundled registry is that of PyTorch {BUNDLED.torch}"
 )
 def test_all_of_pytorch_is_recorded_and_replayed_to_the_character() -> None:
     probe = [sys.executable, "-m", "tests.live.registry_probe"]

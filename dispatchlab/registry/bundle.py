@@ -1,0 +1,503 @@
+"""The bundle: the registries of many versions of PyTorch in one file, in which what they share is there once."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import TypeVar
+
+from dispatchlab.file_kinds import BUNDLE_MAGIC
+from dispatchlab.model.names import OperatorName
+from dispatchlab.registry.file_format import (
+    HEAD,
+    MAX_BLOCK,
+    MAX_DIRECTORY,
+    MAX_FILE,
+    MAX_KERNELS,
+    MAX_OPERATORS,
+    MAX_PLAIN,
+    NONE,
+    Damaged,
+    RegistryTooLargeError,
+    Tables,
+    fallback_row,
+    impossible_name,
+    kernel_numbers,
+    operator_row,
+    read_fallback,
+    read_operator,
+    sealed,
+)
+from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator, Registry
+from dispatchlab.registry.packed import Directory, PackedFile, Part, Texts
+
+# Note [The bundle of registries]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# The registries of two versions of PyTorch differ in little but the lines of their source locations. So the bundle is
+# laid out by operator, and has what stays the same once:
+#
+# - A row is one operator in all registries: `[[schema...], [[key, location, inferred, flags]...], [variant...],
+#   [number of the variant of each registry...]]`, with -1 for a registry without the operator. A variant is `[schema,
+#   location, alias kind, [tag...], [kernel...]]`, with numbers for what the row has in front. What is the same in two
+#   registries is one variant.
+# - A location is what a kernel keeps from version to version: a place in a source, whose name and line differ. For each
+#   registry, two columns have the source and the line of every location, each number as its difference from the one
+#   before. Where lines only moved, the differences stay the same and pack to almost nothing.
+#
+# The head, the directory and the parts are those of a registry file, with its bounds. The parts are two for each
+# registry, a table of what is its own and its columns (32-bit numbers, the sources first), and blocks of rows, a line
+# each. One operator of one registry costs the directory, two parts, one block and one row of it; the same operator of
+# every other registry is in that row.
+
+MAGIC = BUNDLE_MAGIC
+
+VERSION = 1
+"""The version of the format; it changes whenever an older reader would misread a file."""
+
+PER_BLOCK = 64
+
+MAX_REGISTRIES = 256
+MAX_LOCATIONS = 1_000_000
+
+_TEXTS = Texts("a bundle of registries", "install dispatchlab again", "or this one again")
+_VERSION = re.compile(r"\d+")
+
+T = TypeVar("T")
+
+
+def by_version(name: str) -> tuple[tuple[int, ...], str]:
+    """A key that sorts names such as `torch-2.4` and `torch-2.13-cpu` by version."""
+    return tuple(map(int, _VERSION.findall(name))), name
+
+
+class Bundle:
+    """The registries in a bundle's bytes.
+
+    Args:
+        data: the bytes of the file.
+        path: what errors call it.
+
+    Raises:
+        RegistryFileError: these bytes are not a bundle, or not a whole one. What is amiss in a part in spite of a right
+            digest is found when the part is read, with the same error.
+    """
+
+    def __init__(self, data: bytes, path: str = "the bundle") -> None:
+        self.path = path
+        self.file = file = PackedFile(data, path)
+        directory = file.directory(MAGIC, VERSION, MAX_FILE, MAX_DIRECTORY, _TEXTS)
+        operators = directory.text("operators")
+        self.operators = tuple(operators.split(" ")) if operators else ()
+        if (wrong := impossible_name(self.operators)) is not None:
+            raise file.damaged(f"it has an operator called {wrong!r:.60}, which no dispatcher can have")
+        if len(self.operators) > MAX_OPERATORS or sorted({*self.operators}) != [*self.operators]:
+            raise file.damaged("its operators are not in order, or too many")
+        self.sources, self.inferred, self.tags = map(directory.texts, ("sources", "inferred", "tags"))
+        if not _are_texts(self.sources, self.inferred, self.tags):
+            raise file.damaged("one of its texts has half of a surrogate pair")
+        self.location_count = directory.number("locations", MAX_LOCATIONS)
+        self._per_block = directory.number("per_block", MAX_OPERATORS)
+        names = directory.texts("registries")
+        if len(names) > MAX_REGISTRIES or sorted({*names}, key=by_version, reverse=True) != [*names]:
+            raise file.damaged("its registries are not in order, or too many")
+        self._number = {name: at for at, name in reversed([*enumerate(names)])}
+        parts = directory.parts("parts", directory.end)
+        self._parts, self._blocks = parts[: 2 * len(names)], parts[2 * len(names) :]
+        self._check_parts(directory, parts)
+        self._opened: dict[str, BundledRegistry] = {}
+        self._last: tuple[int, Sequence[bytes]] = (-1, ())
+
+    def __repr__(self) -> str:
+        return f"<Bundle {self.path}: {len(self.names)} registries, {len(self.operators):,} operators>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the registries, the oldest version first."""
+        return tuple(self._number)
+
+    def registry(self, name: str) -> BundledRegistry:
+        """One of the registries, the same value for the same name; `name` is one of `names`.
+
+        Raises:
+            RegistryFileError: its part is damaged.
+        """
+        if name not in self._opened:
+            at = self._number[name]
+            self._opened[name] = BundledRegistry(self, name, at, *self._parts[2 * at : 2 * at + 2])
+        return self._opened[name]
+
+    def place(self, operator: str) -> int | None:
+        """The number of an operator; None when no registry has it."""
+        at = bisect_left(self.operators, operator)
+        return at if at < len(self.operators) and self.operators[at] == operator else None
+
+    def row(self, at: int) -> list[list[object]]:
+        """The row of an operator, by its number.
+
+        Raises:
+            RegistryFileError: the block is damaged, or the row is not one.
+        """
+        block, place = divmod(at, self._per_block)
+        last = self._last
+        if last[0] != block:
+            last = self._last = block, self._lines(block)
+        row = self.file.decoded(last[1][place], f"the record of {self.operators[at]!r}")
+        try:
+            return [_list(part, "its parts") for part in _list(row, "its parts", 4)]
+        except Damaged as error:
+            raise self.file.damaged(f"the record of {self.operators[at]!r} is {error}") from None
+
+    def _lines(self, block: int) -> Sequence[bytes]:
+        what = f"its block {block}"
+        lines = self.file.part(self._blocks[block], MAX_BLOCK, what).split(b"\n")
+        wanted = min(self._per_block, len(self.operators) - block * self._per_block)
+        if len(lines) != wanted:
+            raise self.file.damaged(f"{what} does not hold the {wanted} operators that belong there")
+        return lines
+
+    def _check_parts(self, directory: Directory, parts: Sequence[Part]) -> None:
+        end = parts[-1].end if parts else directory.end
+        wanted = -(-len(self.operators) // self._per_block) if self._per_block else NONE
+        if len(self._parts) != 2 * len(self._number) or len(self._blocks) != wanted or end != self.file.size:
+            raise self.file.damaged("its parts do not make up its registries and operators")
+        plain = directory.plain_size + sum(part.plain_size for part in parts)
+        if plain > MAX_PLAIN:
+            raise self.file.damaged(f"it declares {plain:,} bytes unpacked, and {MAX_PLAIN:,} is the most")
+
+
+class BundledRegistry:
+    """One registry of a bundle; it is a `Recorded`.
+
+    Args:
+        bundle: the bundle.
+        name: what it is called.
+        at: its number in rows.
+        own: the part of the file with its table.
+        columns: the part with the sources and the lines of its locations.
+
+    Raises:
+        RegistryFileError: the table is damaged.
+    """
+
+    def __init__(self, bundle: Bundle, name: str, at: int, own: Part, columns: Part) -> None:
+        self._bundle, self.name, self._number, self._part = bundle, name, at, columns
+        table = bundle.file.table(bundle.file.part(own, MAX_DIRECTORY, f"the table of {name}"), f"the table of {name}")
+        self.torch = table.text("torch")
+        self.imports = table.texts("imports")
+        self.privateuse1 = table.text("privateuse1", "")
+        self.kernel_count = table.number("kernels", MAX_KERNELS)
+        absent = table.numbers("absent", len(bundle.operators) - 1)
+        self._absent = frozenset(absent)
+        self._fallback_rows = table.list("fallbacks")
+        if len(self._absent) != len(absent):
+            raise bundle.file.damaged(f"the operators that {name} lacks are not as many as it says")
+
+    def __repr__(self) -> str:
+        return f"<BundledRegistry {self.name}: PyTorch {self.torch}, {len(self):,} operators>"
+
+    def __len__(self) -> int:
+        return len(self._bundle.operators) - len(self._absent)
+
+    @property
+    def path(self) -> str:
+        """The file of the bundle, for errors."""
+        return self._bundle.path
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The operators, sorted."""
+        return tuple(name for at, name in enumerate(self._bundle.operators) if at not in self._absent)
+
+    @cached_property
+    def fallbacks(self) -> tuple[RecordedFallback, ...]:
+        """The backend fallbacks, by key."""
+        damaged, tables = self._bundle.file.damaged, Tables(self._bundle.sources, (), ())
+        try:
+            fallbacks = tuple(read_fallback(row, tables) for row in self._fallback_rows)
+        except Damaged as error:
+            raise damaged(f"a fallback of {self.name} is {error}") from None
+        keys = [fallback.key for fallback in fallbacks]
+        if keys != sorted(set(keys)):
+            raise damaged(f"the fallbacks of {self.name} are not in order")
+        return fallbacks
+
+    def __iter__(self) -> Iterator[RecordedOperator]:
+        for at in range(len(self._bundle.operators)):
+            if at not in self._absent:
+                yield self._operator(at)
+
+    def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
+        """One operator, for which one block is read; None when there is none of that name.
+
+        Raises:
+            RegistryFileError: the block is damaged.
+        """
+        at = self._bundle.place(str(name))
+        return None if at is None or at in self._absent else self._operator(at)
+
+    def load(self) -> Registry:
+        """All of it.
+
+        Raises:
+            RegistryFileError: a block is damaged, or there are not as many kernels as the file says.
+        """
+        operators, kernels = [], 0
+        for operator in self:
+            operators.append(operator)
+            kernels += len(operator.kernels)
+            if kernels > self.kernel_count:
+                break
+        if kernels != self.kernel_count:
+            raise self._bundle.file.damaged(f"{self.name} does not have the {self.kernel_count:,} kernels it declares")
+        return Registry(self.torch, tuple(operators), self.fallbacks, self.imports, self.privateuse1)
+
+    @cached_property
+    def _columns(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The source and the line of every location."""
+        file, what, count = self._bundle.file, f"the columns of {self.name}", self._bundle.location_count
+        plain = file.part(self._part, MAX_BLOCK, what)
+        if len(plain) != 8 * count:
+            raise file.damaged(f"{what} do not have the {count:,} locations that belong there")
+        numbers = struct.unpack(f"<{2 * count}i", plain)
+        return tuple(accumulate(numbers[:count])), tuple(accumulate(numbers[count:]))
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return Tables(self._bundle.sources, self._bundle.inferred, self._bundle.tags)
+
+    def _operator(self, at: int) -> RecordedOperator:
+        name = self._bundle.operators[at]
+        try:
+            return read_operator(name, self._row(self._bundle.row(at)), self._tables)
+        except Damaged as error:
+            raise self._bundle.file.damaged(f"the record of {name!r} in {self.name} is {error}") from None
+
+    def _row(self, row: list[list[object]]) -> list[object]:
+        """The row that a file of this registry alone would have; raises Damaged."""
+        schemas, kernels, variants, which = row
+        variant = _at(variants, _at(which, self._number, "a registry"), "a variant")
+        schema, location, alias, tags, chosen = _list(variant, "a variant", 5)
+        found = []
+        if len(_list(chosen, "its kernels")) > MAX_KERNELS:
+            raise Damaged("wrong in the number of its kernels")
+        for number in _list(chosen, "its kernels"):
+            key, origin, *rest = _list(_at(kernels, number, "a kernel"), "a kernel", 4)
+            found.append([key, *self._place(origin), *rest])
+        return [_at(schemas, schema, "a schema"), *self._place(location), alias, tags, found]
+
+    def _place(self, location: object) -> tuple[int, int]:
+        sources, lines = self._columns
+        return _at(sources, location, "a location"), _at(lines, location, "a location")
+
+
+def _at(table: Sequence[T], at: object, what: str) -> T:
+    if type(at) is not int or not 0 <= at < len(table):
+        raise Damaged(f"wrong in {what}")
+    return table[at]
+
+
+def _list(value: object, what: str, length: int | None = None) -> list[object]:
+    if not isinstance(value, list) or (length is not None and len(value) != length):
+        raise Damaged(f"wrong in {what}")
+    return value
+
+
+def _are_texts(*tables: Iterable[str]) -> bool:
+    """Whether every text can be written out."""
+    try:
+        for texts in tables:
+            "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def bundle_bytes(registries: Mapping[str, Recorded]) -> bytes:
+    """The file of a bundle; equal registries give the same bytes. See Note [The bundle of registries].
+
+    Args:
+        registries: by name.
+
+    Raises:
+        RegistryTooLargeError: a reader would refuse it for its size.
+        ValueError: there are too many registries.
+    """
+    if len(registries) > MAX_REGISTRIES:
+        raise ValueError(f"{len(registries)} registries are too many for a bundle")
+    names = sorted(registries, key=by_version, reverse=True)  # the newest first
+    known = [{str(operator.name): operator for operator in registries[name]} for name in names]
+    operators = sorted(set().union(*known)) if known else []
+    tables = _tables_of([registries[name] for name in names])
+    locations = _Locations(known, operators, tables)
+    rows = [_json(_row(name, known, locations, tables)) for name in operators]
+    parts = []
+    for at, (name, has) in enumerate(zip(names, known, strict=True)):
+        registry = registries[name]
+        own = {
+            "torch": registry.torch,
+            "imports": list(registry.imports),
+            **({"privateuse1": registry.privateuse1} if registry.privateuse1 else {}),
+            "kernels": sum(len(operator.kernels) for operator in has.values()),
+            "absent": [place for place, operator in enumerate(operators) if operator not in has],
+            "fallbacks": [fallback_row(fallback, tables) for fallback in registry.fallbacks],
+        }
+        parts += [_json(own), locations.columns(at)]
+    parts += [b"\n".join(rows[at : at + PER_BLOCK]) for at in range(0, len(rows), PER_BLOCK)]
+    packed = [zlib.compress(part, 9) for part in parts]
+    directory = _json(
+        {
+            "registries": names,
+            "operators": " ".join(operators),
+            "per_block": PER_BLOCK,
+            "sources": list(tables.sources),
+            "inferred": list(tables.inferred),
+            "tags": list(tables.tags),
+            "locations": len(locations),
+            "parts": [[len(short), len(long), zlib.crc32(long)] for short, long in zip(packed, parts, strict=True)],
+        }
+    )
+    packed_directory = zlib.compress(directory, 9)
+    body = b"".join((packed_directory, *packed))
+    size = HEAD.size + len(body)
+    for what, found, limit in (
+        ("the operators", len(operators), MAX_OPERATORS),
+        ("the kernels", max((sum(len(one.kernels) for one in has.values()) for has in known), default=0), MAX_KERNELS),
+        ("the source locations", len(locations), MAX_LOCATIONS),
+        ("the bytes of the directory", len(directory), MAX_DIRECTORY),
+        ("the bytes of a part", max(map(len, parts), default=0), MAX_BLOCK),
+        ("the bytes of everything", len(directory) + sum(map(len, parts)), MAX_PLAIN),
+        ("the bytes of the file", size, MAX_FILE),
+    ):
+        if found > limit:
+            raise RegistryTooLargeError(what, found, limit)
+    return sealed(HEAD.pack(MAGIC, VERSION, size, len(packed_directory), len(directory), bytes(32)) + body)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _tables_of(registries: Sequence[Recorded]) -> Tables:
+    """The tables that all of the registries need."""
+    each = [Tables.of(registry) for registry in registries]
+    return Tables.sorted(
+        sources=chain.from_iterable(tables.sources for tables in each),
+        inferred=chain.from_iterable(tables.inferred for tables in each),
+        tags=chain.from_iterable(tables.tags for tables in each),
+    )
+
+
+_Place = tuple[int, int]
+_Origins = tuple[_Place | None, ...]
+"""The source and the line of one kernel in every registry; None where it is not there."""
+
+
+def _kernel_places(operator: RecordedOperator) -> Iterator[tuple[tuple[int, int], str]]:
+    """The def and the kernels of an operator, each by what it keeps from version to version, and their debug texts."""
+    yield (NONE, 0), operator.debug
+    seen: Counter[int] = Counter()
+    for kernel in operator.kernels:
+        yield (int(kernel.key), seen[kernel.key]), kernel.debug
+        seen[kernel.key] += 1
+
+
+class _Locations:
+    """The locations of a bundle: each the places of the kernels that moved alike in all registries."""
+
+    def __init__(
+        self, known: Sequence[Mapping[str, RecordedOperator]], operators: Sequence[str], tables: Tables
+    ) -> None:
+        origins: dict[tuple[str, tuple[int, int]], list[_Place | None]] = {}
+        for at, has in enumerate(known):
+            for name, operator in has.items():
+                for part, debug in _kernel_places(operator):
+                    places = origins.setdefault((name, part), [None] * len(known))
+                    places[at] = tables.place(debug)
+        merged = _merged({*map(tuple, origins.values())})
+        ordered = sorted(set(merged.values()), key=_by_newest)
+        numbers = {found: number for number, found in enumerate(ordered)}
+        self._ordered = ordered
+        self._numbers = {part: numbers[merged[tuple(places)]] for part, places in origins.items()}
+
+    def __len__(self) -> int:
+        return len(self._ordered)
+
+    def number(self, operator: str, part: tuple[int, int]) -> int:
+        """The location of a def or a kernel."""
+        return self._numbers[operator, part]
+
+    def columns(self, at: int) -> bytes:
+        """The sources and the lines in one registry, each as the difference from the one before."""
+        sources, lines = [], []
+        source = line = previous_source = previous_line = 0
+        for places in self._ordered:
+            source, line = places[at] or (source, line)  # where the registry has none, it costs the least to stay
+            sources.append(source - previous_source)
+            lines.append(line - previous_line)
+            previous_source, previous_line = source, line
+        return struct.pack(f"<{2 * len(self)}i", *sources, *lines)
+
+
+def _by_newest(places: _Origins) -> tuple[_Place, list[_Place]]:
+    return next(place for place in places if place is not None), [place or (NONE, NONE) for place in places]
+
+
+def _merged(found: Iterable[_Origins]) -> dict[_Origins, _Origins]:
+    """For each, one that agrees with it wherever both are there; as few different ones as a greedy search finds."""
+    ordered = sorted(found, key=lambda places: (places.count(None), _by_newest(places)))
+    groups: list[list[_Place | None]] = []
+    group_of: dict[_Origins, int] = {}
+    having: defaultdict[tuple[int, _Place], list[int]] = defaultdict(list)
+    for places in ordered:
+        there = [(at, place) for at, place in enumerate(places) if place is not None]
+        group = next(
+            (one for one in having[there[0]] if all(groups[one][at] in (None, place) for at, place in there)), None
+        )
+        if group is None:
+            group = len(groups)
+            groups.append([None] * len(places))
+        for at, place in there:
+            if groups[group][at] is None:
+                groups[group][at] = place
+                having[at, place].append(group)
+        group_of[places] = group
+    return {places: tuple(groups[group]) for places, group in group_of.items()}
+
+
+def _row(
+    name: str, known: Sequence[Mapping[str, RecordedOperator]], locations: _Locations, tables: Tables
+) -> list[list[object]]:
+    """The row of an operator."""
+    schemas: list[object] = []
+    kernels: list[object] = []
+    variants: list[object] = []
+    which: list[object] = []
+    for has in known:
+        operator = has.get(name)
+        if operator is None:
+            which.append(NONE)
+            continue
+        (defined, _), *parts = _kernel_places(operator)
+        chosen = [
+            _number_in(kernels, [int(kernel.key), locations.number(name, part), *kernel_numbers(kernel, tables)])
+            for kernel, (part, _) in zip(operator.kernels, parts, strict=True)
+        ]
+        schema, _, _, alias, tags, _ = operator_row(replace(operator, kernels=()), tables)
+        variant = [_number_in(schemas, schema), locations.number(name, defined), alias, tags, chosen]
+        which.append(_number_in(variants, variant))
+    return [schemas, kernels, variants, which]
+
+
+def _number_in(values: list[object], value: object) -> int:
+    """The number of a value in a list, to which it is added if it is not there."""
+    if value not in values:
+        values.append(value)
+    return values.index(value)
