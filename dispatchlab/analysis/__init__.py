@@ -16,12 +16,14 @@ Registries:
 - `neighbourhoods`: the registrations that reach the same slots, explored in all orders.
 - `stale_slots`: the slots that a kernel changes and its refresh does not reach.
 - `coverage`: what a backend can run, and what further registrations would change.
+- `upgrade`: what one registry means for whoever used another; `upgrade_backend` for a backend, `upgrade_package` for a
+  package, `upgrade_models` has the dispatcher of each.
 - `replay_on_lab`: a dispatcher with the registrations of a registry.
 
 Both:
 
 - `inspect_operators`: operators of any source, with the reasons behind their tables.
-- `sources`: scenarios, registries and operators by the texts that name them; two registries compared.
+- `sources`: scenarios, registries and operators by the texts that name them.
 - `engines`: engines by name.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
 - `check_record`: whether packages register what a record of them has.

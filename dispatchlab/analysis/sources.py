@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dispatchlab.file_kinds import FileContent
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.names import OperatorName
-    from dispatchlab.registry.compare import RegistryDiff
     from dispatchlab.scenario.scenario import Scenario
 
 
@@ -229,87 +228,12 @@ def _report_missing_registry(scenario: Scenario, source: str, report: Callable[[
         )
 
 
-class SourceComparison(NamedTuple):
-    """Two registries and what differs between them."""
-
-    before: Recorded
-    after: Recorded
-    diff: RegistryDiff
-
-
-def compare_sources(
-    before: str,
-    after: str,
-    *,
-    imports: tuple[str, ...] = (),
-    semantics: str | None = None,
-    tables: bool = True,
-    locations: bool = True,
-    operators: Sequence[str] = (),
-    everything: bool = True,
-    report: Callable[[str], None] | None = None,
-) -> SourceComparison:
-    """Compare two sources.
-
-    Args:
-        before: the first source: `live`, the name of a bundled registry, a file, or a scenario.
-        after: the second.
-        imports: modules to import into the one that is `live`; into the second when both are, so that `live` twice is
-            the registry without the imports and then with them.
-        semantics: those of scenarios, and of the lab engine that computes the tables; `strict` when left out.
-        tables: compare the rows of computed tables, too.
-        locations: compare debug texts, too.
-        operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
-        everything: compare also what PyTorch registers for itself when a part of it is first used.
-        report: see `recorded_from`.
+def in_either(first: Recorded, second: Recorded, asked: Sequence[str]) -> frozenset[str]:
+    """The operators of two registries that names and globs mean.
 
     Raises:
-        ImportOfRecordError: there are modules to import, and no source is `live`.
-        UnknownOperatorError: an operator is in neither.
-        EmptySourceError: neither has an operator or a fallback.
-        DispatchLabError: a source cannot be used.
+        UnknownOperatorError: one means none.
     """
-    if imports and LIVE not in (before, after):
-        raise ImportOfRecordError(imports)
-    check_sources((before, after))
-    into_first = imports if before == LIVE and after != LIVE else ()
-    into_second = imports if after == LIVE else ()
-    first = recorded_from(before, imports=into_first, semantics=semantics, report=report)
-    second = recorded_from(after, imports=into_second, semantics=semantics, report=report)
-    if not any((first.names, second.names, first.fallbacks, second.fallbacks)):
-        raise EmptySourceError(*dict.fromkeys((before, after)))
-    from dispatchlab.registry.compare import Pair, TableOf, compare
-    from dispatchlab.registry.ownership import ownership_of
-
-    def dump_tables(names: Sequence[str]) -> tuple[TableOf, TableOf]:
-        from dispatchlab.analysis.replay_on_lab import bench
-
-        replayed = [bench(each, semantics=semantics or "strict", operators=names) for each in (first, second)]
-        held.extend(replayed)
-        return replayed[0].dispatcher.dump_table, replayed[1].dispatcher.dump_table
-
-    def reduced(pair: Pair) -> Pair:
-        old, new = pair
-        listed = not before == after == LIVE
-        return (
-            ownerships[0].without_lazy(old, new, listed=listed),
-            ownerships[1].without_lazy(new, old, listed=listed),
-        )
-
-    ownerships = ownership_of(first), ownership_of(second)
-    held: list[object] = []
-    found = compare(
-        first,
-        second,
-        tables=dump_tables if tables else None,
-        locations=locations,
-        operators=_in_either(first, second, operators) if operators else None,
-        reduced=None if everything else reduced,
-    )
-    return SourceComparison(first, second, found)
-
-
-def _in_either(first: Recorded, second: Recorded, asked: Sequence[str]) -> frozenset[str]:
     every = tuple(sorted({*first.names, *second.names}))
     found: set[str] = set()
     for each in asked:

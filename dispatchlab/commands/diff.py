@@ -1,17 +1,18 @@
-"""`dispatchlab diff`: what came, went and changed between two registries, scenarios or the running PyTorch."""
+"""`dispatchlab diff`: what it means to go from one registry, scenario or PyTorch to another."""
 
 from __future__ import annotations
 
 import click
 
 from dispatchlab.commands.options import (
+    ROW,
+    SCENARIO,
     SOURCE,
     format_option,
     import_option,
     operators_option,
     quiet_option,
     refuse,
-    semantics_option,
 )
 from dispatchlab.commands.output import Format, exit_with, note, reading, show
 
@@ -20,20 +21,36 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, show
 @click.argument("before", metavar="A", type=SOURCE)
 @click.argument("after", metavar="B", type=SOURCE)
 @operators_option
-@import_option()
-@semantics_option
-@click.option("--tables/--no-tables", default=True, help="Also compare the rows of computed tables. Default: yes.")
 @click.option(
-    "--locations/--no-locations", default=True, help="Also compare the source locations of kernels. Default: yes."
+    "--key",
+    metavar="KEY",
+    type=ROW,
+    help="Report what changes for this backend alone, such as PrivateUse1: operators that find another kernel at its "
+    "keys, or none.",
 )
+@click.option(
+    "--for",
+    "package",
+    metavar="FILE",
+    type=SCENARIO,
+    help="Report what changes for the registrations in this recording or scenario: what B refuses, what dangles, which "
+    "calls run another kernel.",
+)
+@import_option()
+@click.option(
+    "--semantics",
+    metavar="NAME",
+    help="Semantics of scenarios and of both dispatchers. Default: those of a scenario, and the model of each PyTorch.",
+)
+@click.option("--lines", is_flag=True, help="Also list kernels and defs that are registered by another line.")
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Show every difference instead of a screen of them, and compare what PyTorch registers for itself when a part "
-    "of it is first used, too.",
+    help="Show every detail instead of the first ones, and compare what PyTorch registers for itself when a part of it "
+    "is first used, too.",
 )
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when anything is reported; else it is 0 in any case.")
 @format_option
 @quiet_option
 @click.pass_context
@@ -44,49 +61,59 @@ def diff(
     before: str,
     after: str,
     operators: tuple[str, ...],
+    key: str | None,
+    package: str | None,
     imports: tuple[str, ...],
     semantics: str | None,
-    tables: bool,
-    locations: bool,
+    lines: bool,
     everything: bool,
     exit_code: bool,
     format: Format | None,
 ) -> None:
-    """Show what was added, removed and changed from A to B: operators, schemas, kernels, table rows, fallbacks.
+    """Report what an upgrade from A to B means: operators, schemas, kernels, composites, tags, fallbacks, slots.
 
     A and B are recorded registries, names of bundled ones, scenarios, or `live`, the installed PyTorch.
 
-    Begins with a summary, by namespace when there are several, and shows a screen of differences unless --all or
-    --operator is given. What PyTorch registers for itself when a part of it is first used is counted and left out.
+    Begins with a summary. Says of each schema whether it breaks callers, by PyTorch's own rule. Slots are computed
+    under the model of each PyTorch, so that what its dispatcher does otherwise is reported, too. Moved lines and
+    renamed files are counted; what PyTorch registers for itself when a part of it is first used is left out.
+
+    Exit codes: 0; with --exit-code 1 when anything is reported, with --key or --for about that backend or package.
 
     \b
     Examples:
-      dispatchlab diff torch-2.13 live --import my_package
-      dispatchlab diff torch-2.13 my_package.yaml --operator 'aten::*'
-      dispatchlab diff before.dlreg after.dlreg --no-locations --exit-code
+      dispatchlab diff torch-2.13 live
+      dispatchlab diff torch-2.13 torch-2.13-cuda --key CUDA
+      dispatchlab diff torch-2.13 live --for my_package.yaml
+      dispatchlab diff torch-2.13 live --import my_package --all
+      dispatchlab diff before.dlreg after.dlreg --exit-code
     """
-    from dispatchlab.analysis.sources import compare_sources, is_scenario_source
-    from dispatchlab.registry.compare import diff_text
-    from dispatchlab.render.registry import diff_json
+    from dispatchlab.analysis.upgrade import upgrade_sources
+    from dispatchlab.render.upgrade import print_upgrade, upgrade_json, upgrade_text
 
-    if not tables and not any(map(is_scenario_source, (before, after))):
-        refuse(context, ("semantics",), "is for scenarios and for tables, and neither is compared: leave it out")
+    if key is not None or package is not None:
+        refuse(context, ("lines",), "lists what moved in all operators: leave out --key and --for, or it")
+    if package is not None:
+        refuse(context, ("operators",), "selects among all operators, and --for names those of its file: leave it out")
     with reading((before, after), imports):
-        found = compare_sources(
+        report = upgrade_sources(
             before,
             after,
             imports=imports,
             semantics=semantics,
-            tables=tables,
-            locations=locations,
+            lines=lines,
             operators=operators,
             everything=everything or bool(operators),
+            key=key,
+            package=package,
+            flat=format == "json",
             report=note,
         )
     everything = everything or bool(operators)
     show(
         format,
-        text=lambda: diff_text(found.diff, before, after, everything=everything),
-        json=lambda: diff_json(found, before, after),
+        text=lambda: upgrade_text(report, everything=everything),
+        json=lambda: upgrade_json(report),
+        rich=lambda console: print_upgrade(console, report, everything=everything),
     )
-    exit_with(found.diff.exit_code if exit_code else 0)
+    exit_with(report.exit_code if exit_code else 0)

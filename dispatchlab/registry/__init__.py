@@ -13,5 +13,6 @@
 - ownership: which registrations are PyTorch's own, by the line that made them;
 - find: names, globs, listings, counts;
 - coverage: how the operators at one key find their kernels, and what one more registration would change;
-- compare: what came, went and changed between two registries.
+- upgrade: what it means that one registry follows another;
+- compare: what came, went and changed between two registries, one change each.
 """

@@ -1,4 +1,4 @@
-"""Compare two registries: operators, schemas, kernels, fallbacks and table rows; and print the comparison."""
+"""Compare two registries word by word: operators, schemas, kernels, fallbacks and table rows, one change each."""
 
 from __future__ import annotations
 
@@ -289,63 +289,6 @@ def _text(entry: TableEntry | None) -> str | None:
 _KEYS_SHOWN = 6
 
 
-_ROWS = 40  # a screen
-_WIDTH = 120
-
-
-def diff_text(diff: RegistryDiff, before: str, after: str, *, everything: bool = True) -> str:
-    """What differs, operator by operator, under one line that counts it, and one for each of several namespaces.
-
-    Args:
-        diff: the comparison.
-        before: what to call the first registry.
-        after: what to call the second.
-        everything: show all differences; otherwise a screen of them, of which what
-            changed and what went comes first.
-    """
-    head = [f"{before} -> {after}: {summary(diff)}", *_namespace_lines(diff), *_left_out_lines(diff)]
-    details = change_lines(diff) if everything else _screen(diff)
-    return "".join(f"{line}\n" for line in (*head, *details))
-
-
-def _left_out_lines(diff: RegistryDiff) -> Iterator[str]:
-    if diff.left_out:
-        count = len(diff.left_out)
-        yield (
-            f"  left out, as PyTorch registers it for itself when a part of it is first used: {count:,} "
-            f"operator{'' if count == 1 else 's'}; --all compares {'it' if count == 1 else 'them'}, too"
-        )
-
-
-def _screen(diff: RegistryDiff) -> Iterator[str]:
-    """The differences that fit on a screen, and how many operators do not; all of them when they fit."""
-    whole = list(change_lines(diff))
-    if sum(map(_rows_of, whole)) <= _ROWS:
-        yield from whole
-        return
-    groups = [tuple(group) for _, group in groupby(diff.changes, key=lambda change: change.operator)]
-    groups.sort(key=_rank)
-    left = _ROWS
-    for at, group in enumerate(groups):
-        lines = list(change_lines(replace(diff, changes=group)))
-        left -= sum(map(_rows_of, lines))
-        if at and left < 0:  # the first is shown whatever it takes: fallbacks, when they differ
-            more = len(groups) - at
-            yield f"... and {more:,} more operator{'' if more == 1 else 's'}: --all shows every difference"
-            return
-        yield from lines
-
-
-def _rank(group: Sequence[Change]) -> int:
-    """What changed comes before what went, and that before what came."""
-    return 0 if group[0].subject is not Subject.OPERATOR else 1 if group[0].kind is ChangeKind.WENT else 2
-
-
-def _rows_of(line: str) -> int:
-    """How many rows of a terminal a line takes."""
-    return max(1, -(-len(line) // _WIDTH))
-
-
 def by_namespace(diff: RegistryDiff) -> dict[str, RegistryDiff]:
     """The differences of each namespace that has some, by name; fallbacks are of none."""
     found: dict[str, list[Change]] = {}
@@ -355,37 +298,10 @@ def by_namespace(diff: RegistryDiff) -> dict[str, RegistryDiff]:
     return {name: RegistryDiff(tuple(found[name]), 0, None) for name in sorted(found)}
 
 
-def _namespace_lines(diff: RegistryDiff) -> Iterator[str]:
-    namespaces = by_namespace(diff)
-    for name, part in namespaces.items() if len(namespaces) > 1 else ():
-        yield f"  {name}: {', '.join(_counts(part))}"
-
-
-def summary(diff: RegistryDiff) -> str:
-    """How many differences there are of each sort, or how much is equal."""
-    compared = f"{diff.compared:,} operators compared"
-    if diff.tables is not None:
-        compared += f", {diff.tables:,} tables"
-    return f"{', '.join(_counts(diff)) or 'no difference'} ({compared})"
-
-
 def counts(diff: RegistryDiff) -> Mapping[str, int]:
     """How many differences there are of each sort that there is, such as `operator came`."""
     found = {f"{subject} {kind}": diff.count(subject, kind) for subject in Subject for kind in ChangeKind}
     return {what: number for what, number in found.items() if number}
-
-
-def _counts(diff: RegistryDiff) -> list[str]:
-    return [
-        f"{number:,} {_plural(subject, number)} {kind}"
-        for subject in Subject
-        for kind in ChangeKind
-        if (number := diff.count(subject, kind))
-    ]
-
-
-def _plural(subject: Subject, number: int) -> str:
-    return str(subject) if number == 1 or subject is Subject.TAGS else f"{subject}s"
 
 
 def change_lines(diff: RegistryDiff, *, located: bool = True) -> Iterator[str]:

@@ -1,14 +1,4 @@
-"""Registries as text and as JSON: listings, counts, and the differences of two.
-
-One object on one line; a field is never renamed or dropped within a version:
-
-    version           see JSON_VERSION
-    before, after     {source, torch, operators}
-    compared, tables  how many operators and how many of their tables were compared
-    left_out          the operators of which some or all is left out: what PyTorch registers when it is first used
-    changes           [{subject, kind, operator, key, before, after, debug}]; subject: operator | schema | def |
-                      alias kind | tags | kernel | row | fallback; kind: came | went | changed; null where there is
-                      nothing to say; debug: where an operator that came or went was registered
+"""Registries as text and as JSON: listings and counts.
 
 As JSON, one object on one line; a field is never renamed or dropped within a version:
 
@@ -24,32 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
-from dispatchlab.analysis.sources import SourceComparison
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registry.compare import by_namespace, counts
 from dispatchlab.registry.find import KeyCount
 from dispatchlab.registry.model import Recorded, RecordedKernel, RecordedOperator
 from dispatchlab.render.as_json import as_json, fields_of, json_text
-
-
-def diff_json(found: SourceComparison, before: str, after: str) -> str:
-    """All changes, one line.
-
-    Args:
-        found: the comparison.
-        before: what to call the first registry.
-        after: what to call the second.
-    """
-    value = {
-        "before": {"source": before, "torch": found.before.torch, "operators": len(found.before.names)},
-        "after": {"source": after, "torch": found.after.torch, "operators": len(found.after.names)},
-        "compared": found.diff.compared,
-        "tables": found.diff.tables,
-        "left_out": found.diff.left_out,
-        "namespaces": {name: counts(part) for name, part in by_namespace(found.diff).items()},
-        "changes": found.diff.changes,
-    }
-    return json_text(value)
 
 
 def operators_text(

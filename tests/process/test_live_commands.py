@@ -61,16 +61,19 @@ def test_what_pytorch_registers_for_itself_meanwhile_is_left_out_of_diff_and_cou
     package(tmp_path, "street", init=f"import torch.distributed._functional_collectives\n{_DOOR}")
     if before not in ("live", bundled_for(version("torch"))):
         pytest.skip("another PyTorch is installed")
-    done = dispatchlab(tmp_path, "diff", before, "live", "--import", "street", "--no-tables")
+    done = dispatchlab(tmp_path, "diff", before, "live", "--import", "street")
     lines = done.stdout.splitlines()
-    assert lines[0].partition(" (")[0] == f"{before} -> live: 2 operators came"
+    assert (lines[0], lines[2]) == (f"{before} -> live", "  operators  2 added: street 2")
     assert re.fullmatch(
-        r"  left out, as PyTorch registers it for itself when a part of it is first used: \d\d+ operators; .*", lines[1]
+        r"  left out   \d\d+ operators that PyTorch registers on first use of a part: see --all", lines[3]
     )
-    assert lines[2:] == [
-        "operator came: street::door(Tensor x) -> Tensor with 1 kernel, registered at street/__init__.py:4",
-        "operator came: street::door.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!) with 0 kernels, "
-        "registered at street/__init__.py:5",
+    assert lines[-6:] == [
+        "",
+        "Added (2)",
+        "  street::door(Tensor x) -> Tensor",
+        "      registered at street/__init__.py:4",
+        "  street::door.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
+        "      registered at street/__init__.py:5",
     ]
 
 

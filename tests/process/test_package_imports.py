@@ -83,7 +83,7 @@ def test_what_a_package_prints_on_import_is_not_in_the_json(tmp_path: Path) -> N
     package(tmp_path, "street", init=_REGISTERS)
     for arguments in (
         ["lint", "live"],
-        ["diff", "live", "live", "--no-tables"],
+        ["diff", "live", "live"],
         ["dump", "street::*", "--list", "--from", "live"],
     ):
         done = dispatchlab(tmp_path, *arguments, "--import", "street", "--format", "json")
@@ -143,7 +143,7 @@ def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path:
     code, out, err = run("coverage", "live", "--key", "npu", "--operator", "street::door")
     assert (code, err) == (0, note)
     assert out.startswith("PrivateUse1 in live: 1 operator\n  direct: 1\n")
-    for command in (["lint", "live"], ["diff", "torch-2.13", "live", "--no-tables"]):
+    for command in (["lint", "live"], ["diff", "torch-2.13", "live"]):
         code, out, err = run(*command)
         assert code in (0, 1)
         assert note in err

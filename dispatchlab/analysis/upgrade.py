@@ -1,0 +1,243 @@
+"""Upgrades: two registries under the models of their PyTorch, and what the second means for whoever used the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dispatchlab.analysis.sources import (
+    LIVE,
+    EmptySourceError,
+    ImportOfRecordError,
+    check_sources,
+    in_either,
+    recorded_from,
+)
+from dispatchlab.analysis.upgrade_backend import BackendUpgrade, backend_upgrade
+from dispatchlab.analysis.upgrade_models import Model, SlotDifference, models_of
+from dispatchlab.analysis.upgrade_package import PackageUpgrade, package_upgrade
+from dispatchlab.model.keys import BACKENDS
+from dispatchlab.registry.builds import backend_named, has_kernels_for, is_in_tree
+from dispatchlab.registry.compare import Pair, RegistryDiff, compare
+from dispatchlab.registry.model import Recorded, RecordedOperator
+from dispatchlab.registry.overlay import overlaid_names
+from dispatchlab.registry.ownership import ownership_of
+from dispatchlab.registry.upgrade import Terms, Upgrade, upgrade
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two registries.
+
+    Args:
+        source: what the user called it.
+        torch: the PyTorch that it is of.
+        operators: how many it has.
+        model: the dispatcher that it is read under.
+    """
+
+    source: str
+    torch: str
+    operators: int
+    model: Model
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeReport:
+    """What the second registry means for whoever used the first.
+
+    Args:
+        before: the first registry.
+        after: the second.
+        upgrade: what differs.
+        backend: what it means for one backend, when that was asked for.
+        package: what it means for the registrations of a package, when that was asked for.
+        flat: the same in a flat list, when that was asked for.
+    """
+
+    before: Side
+    after: Side
+    upgrade: Upgrade
+    backend: BackendUpgrade | None = None
+    package: PackageUpgrade | None = None
+    flat: RegistryDiff | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing differs in what was asked for, else 1; for whoever asked for an exit code."""
+        if self.package is not None:
+            return int(self.package.is_affected)
+        if self.backend is not None:
+            return int(not self.backend.is_empty)
+        return int(not self.upgrade.is_empty or self.upgrade.has_lines)
+
+
+def upgrade_sources(
+    before: str,
+    after: str,
+    *,
+    imports: tuple[str, ...] = (),
+    semantics: str | None = None,
+    lines: bool = False,
+    operators: Sequence[str] = (),
+    everything: bool = True,
+    key: str | None = None,
+    package: str | None = None,
+    flat: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> UpgradeReport:
+    """What the second source means for whoever used the first.
+
+    Args:
+        before: the first source: `live`, the name of a bundled registry, a file, or a scenario.
+        after: the second.
+        imports: modules to import into the one that is `live`; into the second when both are, so that `live` twice is
+            the registry without the imports and then with them.
+        semantics: those of scenarios, and of both dispatchers; those of each PyTorch when left out.
+        lines: list the lines that moved.
+        operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
+        everything: compare also what PyTorch registers for itself when a part of it is first used.
+        key: the runtime key of a backend that the report is about.
+        package: the scenario or recording of a package that the report is about.
+        flat: list all changes one by one, too.
+        report: see `recorded_from`.
+
+    Raises:
+        ImportOfRecordError: there are modules to import, and no source is `live`.
+        UnknownOperatorError: an operator is in neither.
+        EmptySourceError: neither has an operator or a fallback.
+        UnknownKeyError: there is no such key.
+        NoSlotError: the key has no slot.
+        DispatchLabError: a source cannot be used.
+    """
+    if imports and LIVE not in (before, after):
+        raise ImportOfRecordError(imports)
+    check_sources((before, after))
+    into_first = imports if before == LIVE and after != LIVE else ()
+    into_second = imports if after == LIVE else ()
+    first = recorded_from(before, imports=into_first, semantics=semantics, report=report)
+    second = recorded_from(after, imports=into_second, semantics=semantics, report=report)
+    if not any((first.names, second.names, first.fallbacks, second.fallbacks)):
+        raise EmptySourceError(*dict.fromkeys((before, after)))
+    ownerships = ownership_of(first), ownership_of(second)
+
+    def reduced(
+        old: RecordedOperator | None, new: RecordedOperator | None
+    ) -> tuple[RecordedOperator | None, RecordedOperator | None]:
+        listed = not before == after == LIVE
+        return (
+            ownerships[0].without_lazy(old, new, listed=listed),
+            ownerships[1].without_lazy(new, old, listed=listed),
+        )
+
+    models = models_of(first.torch, second.torch, semantics)
+    if report is not None:
+        for note in dict.fromkeys(model.note for model in models if model.note):
+            report(f"note: {note}")
+    chosen = in_either(first, second, operators) if operators else None
+    found = compare_registries(
+        first, second, models, operators=chosen, lines=lines, reduced=None if everything else reduced
+    )
+    return UpgradeReport(
+        Side(before, first.torch, len(first.names), models[0]),
+        Side(after, second.torch, len(second.names), models[1]),
+        found,
+        None if key is None else backend_upgrade(first, second, models, key, operators=chosen),
+        None if package is None else package_upgrade(first, second, models, package),
+        compare(first, second, locations=lines, operators=chosen, reduced=None if everything else _of_pair(reduced))
+        if flat
+        else None,
+    )
+
+
+def _of_pair(reduced: Reduced) -> Callable[[Pair], Pair]:
+    return lambda pair: reduced(*pair)
+
+
+Reduced: TypeAlias = Callable[
+    [RecordedOperator | None, RecordedOperator | None], tuple[RecordedOperator | None, RecordedOperator | None]
+]
+"""What to compare of an operator that differs, on either side."""
+
+
+def compare_registries(
+    before: Recorded,
+    after: Recorded,
+    models: tuple[Model, Model],
+    *,
+    operators: Collection[str] | None = None,
+    lines: bool = False,
+    reduced: Reduced | None = None,
+) -> Upgrade:
+    """What it means that one registry follows another.
+
+    Args:
+        before: the first.
+        after: the second.
+        models: the dispatchers that they are read under.
+        operators: compare these alone; all, and the fallbacks, when left out.
+        lines: list the lines that moved.
+        reduced: what to compare of an operator that differs, on either side.
+
+    Raises:
+        RegistryFileError: a registry is in a file that is damaged.
+    """
+    some = operators
+    if some is None and models[0].semantics is models[1].semantics and before.fallbacks == after.fallbacks:
+        some = overlaid_names(before, after)
+    sides = [_operators(each, some) for each in (before, after)]
+    left_out = _reduce(sides[0], sides[1], reduced) if reduced is not None else []
+    first, second = (model.semantics.existing for model in models)
+    builds = frozenset(
+        name
+        for name in BACKENDS
+        if is_in_tree(name)
+        and has_kernels_for(before.torch, before.imports, name) is not has_kernels_for(after.torch, after.imports, name)
+    )
+    terms = Terms(
+        SlotDifference(models, (before.fallbacks, after.fallbacks)),
+        first - second,
+        second - first,
+        builds,
+        (ownership_of(before), ownership_of(after)),
+        backend_named,
+        lines,
+    )
+    return upgrade(
+        sides[0],
+        sides[1],
+        (before.fallbacks, after.fallbacks) if operators is None else ((), ()),
+        terms,
+        names=None if some is None else (before.names, after.names),
+        compared=None if operators is not None else len({*before.names, *after.names}),
+        left_out=left_out,
+    )
+
+
+_FEW = 20  # one part in so many is read one by one, and more as a whole
+
+
+def _operators(recorded: Recorded, names: Collection[str] | None) -> dict[str, RecordedOperator]:
+    wanted = None if names is None else frozenset(names)
+    if wanted is not None and len(wanted) < len(recorded.names) // _FEW:
+        found = ((name, recorded.operator(name)) for name in sorted(wanted))
+        return {name: operator for name, operator in found if operator is not None}
+    named = ((str(operator.name), operator) for operator in recorded)
+    return {name: operator for name, operator in named if wanted is None or name in wanted}
+
+
+def _reduce(before: dict[str, RecordedOperator], after: dict[str, RecordedOperator], reduced: Reduced) -> list[str]:
+    """Take out of both sides what is not to be compared; the operators of which something was taken."""
+    left_out = []
+    for name in sorted(before.keys() | after.keys()):
+        pair = before.get(name), after.get(name)
+        if pair[0] == pair[1] or (found := reduced(*pair)) == pair:
+            continue
+        left_out.append(name)
+        for side, operator in zip((before, after), found, strict=True):
+            if operator is None:
+                side.pop(name, None)
+            else:
+                side[name] = operator
+    return left_out
