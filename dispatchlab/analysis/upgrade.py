@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dispatchlab._gc_pause import collector_paused
 from dispatchlab.analysis.sources import (
     LIVE,
     EmptySourceError,
@@ -22,7 +23,7 @@ from dispatchlab.registry.builds import backend_named, has_kernels_for, is_in_tr
 from dispatchlab.registry.compare import Pair, RegistryDiff, compare
 from dispatchlab.registry.model import Recorded, RecordedOperator
 from dispatchlab.registry.overlay import overlaid_names
-from dispatchlab.registry.ownership import ownership_of
+from dispatchlab.registry.ownership import first_use_operators, ownership_of
 from dispatchlab.registry.upgrade import Terms, Upgrade, upgrade
 
 
@@ -121,11 +122,14 @@ def upgrade_sources(
     if not any((first.names, second.names, first.fallbacks, second.fallbacks)):
         raise EmptySourceError(*dict.fromkeys((before, after)))
     ownerships = ownership_of(first), ownership_of(second)
+    listed, first_used = not before == after == LIVE, first_use_operators()
 
     def reduced(
         old: RecordedOperator | None, new: RecordedOperator | None
     ) -> tuple[RecordedOperator | None, RecordedOperator | None]:
-        listed = not before == after == LIVE
+        one = old or new
+        if listed and (one is None or str(one.name) not in first_used):
+            return old, new
         return (
             ownerships[0].without_lazy(old, new, listed=listed),
             ownerships[1].without_lazy(new, old, listed=listed),
@@ -136,9 +140,10 @@ def upgrade_sources(
         for note in dict.fromkeys(model.note for model in models if model.note):
             report(f"note: {note}")
     chosen = in_either(first, second, operators) if operators else None
-    found = compare_registries(
-        first, second, models, operators=chosen, lines=lines, reduced=None if everything else reduced
-    )
+    with collector_paused():
+        found = compare_registries(
+            first, second, models, operators=chosen, lines=lines, reduced=None if everything else reduced
+        )
     return UpgradeReport(
         Side(before, first.torch, len(first.names), models[0]),
         Side(after, second.torch, len(second.names), models[1]),

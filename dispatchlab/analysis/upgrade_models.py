@@ -11,7 +11,7 @@ from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import bundled_profiles, nearest_profile, version_of
-from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot, slots_of
+from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot, slots_of
 from dispatchlab.registry.coverage import Way
 from dispatchlab.registry.model import RecordedFallback, RecordedOperator
 from dispatchlab.registry.upgrade import Cause, Find, SlotChange
@@ -130,17 +130,19 @@ class SlotDifference:
             plain_shape(second.plain, old, *second.fallbacks),
             plain_shape(second.plain, new, *second.fallbacks),
         ]
-        if steps[0] == steps[1] == steps[2] == steps[3]:
+        differing = _differing(steps[0], steps[3]) & self._common
+        if not differing:
             return ()
-        holds = [_by_slot(step) for step in steps]
+        holds = [_by_slot(step, differing) for step in steps]
         groups: dict[tuple[Cause, Find, Find], list[DispatchKey]] = {}
-        for slot in each_slot(self._common):
+        for slot in each_slot(differing):
             finds = [each.get(slot, MISSING) for each in holds]
-            if finds[0] == finds[3]:
+            if finds[0] == finds[3]:  # kernels of one alias key, for another reason
                 continue
-            cause = (
-                Cause.KERNELS if finds[2] != finds[3] else Cause.FALLBACKS if finds[1] != finds[2] else Cause.DISPATCHER
-            )
+            if finds[2] != finds[3]:
+                cause = Cause.KERNELS
+            else:
+                cause = Cause.FALLBACKS if finds[1] != finds[2] else Cause.DISPATCHER
             groups.setdefault((cause, finds[0], finds[3]), []).append(SLOT_KEYS[slot])
         return tuple(SlotChange(cause, tuple(sorted(keys)), *pair) for (cause, *pair), keys in groups.items())
 
@@ -161,12 +163,19 @@ def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
     )
 
 
-def _by_slot(shape: Shape) -> Mapping[int, Find]:
+def _differing(one: Shape, other: Shape) -> int:
+    """The slots that hold something else in two tables."""
+    bits = 0
+    for held in one.keys() | other.keys():
+        bits |= one.get(held, 0) ^ other.get(held, 0)
+    return bits
+
+
+def _by_slot(shape: Shape, wanted: int = ALL_SLOTS) -> Mapping[int, Find]:
     found: dict[int, Find] = {}
     for (source, reason), slots in shape.items():
-        way = _WAYS.get(reason, Way.COMPOSITE)
-        key = KEY_OF_BIT.get(source) if way is Way.COMPOSITE else None
-        find = Find(way, key)
-        for slot in each_slot(slots):
-            found[slot] = find
+        if slots & wanted:
+            way = _WAYS.get(reason, Way.COMPOSITE)
+            find = Find(way, KEY_OF_BIT.get(source) if way is Way.COMPOSITE else None)
+            found.update(dict.fromkeys(each_slot(slots & wanted), find))
     return found

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
 WIDTH = 100
 """How wide the text is where nobody says."""
 
+SCREEN = 24
+"""How many rows the summary has at most."""
+
+_CUT = " ..."
 _MOST_KEYS = 4
 _SHOWN = 10  # entries of a part, unless everything is asked for
 _STYLES = {"head": "bold", "bad": "red", "good": "green", "part": "bold cyan", "quiet": "dim"}
@@ -121,16 +125,33 @@ def _(value: Side) -> dict[str, object]:
 
 
 def _wrapped(report: UpgradeReport, *, everything: bool, width: int) -> Iterator[tuple[str, str]]:
-    for text, style, first, rest in _lines(report, everything=everything):
-        rows = wrap(
-            printable(text),
-            max(width, len(rest) + 24),
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        yield from ((row, style) for row in rows or [""])
+    """The rows of all lines, with their styles; those in front of the first empty one fit on a screen."""
+    lines = list(_lines(report, everything=everything))
+    head = next((at for at, line in enumerate(lines) if not line.text), len(lines))
+    wrapped = [_rows(line, width) for line in lines]
+    for line, rows in zip(lines, (*_fitting(wrapped[:head], width), *wrapped[head:]), strict=True):
+        yield from ((row, line.style) for row in rows)
+
+
+def _rows(line: _Line, width: int) -> list[str]:
+    rows = wrap(
+        printable(line.text),
+        max(width, len(line.rest) + 24),
+        initial_indent=line.first,
+        subsequent_indent=line.rest,
+        break_on_hyphens=False,
+    )
+    return rows or [""]
+
+
+def _fitting(head: list[list[str]], width: int) -> list[list[str]]:
+    """The lines of a summary, the longest of them cut as far as it has to be."""
+    while sum(map(len, head)) > SCREEN and max(map(len, head)) > 1:
+        at = max(range(len(head)), key=lambda at: (len(head[at]), at))
+        rows = head[at][:-1]
+        kept = rows[-1].removesuffix(_CUT)[: width - len(_CUT)].rstrip(" ,;")
+        head[at] = [*rows[:-1], f"{kept}{_CUT}"]
+    return head
 
 
 def _lines(report: UpgradeReport, *, everything: bool) -> Iterator[_Line]:
@@ -181,8 +202,9 @@ def _summary(found: Upgrade) -> Iterator[_Line]:
     tags += [f"other tags on {_count(len(other_tags), 'operator')}"] * bool(other_tags)
     if tags:
         yield _row("tags", "; ".join(tags))
-    for backend, number in found.builds.items():
-        yield _row("builds", f"one of the builds is without {backend}: {_count(number, 'kernel')} left out", "quiet")
+    if found.builds:
+        lacking = ", ".join(f"{backend} ({_count(number, 'kernel')})" for backend, number in found.builds.items())
+        yield _row("builds", f"left out, since one of the builds is without it: {lacking}", "quiet")
     if found.left_out:
         text = f"{_count(len(found.left_out), 'operator')} that PyTorch registers on first use of a part: see --all"
         yield _row("left out", text, "quiet")
