@@ -22,7 +22,7 @@ WAYS = {Provenance.KERNEL: Way.DIRECT, Provenance.FALLBACK: Way.FALLBACK, Proven
 @pytest.mark.parametrize("name", [name for name in SEMANTICS if name.startswith("torch-")])
 def test_slots_hold_what_the_engine_puts_there(name: str) -> None:
     """Computed from sets of keys, and by replaying the registrations on a dispatcher."""
-    registry, semantics = open_bundled(), SEMANTICS[name]
+    registry, semantics = open_bundled("torch-2.13"), SEMANTICS[name]
     keys = semantics.existing
     known = replace(registry.load(), fallbacks=tuple(one for one in registry.fallbacks if one.key in keys))
     some = [one for one in known if keys.issuperset(kernel.key for kernel in one.kernels)][::23]
@@ -38,7 +38,7 @@ def test_slots_hold_what_the_engine_puts_there(name: str) -> None:
 
 def test_slot_changes_are_the_differences_of_the_tables() -> None:
     """Of operators with other kernels each, under two models."""
-    registry = open_bundled()
+    registry = open_bundled("torch-2.13")
     some = [one for one in registry if one.schema is not None][::7]
     slots = SlotDifference(models_of("2.9.1", "2.15.0"), (registry.fallbacks, registry.fallbacks[2:]))
     common = {*slots.first.plain.slots} & {*slots.second.plain.slots} - {K.Undefined}

@@ -16,21 +16,15 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from dispatchlab.analysis.upgrade import compare_registries
 from dispatchlab.analysis.upgrade_models import models_of
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.registry.file import bundled_names, open_bundled
+from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import RecordedOperator
 from dispatchlab.registry.upgrade import Upgrade
 
 FILE = Path(__file__).parents[1] / "data" / "native-functions.txt.xz"
 BEFORE, AFTER = "torch-2.12", "torch-2.15"
-
-pytestmark = pytest.mark.skipif(
-    not {BEFORE, AFTER} <= {*bundled_names()}, reason=f"{BEFORE} and {AFTER} are not bundled with this package"
-)
 
 
 @cache
