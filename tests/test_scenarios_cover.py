@@ -79,6 +79,7 @@ TEST_DISPATCH_2023 = {
         *("defects/replaced_fallback_strict", "defects/replaced_fallback_torch"),
         *("defects/lost_fallback_strict", "defects/lost_fallback_torch"),
     ),
+    "batched decompositions": ("defects/stale_batched_before_2_10",),
     "overwrite_math": ("order/the_newest_composite_kernel_wins",),
     "find_dangling_impls_ext": ("lifetimes/a_dangling_kernel",),
     "python_dispatcher_basic": ("table/autograd_serves_the_backend_with_a_kernel",),
@@ -497,7 +498,7 @@ def test_a_scenario_without_semantics_holds_for_this_dispatcher_and_for_pytorch(
 def test_a_scenario_with_semantics_holds_for_them() -> None:
     named = {name: scenario.semantics for name, scenario in _scenarios().items() if scenario.semantics is not None}
     assert [name for name, semantics in named.items() if not _is_as_expected(name, semantics)] == []
-    assert set(named.values()) == {"strict", "torch-2.13", "pr35061"}
+    assert set(named.values()) == {"strict", "torch-2.9", "torch-2.13", "pr35061"}
 
 
 def test_nothing_depends_on_order_in_the_commutative_dispatcher_but_what_is_meant_to() -> None:

@@ -56,8 +56,8 @@ DEFECTS = (
         "stale_slots",
         "defects/stale_slots_torch",
         "A CompositeExplicitAutograd kernel that comes after a CompositeImplicitAutograd one, or goes before it, "
-        "leaves the autograd and NestedTensor slots as they were. A call with gradients runs another kernel than the table "
-        "shows.",
+        "leaves the autograd and NestedTensor slots as they were. A call with gradients runs another kernel than the "
+        "table shows.",
         "Use one composite key for an operator, or register CompositeImplicitAutograd last and release nothing.",
     ),
     Defect(
@@ -90,8 +90,8 @@ DEFECTS = (
     Defect(
         "stale_batched",
         "defects/stale_batched_before_2_10",
-        "A kernel at FuncTorchBatchedDecomposition refreshes no slot. The table shows it at FuncTorchBatched, and `vmap` "
-        "goes on with the fallback until something else refreshes that slot.",
+        "A kernel at FuncTorchBatchedDecomposition refreshes no slot. The table shows it at FuncTorchBatched, and "
+        "`vmap` goes on with the fallback until something else refreshes that slot.",
         "Register the kernel at FuncTorchBatched.",
     ),
     Defect(

@@ -174,9 +174,9 @@ def text(found: Mapping[str, Mapping[Combination, bool]], changed: Sequence[Chan
     lines = [
         "## What a search over small scenarios finds\n",
         f"Written by `python tools/search_defects.py`. {count:,} combinations of one to four registrations of one "
-        "operator (kernels at different keys, alias keys and functionality keys among them, and backend fallbacks) were "
-        "explored in the model of every version that knows their keys, each in all orders and with all releases. Those "
-        "that contain a smaller one which is order-dependent itself are not counted.\n",
+        "operator (kernels at different keys, alias keys and functionality keys among them, and backend fallbacks) "
+        "were explored in the model of every version that knows their keys, each in all orders and with all releases. "
+        "Those that contain a smaller one which is order-dependent itself are not counted.\n",
         "| version | explored | order-dependent | against the version before |",
         "|---|---|---|---|",
     ]
@@ -205,8 +205,8 @@ def text(found: Mapping[str, Mapping[Combination, bool]], changed: Sequence[Chan
     for combination in dependent:
         models = [model for model in found if found[model].get(combination)]
         for slots, those in groupby(models, key=lambda model: stale_slots(model, combination)):
-            *_, last = some = [model.removeprefix("torch-") for model in those]
-            span = some[0] if len(some) == 1 else f"{some[0]} to {last}"
+            versions = [model.removeprefix("torch-") for model in those]
+            span = versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
             shown = ", ".join(slots) if len(slots) <= _SHOWN else f"{len(slots)}: {', '.join(slots[:_SHOWN])}, ..."
             lines.append(f"| {' + '.join(map(str, combination))} | {shown or 'none'} | {span} |")
     return "\n".join(lines) + "\n"
@@ -233,6 +233,7 @@ def stale_slots(model: str, combination: Combination) -> tuple[str, ...]:
                 seen.add((after, active ^ bit))
                 left.append((after, active ^ bit))
     return tuple(found)
+
 
 if __name__ == "__main__":
     combined = list(every_combination())

@@ -1,0 +1,56 @@
+"""The list of PyTorch's defects: every one has a scenario and a short program, and the search finds what is known."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dispatchlab.model.profile import bundled_profile, bundled_profiles
+from tests.test_scenarios_cover import COVERED
+from tools.defects import DEFECTS, PAGE, PROGRAMS, SCENARIOS, Defect
+from tools.search_defects import CHANGES, Item, behaviour, changes, is_order_dependent, stale_slots
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_defect_has_a_scenario_that_is_listed_and_a_program_of_ten_lines(defect: Defect) -> None:
+    assert (SCENARIOS / f"{defect.scenario}.yaml").is_file()
+    assert any(defect.scenario in names for rows in COVERED.values() for names in rows.values())
+    if defect.program is None:
+        return
+    lines = [line for line in defect.program.read_text(encoding="utf-8").splitlines() if line.strip()]
+    assert len(lines) <= 10
+    assert lines[0] == "import torch"
+    assert defect.program.read_text(encoding="utf-8").strip() in PAGE.read_text(encoding="utf-8")
+
+
+def test_every_program_and_every_model_is_on_the_page() -> None:
+    assert {path.stem for path in PROGRAMS.glob("*.py")} == {defect.name for defect in DEFECTS if defect.program}
+    text = PAGE.read_text(encoding="utf-8")
+    (head,) = re.findall(r"^\| defect \| (.*) \|$", text, re.MULTILINE)
+    assert [f"torch-{version}" for version in head.split(" | ")] == [*bundled_profiles()]
+    assert text.endswith(CHANGES.read_text(encoding="utf-8"))
+
+
+def test_the_search_finds_the_defect_that_came_and_the_one_that_went() -> None:
+    batched, fallback = (Item("FuncTorchBatchedDecomposition"),), (Item("AutogradPrivateUse1", is_fallback=True),)
+    independent = (Item("CPU"), Item("AutogradCPU"))
+    tried = [batched, fallback, (Item("CPU"),), (Item("AutogradCPU"),), independent, (*batched, *independent[:1])]
+    found, (change,) = changes(tried, ("torch-2.9", "torch-2.10"))
+    assert (change.came, change.went, change.new_keys) == ((fallback,), (batched,), ())
+    assert found["torch-2.9"] == {each: each == batched for each in tried[:-1]}  # the last has a smaller one in it
+    assert found["torch-2.10"] == {each: each == fallback for each in tried}
+
+
+def test_stale_slots_are_those_of_every_order_and_release() -> None:
+    both = (Item("CompositeImplicitAutograd"), Item("QuantizedCPU"))
+    assert stale_slots("torch-2.13", both) == ("AutogradOther",)
+    assert stale_slots("strict", both) == ()
+    assert is_order_dependent("torch-2.13", both)
+    assert not is_order_dependent("strict", both)
+
+
+def test_models_are_searched_once_where_they_behave_alike() -> None:
+    profiles = {name: behaviour(bundled_profile(name)) for name in bundled_profiles()}
+    assert profiles["torch-2.14"] == profiles["torch-2.15"]
+    assert profiles["torch-2.9"] != profiles["torch-2.10"]
