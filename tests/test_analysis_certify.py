@@ -15,7 +15,8 @@ from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.neighbourhoods import Explored, Neighbourhood, explore_neighbourhood, plan_of
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.footprint import Footprint
-from dispatchlab.engine.lab_engine import LabEngine, LabSpace
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.precedence import PR35061
 from dispatchlab.engine.semantics import SEMANTICS, Semantics
 from dispatchlab.errors import UnknownOperatorError

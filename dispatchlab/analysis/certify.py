@@ -38,7 +38,8 @@ from dispatchlab.analysis.neighbourhoods import (
 from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.analysis.sources import Difference
 from dispatchlab.analysis.stale_slots import order_with_stale_slot
-from dispatchlab.engine.lab_engine import LabEngine, LabSpace
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.compare_sequences import compare_sequences

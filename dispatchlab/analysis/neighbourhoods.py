@@ -13,7 +13,8 @@ from dispatchlab.analysis.certificate import Pattern
 from dispatchlab.analysis.stale_slots import MAX_KEYS, key_bits, keys_in, slots_left_stale
 from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.engine.footprint import Footprint, judged_keys
-from dispatchlab.engine.lab_engine import LabEngine, LabSpace
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Watch

@@ -112,17 +112,17 @@ def _bookkeeping(entry: OperatorEntry) -> list[Violation]:
 
 
 def _signatures(entry: OperatorEntry) -> list[Violation]:
-    found: list[Violation] = []
-    for symint in (False, True):
-        texts = {
-            kernel.kernel.signature
-            for kernels in entry.kernels.values()
-            for kernel in kernels
-            if kernel.kernel.signature is not None and kernel.kernel.symint is symint
-        }
-        if len(texts) > 1:
-            found.append(Violation(entry.name, "signatures differ", " and ".join(sorted(map(str, texts)))))
-    return found
+    texts: dict[bool, set[str]] = {False: set(), True: set()}
+    for kernels in entry.kernels.values():
+        for kernel in kernels:
+            signature = kernel.kernel.signature
+            if signature is not None:
+                texts[kernel.kernel.symint].add(signature)
+    return [
+        Violation(entry.name, "signatures differ", " and ".join(sorted(different)))
+        for different in texts.values()
+        if len(different) > 1
+    ]
 
 
 def _held_signatures(entry: OperatorEntry) -> list[Violation]:

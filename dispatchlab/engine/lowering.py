@@ -47,6 +47,9 @@ class LoweredRegistration:
         self.primitives = tuple(primitives)
         self.is_block = is_block
 
+    def __repr__(self) -> str:
+        return f"<LoweredRegistration {', '.join(type(primitive).__name__ for primitive in self.primitives)}>"
+
     def written_variables(self) -> frozenset[StateVariable]:
         """The state variables that it writes by name; a fallback reaches every operator besides."""
         variables: set[StateVariable] = set()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.precedence import Kernels, Slots
+from dispatchlab.engine.precedence import Fill, Kernels, Slots
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, SourceLocation
 from dispatchlab.model.schema import FunctionSchema
@@ -102,7 +104,48 @@ class OperatorEntry(NamedTuple):
         """Nothing is registered any more."""
         return not (self.defs or self.present or self.names)
 
+    def kernels_at(self, bit: int) -> tuple[RegisteredKernel, ...]:
+        """The kernels at a key, by its bit, newest first."""
+        return self.kernels.get(bit, ())
+
+    def is_only_at(self, bit: int) -> bool:
+        """Whether nothing is registered but the kernels at a key, by its bit."""
+        return self.present == bit and not (self.defs or self.names)
+
+    def kernel_kinds(self) -> Iterable[RegisteredKernel]:
+        """Kernels among which there is one for every signature and every inferred schema that a kernel has."""
+        return [kernel for kernels in self.kernels.values() for kernel in kernels]
+
+    def with_kernels(
+        self, bit: int, at_key: tuple[RegisteredKernel, ...], wanted: int, fill: Fill, fallbacks: Fallbacks
+    ) -> OperatorEntry:
+        """With other kernels at a key, by its bit, and the `wanted` slots computed anew."""
+        name, stored, defs, before, present, slots, signatures, tags, names = self
+        kernels = dict(before)
+        if at_key:
+            kernels[bit] = at_key
+            present |= bit
+        else:
+            kernels.pop(bit, None)
+            present &= ~bit
+        slots = _refilled(slots, wanted, fill(wanted, present, kernels, fallbacks))
+        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names)
+
+    def refreshed(self, wanted: int, fill: Fill, fallbacks: Fallbacks) -> OperatorEntry:
+        """With the `wanted` slots computed anew."""
+        filled = fill(wanted, self.present, self.kernels, fallbacks)
+        return self._replace(slots=_refilled(self.slots, wanted, filled))
+
     def active(self, bit: int) -> RegisteredKernel | None:
         """The newest kernel at a key, by its bit."""
         entries = self.kernels.get(bit)
         return entries[0] if entries else None
+
+
+def _refilled(slots: Slots, wanted: int, filled: Slots) -> Slots:
+    """`slots` with those in `wanted` replaced by `filled`."""
+    keep = ~wanted
+    result = {entry: left for entry, held in slots.items() if (left := held & keep)}
+    for entry, bits in filled.items():
+        result[entry] = result[entry] | bits if entry in result else bits
+    return result

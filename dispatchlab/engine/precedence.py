@@ -77,12 +77,13 @@ def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence
                         if rest & slot and present & backends:
                             slots[AMBIGUOUS] = slots.get(AMBIGUOUS, 0) | slot
                             rest ^= slot
+                    covered &= rest
                     if covered:
                         # See Note [Kernels that take the composite kernel away]
                         for backends, shift in shifts:
-                            covered &= ~((present & backends) << shift)
+                            covered &= ~((present & (backends & (covered >> shift))) << shift)
                         for backends, taken in sets:
-                            if present & backends:
+                            if covered & taken and present & backends:
                                 covered &= ~taken
                 if taken := rest & covered:
                     slots[kernels[bit][0].because(reason)] = taken

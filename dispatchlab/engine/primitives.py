@@ -15,7 +15,6 @@ from dispatchlab.engine import refusals
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
-from dispatchlab.engine.precedence import Slots
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, Transaction
 from dispatchlab.errors import RegistrationError
@@ -150,17 +149,24 @@ class RegisterDef:
                 raise refusals.duplicate_def(self.name, entry.stored, new)
             stored = _merged(self.name, entry.stored, new)
         else:
-            for kernel in _in_dump_order(entry, semantics):
-                reason = _mismatch(new, kernel)
-                if reason is not None:
-                    assert kernel.kernel.inferred is not None
-                    inferred = kernel.kernel.inferred
-                    raise refusals.schema_mismatch(self.name, new.schema, new.debug, inferred, kernel, reason)
+            if any(_mismatch(new, kernel) is not None for kernel in entry.kernel_kinds()):
+                raise self._mismatched(entry, semantics)
             count = len(new.schema.arguments)
             if count > refusals.MAX_ARGUMENTS:
                 raise refusals.too_many_arguments(self.name, count)
         tags = entry.tags | new.tags if entry.defs else new.tags
         state.put(self.variable, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
+
+    def _mismatched(self, entry: OperatorEntry, semantics: Semantics) -> RegistrationError:
+        """The refusal for the first kernel, in the order of a dump, that does not fit."""
+        new = self.definition
+        for kernel in _in_dump_order(entry, semantics):
+            reason = _mismatch(new, kernel)
+            if reason is not None:
+                assert kernel.kernel.inferred is not None
+                inferred = kernel.kernel.inferred
+                return refusals.schema_mismatch(self.name, new.schema, new.debug, inferred, kernel, reason)
+        raise AssertionError("a def disagreed with no kernel")
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """The schema goes with the last def."""
@@ -223,39 +229,23 @@ class RegisterImpl:
             if reason is not None:
                 assert stored is not None
                 raise refusals.schema_mismatch(self.name, stored.schema, stored.debug, new.kernel.inferred, new, reason)
-        bit = self.bit
-        kernels = dict(entry.kernels)
-        kernels[bit] = (new, *kernels[bit]) if bit in kernels else (new,)
-        state.put(self.variable, self._refreshed(semantics, state, entry, kernels, self.refreshed_on_register))
+        kernels = (new, *entry.kernels_at(self.bit))
+        fill, fallbacks = semantics.precedence.fill, state.fallbacks()
+        wanted = self.refreshed_on_register
+        state.put(self.variable, entry.with_kernels(self.bit, kernels, wanted, fill, fallbacks))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Whichever kernel of the key is the newest then is active; the last registration takes the operator along."""
         entry = state.operator(self.variable)
-        left = () if entry is None else entry.kernels.get(self.bit, ())
-        if entry is None or self.entry not in left:
+        before = () if entry is None else entry.kernels_at(self.bit)
+        if entry is None or self.entry not in before:
             return
-        kernels = dict(entry.kernels)
-        if len(left) == 1:
-            del kernels[self.bit]
-            if not (kernels or entry.defs or entry.names):
-                state.put(self.variable, None)
-                return
-        else:
-            kernels[self.bit] = tuple(kernel for kernel in left if kernel is not self.entry)
-        state.put(self.variable, self._refreshed(semantics, state, entry, kernels, self.refreshed_on_release))
-
-    def _refreshed(
-        self,
-        semantics: Semantics,
-        state: Transaction,
-        entry: OperatorEntry,
-        kernels: dict[int, tuple[RegisteredKernel, ...]],
-        wanted: int,
-    ) -> OperatorEntry:
-        name, stored, defs, _, present, slots, signatures, tags, names = entry
-        present = present | self.bit if self.bit in kernels else present & ~self.bit
-        slots = _refilled(slots, wanted, semantics.precedence.fill(wanted, present, kernels, state.fallbacks()))
-        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names)
+        left = tuple([kernel for kernel in before if kernel is not self.entry])
+        if not left and entry.is_only_at(self.bit):
+            state.put(self.variable, None)
+            return
+        fill, fallbacks = semantics.precedence.fill, state.fallbacks()
+        state.put(self.variable, entry.with_kernels(self.bit, left, self.refreshed_on_release, fill, fallbacks))
 
     def _agreeing(self, semantics: Semantics, state: Transaction, entry: OperatorEntry) -> OperatorEntry:
         """The entry with this kernel's signature noted, if it agrees with those that are held against it."""
@@ -282,11 +272,10 @@ class RegisterImpl:
 
 def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa: FBT001 - as in Kernel
     """Whether the registered kernels have this signature; they agree among themselves, so the first one decides."""
-    for kernels in entry.kernels.values():
-        for kernel in kernels:
-            other = kernel.kernel
-            if other.signature is not None and other.symint is symint:
-                return other.signature == signature
+    for kernel in entry.kernel_kinds():
+        other = kernel.kernel
+        if other.signature is not None and other.symint is symint:
+            return other.signature == signature
     return True
 
 
@@ -297,15 +286,6 @@ def _other_signature(entry: OperatorEntry, held: HeldSignature, semantics: Seman
         if signature not in (None, held.signature) and kernel.kernel.symint is symint:
             return HeldSignature(str(signature), kernel.debug, refusals.key_text(kernel.key))
     raise AssertionError("a signature disagreed with no kernel")
-
-
-def _refilled(slots: Slots, wanted: int, filled: Slots) -> Slots:
-    """`slots` with those in `wanted` replaced by `filled`."""
-    keep = ~wanted
-    result = {entry: left for entry, held in slots.items() if (left := held & keep)}
-    for variable, bits in filled.items():
-        result[variable] = result[variable] | bits if variable in result else bits
-    return result
 
 
 class RegisterFallback:
@@ -349,5 +329,4 @@ class RegisterFallback:
         state.put(FALLBACKS, fallbacks if fallbacks.slots or fallbacks.replacing else None)
         fill = semantics.precedence.fill
         for entry in list(state.operators()):
-            filled = fill(self.refreshed, entry.present, entry.kernels, fallbacks)
-            state.put(str(entry.name), entry._replace(slots=_refilled(entry.slots, self.refreshed, filled)))
+            state.put(str(entry.name), entry.refreshed(self.refreshed, fill, fallbacks))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import cache, cached_property, lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS
 from dispatchlab.model.dump_format import Provenance
@@ -75,6 +75,29 @@ class Plain:
                 found[slot] |= KEY_BIT[DispatchKey[key]]
         return tuple(found.values())
 
+    @cached_property
+    def runs(self) -> tuple[SlotRun, ...]:
+        """The slots, a few at a time: tables that differ in one place have all other runs in common."""
+        runs = []
+        for start in range(0, len(self.slots), _RUN):
+            keys = self.slots[start : start + _RUN]
+            slots = relevant = 0
+            for key in keys:
+                slots |= 1 << SLOT_OF_KEY[key]
+                relevant |= self.relevant[SLOT_OF_KEY[key]]
+            runs.append(SlotRun(slots, relevant, keys))
+        return tuple(runs)
+
+
+class SlotRun(NamedTuple):
+    """Some slots of a table, and the keys whose kernels can matter to any of them, as bits."""
+
+    slots: int
+    relevant: int
+    keys: tuple[DispatchKey, ...]
+
+
+_RUN: Final = 12
 
 _WITHOUT_SLOT = sum(KEY_OF_BIT) & ~ALL_SLOTS  # functionality keys, aliases, and the catch-all bucket
 
@@ -165,6 +188,19 @@ def _winner(
 
 
 @lru_cache(maxsize=1 << 15)
+def _shape_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
+    """What `plain_shape` says of the slots of one of `plain.runs`."""
+    shape: Shape = {}
+    for key in plain.runs[at].keys:
+        slot = SLOT_OF_KEY[key]
+        bit = 1 << slot
+        won = _winner(plain, key, present & plain.relevant[slot], fallback_slots & bit, fallthrough_slots & bit)
+        if won is not None:
+            shape[won] = shape.get(won, 0) | bit
+    return shape
+
+
+@lru_cache(maxsize=1 << 14)
 def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
     """The whole table, slot by slot, from which keys have kernels and which slots have fallbacks.
 
@@ -175,10 +211,8 @@ def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
         fallthrough_slots: those of them whose fallback falls through.
     """
     shape: Shape = {}
-    for key in plain.slots:
-        slot = SLOT_OF_KEY[key]
-        bit = 1 << slot
-        won = _winner(plain, key, present & plain.relevant[slot], fallback_slots & bit, fallthrough_slots & bit)
-        if won is not None:
-            shape[won] = shape.get(won, 0) | bit
+    for at, (slots, relevant, _) in enumerate(plain.runs):
+        part = _shape_of_slots(plain, at, present & relevant, fallback_slots & slots, fallthrough_slots & slots)
+        for won, bits in part.items():
+            shape[won] = shape.get(won, 0) | bits
     return shape

@@ -1,0 +1,253 @@
+"""The states of the lab engine as values, for the explorer: `LabSpace`, and why two of its states differ."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+
+from dispatchlab.engine import lowering
+from dispatchlab.engine.dispatcher import initial_state
+from dispatchlab.engine.fallbacks import Fallbacks
+from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot, violations_in
+from dispatchlab.engine.invariants import expected_slots, stale_keys
+from dispatchlab.engine.lowering import LoweredRegistration, lower
+from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.engine.primitives import RegisterFallback
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.dump_format import key_text
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+
+
+class LabSpace:
+    """The states that registrations can reach under one semantics.
+
+    Args:
+        registrations: what a sequence's numbers mean.
+        operators: what is observed.
+        semantics: which dispatcher.
+    """
+
+    def __init__(
+        self, registrations: Sequence[Registration], operators: Sequence[OperatorName], semantics: Semantics
+    ) -> None:
+        self._registrations = tuple(registrations)
+        self._operators = tuple(operators)
+        self._semantics = semantics
+        self._lowered: tuple[LoweredRegistration, ...] = tuple(
+            lower(registration, semantics) for registration in registrations
+        )
+        self._empty = LabState(initial_state(semantics, semantics.fallbacks))
+        self._touched: set[StateVariable] = set()
+
+    def __repr__(self) -> str:
+        return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
+
+    @property
+    def lowered(self) -> tuple[LoweredRegistration, ...]:
+        """What the dispatcher does for each registration."""
+        return self._lowered
+
+    def empty(self) -> LabState:
+        """The state in which nothing is registered but what the semantics brings along."""
+        return self._empty
+
+    def register(self, state: LabState, index: int, /) -> tuple[LabState, Refusal | None]:
+        """The state after registering `index`, and how it was refused if it was."""
+        transaction = Transaction(state.variables, self._touched)
+        try:
+            lowering.register(self._semantics, transaction, self._lowered[index])
+        except RegistrationError as error:
+            if self._semantics.refusal_leaves_traces and transaction.changes:
+                state = LabState(transaction.applied())
+            return state, Refusal.of(error)
+        return LabState(transaction.applied()), None
+
+    def release(self, state: LabState, index: int, /) -> LabState:
+        """The state after releasing `index`."""
+        transaction = Transaction(state.variables, self._touched)
+        lowering.release(self._semantics, transaction, self._lowered[index])
+        return LabState(transaction.applied())
+
+    def observe(self, state: LabState, /) -> tuple[Snapshot, ...]:
+        """What can be seen of the observed operators."""
+        self._look()
+        return tuple(snapshot(state.variables, name, self._semantics) for name in self._operators)
+
+    def violations(self, state: LabState, /) -> tuple[Violation, ...]:
+        """The invariants that do not hold for the observed operators."""
+        self._look()
+        found: tuple[Violation, ...] = ()
+        for name in self._operators:
+            found += violations_in(state.variables, name, self._semantics)
+        return found
+
+    def why(self, expected: LabState, actual: LabState, /) -> tuple[str, ...]:
+        """Why two states of the same registrations differ."""
+        return why(expected.variables, actual.variables, self._semantics)
+
+    def written_variables(self, index: int, /) -> frozenset[StateVariable]:
+        """The variables that registration `index` writes by name."""
+        return self._lowered[index].written_variables()
+
+    def is_broadcast(self, index: int, /) -> bool:
+        """Whether it is a fallback, which reaches every operator."""
+        primitives = self._lowered[index].primitives
+        return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
+
+    def shared_variables(self) -> frozenset[StateVariable]:
+        """The variable of the fallbacks, which every operator reads."""
+        return frozenset({FALLBACKS})
+
+    def touched(self) -> frozenset[StateVariable]:
+        """Every variable that was read or written so far."""
+        return frozenset(self._touched)
+
+    def pattern(self, indices: Sequence[int], /) -> Hashable:
+        """The registrations with operators, libraries and debug texts renamed in order of appearance."""
+        return _Renaming().all([self._registrations[index] for index in indices])
+
+    def _look(self) -> None:
+        self._touched.add(FALLBACKS)
+        self._touched.update(str(name) for name in self._operators)
+
+
+class LabState:
+    """One state of a dispatcher. Equal states have the same future."""
+
+    __slots__ = ("variables",)
+
+    def __init__(self, variables: State) -> None:
+        self.variables = variables
+
+    def __repr__(self) -> str:
+        return f"<LabState with {len(self.variables)} variables>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabState) and self.variables == other.variables
+
+    def __hash__(self) -> int:
+        return hash(frozenset((variable, _hash(value)) for variable, value in self.variables.items()))
+
+
+def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:
+    """The reasons for the difference; empty when there is none that the engine knows."""
+    reasons: list[str] = []
+    for name in sorted({variable for state in (expected, actual) for variable in state if isinstance(variable, str)}):
+        left, right = operator_in(expected, name), operator_in(actual, name)
+        if left is None or right is None:
+            there = left or right
+            assert there is not None
+            reasons.append(_left_behind(name, there))
+            continue
+        reasons += _entries(name, left, right)
+        # Only what one state has and the other lacks counts.
+        stale = [_stale(entry, fallbacks_in(state), semantics) for entry, state in ((left, expected), (right, actual))]
+        if stale[0] != stale[1]:
+            reasons += [_stale_text(name, bits) for bits in stale if bits]
+    left_fallbacks, right_fallbacks = fallbacks_in(expected), fallbacks_in(actual)
+    reasons += _fallbacks(left_fallbacks, right_fallbacks, semantics)
+    return tuple(dict.fromkeys(reasons))
+
+
+_SHOWN = 4
+
+
+def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Iterator[str]:
+    bits = left.slots ^ right.slots
+    replaced = sum(KEY_BIT[key] for key in semantics.replaceable_fallbacks)
+    if bits & ~replaced:
+        keys = ", ".join(str(key) for key in keys_of(bits & ~replaced))
+        yield f"a refused fallback left others behind, at {keys}"
+    for key in keys_of(bits & replaced):
+        yield f"the release of a fallback of {key} empties it, whoever's is there, and the builtin one does not return"
+    for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
+        if left.by_slot[bit] is not right.by_slot[bit]:
+            yield f"several registrations write the fallback of {KEY_OF_BIT[bit]}: the newest wins"
+
+
+def _left_behind(name: str, entry: OperatorEntry) -> str:
+    """What to say of an operator that only one of two states has, although the same is registered in both."""
+    if entry.is_unused:
+        return f"a refused def of {name} left the operator behind, with nothing registered for it"
+    return f"a refused registration left {name} behind, with what it had registered before it was refused"
+
+
+def _stale(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
+    return stale_keys(entry.slots, expected_slots(entry, fallbacks, semantics))
+
+
+def _stale_text(name: str, bits: int) -> str:
+    keys = [str(key) for key in keys_of(bits)]
+    shown = ", ".join(keys[:_SHOWN])
+    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    was = "was" if len(keys) == 1 else "were"
+    return f"{shown}{more} of {name} {was} not refreshed: calls use the old entry"
+
+
+def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[str]:
+    for bit in sorted(left.kernels.keys() & right.kernels.keys()):
+        ours, theirs = left.kernels[bit], right.kernels[bit]
+        if ours != theirs and len(ours) == len(theirs):
+            writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
+            yield f"{writers} the {key_text(KEY_OF_BIT[bit])} kernel of {name}: the newest wins"
+    for mine, other in zip(left.signatures, right.signatures, strict=True):
+        held = other or mine
+        if held is not None and (mine is None or other is None or mine.signature != other.signature):
+            yield f"the signature {held.signature} of kernel {held.debug} at {held.key} is still held against {name}"
+    if left.stored != right.stored:
+        yield f"the first def of {name} decides its schema and alias kind"
+    if left.tags != right.tags:
+        tags = ", ".join(sorted(left.tags ^ right.tags))
+        yield f"tags of {name} outlive the def that brought them: {tags}"
+    if left.is_unused != right.is_unused:
+        yield f"a refused registration left {name} behind"
+
+
+def _hash(value: object) -> int:
+    if isinstance(value, OperatorEntry):
+        kernels, slots = frozenset(value.kernels.items()), frozenset(value.slots.items())
+        return hash((value.stored, value.defs, kernels, slots, value.signatures, value.tags, value.names))
+    return hash(value)
+
+
+class _Renaming:
+    """Renames in order of appearance, so that registrations of the same pattern become equal."""
+
+    def __init__(self) -> None:
+        self._names: dict[object, int] = {}
+
+    def all(self, registrations: Sequence[Registration]) -> Hashable:
+        return tuple(self._one(registration, "") for registration in registrations)
+
+    def _number(self, kind: str, value: object) -> int:
+        return self._names.setdefault((kind, value), len(self._names))
+
+    def _operator(self, name: OperatorName, namespace: str) -> OperatorName:
+        return OperatorName("", f"op{self._number('operator', name.within(namespace))}")
+
+    def _debug(self, debug: str) -> str:
+        return f"debug{self._number('debug', debug)}" if debug else ""
+
+    def _one(self, registration: Registration, namespace: str) -> Registration:
+        match registration:
+            case Def(schema=schema):
+                name = self._operator(registration.operator, namespace)
+                named = clone_with_name(schema, name) if isinstance(schema, FunctionSchema) else name
+                return replace(registration, schema=named, debug=self._debug(registration.debug))
+            case Impl() | NameOnly():
+                renamed = replace(registration, operator=self._operator(registration.operator, namespace))
+                return renamed if isinstance(renamed, NameOnly) else replace(renamed, debug=self._debug(renamed.debug))
+            case Fallback():
+                return replace(registration, debug=self._debug(registration.debug))
+            case Claim():
+                return replace(registration, debug=self._debug(registration.debug))
+            case Block():
+                # The rules of blocks look at namespaces, so a block keeps its own and its names keep theirs.
+                inner = tuple(replace(one, debug=self._debug(one.debug)) for one in registration.registrations)
+                return replace(registration, registrations=inner, debug=self._debug(registration.debug))
