@@ -82,7 +82,8 @@ def test_a_walk_on_integers_is_a_walk_on_values(semantics: str, given: list[Regi
 
 @pytest.mark.parametrize("semantics", ALL_SEMANTICS)
 def test_fallbacks_that_replace_others_are_followed(semantics: str) -> None:
-    given = [fallback(K.AutogradPrivateUse1, "a"), fallback(K.AutogradPrivateUse1, "b"), impl(K.Autograd), impl()]
+    two = fallback(K.AutogradPrivateUse1, "a"), fallback(K.AutogradPrivateUse1, "b")
+    given: list[Registration] = [*two, impl(K.Autograd), impl()]
     space = CodedSpace(given, [FOO], SEMANTICS[semantics])
     assert disagreement(space, 4, list(_steps(4))) is None
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind
-from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Kernel, KernelForm, Registration
 from tests.engine_shorthand import (
@@ -145,7 +142,7 @@ def test_the_engine_says_why_two_states_of_the_same_registrations_differ(semanti
         impl(K.QuantizedCPU, "q"),
         TOO_MANY,
     ]
-    space: StateSpace[Any] = LabEngine(semantics).space(registrations, [FOO])
+    space = LabEngine(semantics).space(registrations, [FOO])
 
     def after(*sequence: int) -> object:
         now = space.empty()

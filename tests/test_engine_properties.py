@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,6 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace, LabState
 from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.errors import RegistrationError
-from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -116,7 +114,7 @@ def test_a_registration_that_is_refused_leaves_no_trace(
 def test_releasing_what_was_just_registered_gives_the_state_back(
     semantics: str, before: list[Registration], last: Registration
 ) -> None:
-    space: StateSpace[Any] = LabEngine(semantics).space([*before, last], [FOO, BAR])
+    space = LabEngine(semantics).space([*before, last], [FOO, BAR])
     now = space.empty()
     for index in range(len(before)):
         now, _ = space.register(now, index)
@@ -174,7 +172,7 @@ def _whole(semantics: str, given: Sequence[Registration], order: Sequence[int]) 
 def test_the_state_is_a_function_of_the_set_in_force_when_no_two_share_a_key(
     data: st.DataObject, given: list[Registration]
 ) -> None:
-    space: StateSpace[Any] = LabEngine("strict").space(given, [FOO])
+    space = LabEngine("strict").space(given, [FOO])
     straight = space.empty()
     for index in range(len(given)):
         straight, refusal = space.register(straight, index)
@@ -201,7 +199,7 @@ def test_the_state_is_a_function_of_the_set_in_force_when_no_two_share_a_key(
 def test_under_pytorch_semantics_the_same_law_does_not_hold() -> None:
     given = [Impl(FOO, None), Impl(FOO, K.CompositeExplicitAutograd)]
     assert _whole("torch-2.13", given, (0, 1)) != _whole("strict", given, (0, 1))
-    space: StateSpace[Any] = LabEngine("torch-2.13").space(given, [FOO])
+    space = LabEngine("torch-2.13").space(given, [FOO])
     states = []
     for order in ((0, 1), (1, 0)):
         now = space.empty()
@@ -216,7 +214,7 @@ def test_the_dispatcher_and_the_space_of_states_do_the_same() -> None:
     given: list[Registration] = [define(), Impl(FOO, None), Impl(FOO, K.CPU), Fallback(K.XLA, BOXED), Impl(FOO, K.CPU)]
     steps = 0
     for semantics in ("strict", "torch-2.13", "pr35061"):
-        space: StateSpace[Any] = LabEngine(semantics).space(given, [FOO])
+        space = LabEngine(semantics).space(given, [FOO])
         dispatcher, now = Dispatcher.for_scenario(semantics), space.empty()
         handles: dict[int, RegistrationHandle] = {}
         with warnings.catch_warnings():

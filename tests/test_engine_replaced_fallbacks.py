@@ -185,8 +185,8 @@ def test_two_of_them_in_two_orders_are_two_rows() -> None:
 
     one, other = after(0, 1, 2), after(0, 2, 1)
     assert one != other
-    assert space.observe(one) != space.observe(other)  # type: ignore[arg-type]
-    assert space.why(one, other) == (NEWEST,)  # type: ignore[arg-type]
+    assert space.observe(one) != space.observe(other)
+    assert space.why(one, other) == (NEWEST,)
 
 
 def test_where_an_operator_has_its_own_kernel_the_row_is_hidden_and_the_states_differ_all_the_same() -> None:

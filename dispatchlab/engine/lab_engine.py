@@ -8,7 +8,7 @@ from typing import Final
 
 from dispatchlab.engine.coded_states import CodedSpace
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.lab_space import LabSpace, States
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
@@ -49,9 +49,7 @@ class LabEngine:
         """A fresh dispatcher, as scenarios find it."""
         yield Dispatcher.for_scenario(self._semantics)
 
-    def space(
-        self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /
-    ) -> LabSpace | CodedSpace:
+    def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> States:
         """The states that these registrations can reach; as integers where a walk through them is long."""
         if len(registrations) < _MANY:
             return LabSpace(registrations, operators, self._semantics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, Protocol
 
 from dispatchlab.engine import lowering
 from dispatchlab.engine.dispatcher import initial_state
@@ -22,6 +23,28 @@ from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, Na
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+
+
+class States(Protocol):
+    """The states of the lab engine, whatever a state is."""
+
+    def empty(self) -> Any:
+        """The state in which nothing is registered but what the semantics brings along."""
+
+    def register(self, state: Any, index: int, /) -> tuple[Any, Refusal | None]:
+        """The state after registering `index`, and how it was refused if it was."""
+
+    def release(self, state: Any, index: int, /) -> Any:
+        """The state after releasing `index`."""
+
+    def observe(self, state: Any, /) -> tuple[Snapshot, ...]:
+        """What can be seen of the observed operators."""
+
+    def violations(self, state: Any, /) -> tuple[Violation, ...]:
+        """The invariants that do not hold for the observed operators."""
+
+    def why(self, expected: Any, actual: Any, /) -> tuple[str, ...]:
+        """Why two states of the same registrations differ."""
 
 
 class LabSpace:
