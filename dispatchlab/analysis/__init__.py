@@ -23,6 +23,7 @@ Registries:
 Both:
 
 - `inspect_operators`: operators of any source, with the reasons behind their tables.
+- `across_versions`: operators in every bundled version of PyTorch.
 - `sources`: scenarios, registries and operators by the texts that name them.
 - `engines`: engines by name.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.

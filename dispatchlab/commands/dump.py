@@ -69,6 +69,7 @@ class DumpOptionsError(DispatchLabError):
 @click.option("--dangling", is_flag=True, help="List the operators of a registry that have no def.")
 @click.option("--overridden", is_flag=True, help="List the kernels of a registry that override another.")
 @click.option("--counts", is_flag=True, help="Show how many kernels a registry has at each key.")
+@click.option("--across", is_flag=True, help="Show the operator in every bundled version of PyTorch, 2.4 to 2.15.")
 @import_option()
 @format_option
 @allow_import_option
@@ -87,6 +88,7 @@ def dump(
     dangling: bool,
     overridden: bool,
     counts: bool,
+    across: bool,
     imports: tuple[str, ...],
     format: Format | None,
     allow_import: bool,
@@ -102,6 +104,9 @@ def dump(
 
     --format text prints the dump, an empty line, and the computed table.
 
+    --across compares the registries of the public wheels: versions in which a schema, the tags, the kernels at a key or
+    the kernel of a slot are the same share a row. Source locations do not count.
+
     \b
     Examples:
       dispatchlab dump aten::add.Tensor
@@ -110,6 +115,7 @@ def dump(
       dispatchlab dump foo --from scenario.yaml --after '+0 +1 -0' --semantics torch-2.13
       dispatchlab dump 'test::*' --from scenario.yaml --key CPU --key AutogradCPU --format text
       dispatchlab dump aten::add.Tensor --engine torch --import my_package
+      dispatchlab dump aten::add.Tensor --across --key CUDA
     """
     from dispatchlab.analysis.sources import LIVE, is_registry_source, table_rows
     from dispatchlab.registry.builds import default_registry
@@ -119,7 +125,11 @@ def dump(
     if listing and counts:
         raise DumpOptionsError("--list shows operators and --counts shows keys: leave one of the two out")
     if asked is not None:
-        refuse(context, ("after", "semantics", "allow_import"), f"is for the table of an operator: leave {asked} out")
+        refuse(
+            context,
+            ("after", "semantics", "allow_import", "across"),
+            f"is for the table of an operator: leave {asked} out",
+        )
         if engine == "torch" and source not in (None, LIVE):
             raise DumpOptionsError(
                 f"{source} is a recording, which --engine torch cannot run: leave one of the two out"
@@ -132,10 +142,15 @@ def dump(
         listed = {"dangling": dangling, "overridden": overridden, "counts": counts}
         _list(source, reason, operator or "*", keys, imports, format, **listed)
         return
+    if across:
+        refuse(context, _ONE_VERSION, "is for one version: leave --across out")
     if operator is None:
         raise DumpOptionsError(
             "no operator was named: name one, or a glob such as 'aten::add*', or list them all with --list"
         )
+    if across:
+        _across(operator, table_rows(keys), format)
+        return
     if source is None or is_registry_source(source):
         refuse(context, ("allow_import",), "is for the functions that a scenario names: name one with --from SCENARIO")
     from dispatchlab.analysis.inspect_operators import inspect_operators
@@ -156,6 +171,23 @@ def dump(
     if reason:
         note(f"note: {reason}")
     _show(found, source, engine, table_rows(keys, privateuse1=found.privateuse1), format)
+
+
+_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import")
+
+
+def _across(operator: str, rows: tuple[str, ...], format: Format | None) -> None:
+    from dispatchlab.analysis.across_versions import operators_across
+    from dispatchlab.model.keys import parse_key
+    from dispatchlab.render.across_versions import across_json, across_text, print_across
+
+    found = operators_across(operator, tuple(map(parse_key, rows)))
+    show(
+        format,
+        text=lambda: across_text(found),
+        json=lambda: across_json(found),
+        rich=lambda console: print_across(console, found),
+    )
 
 
 def _list(

@@ -7,7 +7,8 @@ Plain text is the contract; rich is imported when a terminal is drawn on.
 - explain, trace: explanations and recorded calls, as text and as JSON; rich_trees: both as trees for a terminal;
 - golden: the golden file of a scenario; demo, doctor, init: what these commands show;
 - certify, coverage, lint: what these commands show, in every form; sarif: findings of lint for forges and editors;
-- registry, import_orders, record: listings and comparisons; upgrade: what an upgrade means, in every form;
+- registry, across_versions, import_orders, record: listings and comparisons; upgrade: what an upgrade means, in every
+  form;
 - state_graph: the state graph as DOT and as SVG;
 - progress: how far explorations are, while they run;
 - formatting: numbers and a user's texts, short and free of control characters.

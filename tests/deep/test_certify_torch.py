@@ -18,7 +18,7 @@ from dispatchlab.registry.replay import fallback_registration, operator_registra
 
 
 def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels() -> None:
-    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13", jobs=2)
+    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13-cpu", jobs=2)
     assert len(found.certificates) == 3_598
     verdicts = {each: len(found.of(each)) for each in Certified}
     assert verdicts == {Certified.ORDER_INDEPENDENT: 2_962, Certified.ORDER_DEPENDENT: 636, Certified.NOT_DECIDED: 0}
@@ -31,7 +31,7 @@ def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels(
 
 
 def test_the_operators_of_pytorch_whose_slots_depend_on_order() -> None:
-    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13", jobs=2, semantics="torch-2.13")
+    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13-cpu", jobs=2, semantics="torch-2.13")
     assert not found.of(Certified.NOT_DECIDED)
     assert len(found.of(Certified.ORDER_DEPENDENT)) == 644
     assert [each.operator for each in found.because(Cause.STALE, in_force=True)] == [
@@ -53,7 +53,7 @@ def test_the_slot_of_linear_that_pytorch_leaves_stale_is_refreshed_under_strict(
     linear = recorded.operator("aten::linear")
     assert linear is not None
     strict, torch = (
-        certification_of(recorded, name="torch-2.13", operators=[linear], semantics=semantics).certificates[0]
+        certification_of(recorded, name="torch-2.13-cpu", operators=[linear], semantics=semantics).certificates[0]
         for semantics in ("strict", "torch-2.13")
     )
     assert strict.verdict is Certified.ORDER_INDEPENDENT
@@ -66,7 +66,7 @@ def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semanti
     recorded = open_bundled("torch-2.13-cpu")
     some = [operator for operator in recorded if len(operator.kernels) == 9][:12]
     some += [operator for name in ("aten::chunk", "aten::narrow") if (operator := recorded.operator(name)) is not None]
-    found = certification_of(recorded, name="torch-2.13", semantics=semantics, operators=some)
+    found = certification_of(recorded, name="torch-2.13-cpu", semantics=semantics, operators=some)
     fallbacks = tuple(map(fallback_registration, recorded.fallbacks))
     engine = LabEngine(replace(for_registry(semantics), fallbacks=fallbacks))
     edges, seen = 0, set()
@@ -83,7 +83,7 @@ def of_pytorch(name: str) -> Certificate:
     recorded = open_bundled("torch-2.13-cpu")
     found = recorded.operator(name)
     assert found is not None
-    (certificate,) = certification_of(recorded, name="torch-2.13", operators=[found]).certificates
+    (certificate,) = certification_of(recorded, name="torch-2.13-cpu", operators=[found]).certificates
     return certificate
 
 

@@ -15,7 +15,7 @@ from tests.live import test_explain_live as live
 def test_every_hop_of_every_operator_names_the_kernel_that_the_running_pytorch_holds() -> None:
     if not live.torch.__version__.startswith("2.13."):
         pytest.skip(f"the bundled registry is of PyTorch 2.13, and this is {live.torch.__version__}")
-    recorded = recorded_from("torch-2.13")
+    recorded = recorded_from("torch-2.13-cpu")
     replayed = bench(recorded, semantics="torch-2.13")
     there = set(live.C._dispatch_get_all_op_names()) - set(live.C._dispatch_find_dangling_impls())
     calls = hops = 0

@@ -6,7 +6,7 @@ from tests.test_lint import lint
 
 
 def test_the_findings_on_pytorch_2_13_are_counted_by_rule() -> None:
-    report = lint("torch-2.13")
+    report = lint("torch-2.13-cpu")
     counts = {code: count for code, count in report.counts().items() if count}
     assert counts == {"DL006": 21, "DL009": 8, "DL010": 111, "DL011": 2}
     assert list(report.not_checked) == ["DL007"]
@@ -14,11 +14,11 @@ def test_the_findings_on_pytorch_2_13_are_counted_by_rule() -> None:
 
 
 def test_nothing_is_new_against_itself() -> None:
-    report = lint("torch-2.13", against="torch-2.13")
+    report = lint("torch-2.13-cpu", against="torch-2.13-cpu")
     assert (report.findings, report.not_checked, report.exit_code) == ((), {}, 0)
 
 
 def test_only_the_operators_that_are_asked_for_are_looked_at() -> None:
-    report = lint("torch-2.13", operators=("aten::matmul",))
+    report = lint("torch-2.13-cpu", operators=("aten::matmul",))
     assert report.operators == 1
     assert {finding.operator for finding in report.findings} == {"aten::matmul"}

@@ -81,7 +81,7 @@ def explained_kernel(hop: Hop) -> str | None:
 
 def sampled() -> list[str]:
     """Operators of the bundled registry that the running PyTorch has, too, and that can be called."""
-    recorded = recorded_from("torch-2.13")
+    recorded = recorded_from("torch-2.13-cpu")
     there = set(C._dispatch_get_all_op_names()) - set(C._dispatch_find_dangling_impls())
     names = [name for name in recorded.names if name in there and C._dispatch_has_kernel(name)]
     # What another test has imported may have registered kernels that the record does not have.
@@ -96,7 +96,7 @@ def views() -> dict[str, OperatorView]:
     if not torch.__version__.startswith("2.13."):
         pytest.skip(f"the bundled registry is of PyTorch 2.13, and this is {torch.__version__}")
     names = sampled()
-    replayed = bench(recorded_from("torch-2.13"), semantics="torch-2.13", operators=names)
+    replayed = bench(recorded_from("torch-2.13-cpu"), semantics="torch-2.13", operators=names)
     found = {name: replayed.dispatcher.explain(name) for name in names}
     return {name: view for name, view in found.items() if view is not None}
 

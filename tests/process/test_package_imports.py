@@ -42,7 +42,7 @@ _ENDS = {
     ("end", "arguments"),
     [
         ("segfault", ["lint", "live", "--import", "street"]),
-        ("abort", ["diff", "torch-2.13", "live", "--import", "street"]),
+        ("abort", ["diff", "torch-2.13-cpu", "live", "--import", "street"]),
         ("exit", ["certify", "live", "--import", "street"]),
         ("sys_exit", ["dump", "street::*", "--list", "--from", "live", "--import", "street"]),
         ("skip", ["coverage", "live", "--key", "CUDA", "--import", "street"]),
@@ -143,7 +143,7 @@ def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path:
     code, out, err = run("coverage", "live", "--key", "npu", "--operator", "street::door")
     assert (code, err) == (0, note)
     assert out.startswith("PrivateUse1 in live: 1 operator\n  direct: 1\n")
-    for command in (["lint", "live"], ["diff", "torch-2.13", "live"]):
+    for command in (["lint", "live"], ["diff", "torch-2.13-cpu", "live"]):
         code, out, err = run(*command)
         assert code in (0, 1)
         assert note in err

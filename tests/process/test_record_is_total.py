@@ -59,7 +59,7 @@ def test_schemas_that_pytorch_prints_and_does_not_read_are_recorded(odd: Path) -
     "arguments",
     [
         ("explain", "odd::fresh", "--engine", "torch", "--import", "odd"),
-        ("diff", "torch-2.13", "live", "--import", "odd", "--operator", "odd::*"),
+        ("diff", "torch-2.13-cpu", "live", "--import", "odd", "--operator", "odd::*"),
         ("permute", "odd.yaml", "--engine", "torch", "--format", "json"),
     ],
     ids=lambda arguments: arguments[0],

@@ -78,7 +78,7 @@ def test_every_call_of_torch_library_is_a_registration_and_refused_or_released_o
     assert "16 registrations, made by 18 lines of Python: " in printed
     assert "kernels are for operators of others, whose defs come first: aten::cumsum\n" in printed
     assert (scenario.registry, scenario.packages) == (
-        "torch-2.13" if is_installed("torch", "2.13") else None,
+        "torch-2.13-cpu" if is_installed("torch", "2.13") else None,
         ("shop",),
     )
     assert "registrations that PyTorch made for itself on the way were left out" in printed
