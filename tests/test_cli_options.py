@@ -130,7 +130,8 @@ BOTH: dict[str, set[str]] = {
         "save", "force", "format", "progress", "allow_import", "checkpoint",
     },
     "dump": {
-        "engine", "after", "source", "keys", "listing", "dangling", "overridden", "across", "counts", "format", "allow_import",
+        "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",
+        "across",
     },
     "explain": {"engine", "args", "exclude", "include", "source", "format"},
 }  # fmt: skip

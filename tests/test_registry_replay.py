@@ -13,11 +13,13 @@ from dispatchlab.analysis.replay_on_lab import Bench, bench, for_registry, regis
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.model.profile import model_for
 from dispatchlab.model.registration import Def, Fallback, Impl, KernelForm
 from dispatchlab.model.schema_difference import DifferenceKind, schema_difference
 from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import Registry, dump_text
 from dispatchlab.registry.replay import inferred_of, operator_registrations, registrations_of, replay, schema_of
+from tests.recorded_tables import PRINTED_SAMPLE, STEP, printed
 from tests.registry_cases import BAR, DANGLING, FOO, SMALL
 
 OPERATORS = (Path(__file__).parent / "data" / "torch-2.13-operators.txt").read_text()
@@ -56,6 +58,16 @@ def test_five_operators_print_as_in_pytorch(text: str) -> None:
     for dispatcher in (alone.dispatcher, replayed().dispatcher):
         assert dispatcher.dump(name) == f"{expected_dump}\n"
         assert dispatcher.dump_table(name) == f"{expected_table}\n"
+
+
+@pytest.mark.parametrize("name", PRINTED_SAMPLE)
+def test_a_sample_of_every_bundled_version_prints_as_in_its_pytorch(name: str) -> None:
+    registry = open_bundled(name)
+    sample = registry.names[::STEP]
+    for semantics in ("strict", model_for(registry.torch)):
+        held = bench(registry, semantics=semantics, operators=sample)
+        assert len(held.dispatcher.operators()) == len(sample) > 10
+        assert printed(held.dispatcher) == PRINTED_SAMPLE[name]
 
 
 def test_no_slot_is_stale_under_strict() -> None:
