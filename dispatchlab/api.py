@@ -142,7 +142,7 @@ def check_order(
     package: str | None = None,
     engine: EngineName | None = None,
     semantics: str | None = None,
-    walk: WalkName = "graph",
+    walk: WalkName = "auto",
     samples: int | None = None,
     seed: int = 0,
     max_states: int | None = None,
@@ -168,7 +168,8 @@ def check_order(
             PyTorch is recorded and checked, in every order in which its modules can be imported.
         engine: `lab`, or `torch` for the PyTorch that is installed; `lab` when left out, and `torch` for a package.
         semantics: which dispatcher the lab engine is; what the scenario names, or `strict`, when left out.
-        walk: `graph` visits every state once, a proof; `orders` runs every order; `sample` walks at random.
+        walk: `auto` proves by the strongest reduction that applies; `graph` visits every state once, with no reduction;
+            `orders` runs every order; `sample` walks at random.
         samples: how many random walks `sample` takes.
         seed: the random seed.
         max_states: stop at this many states.

@@ -110,8 +110,8 @@ def test_a_check_of_nothing_is_refused_with_what_was_found(subject: object, foun
     [
         ({"semantics": "strct"}, f"expected one of torch, {', '.join(semantics_names())}; did you mean strict?"),
         ({"engine": "troch"}, "engine='troch': expected one of lab, torch; did you mean torch?"),
-        ({"walk": "grpah"}, "walk='grpah': expected one of graph, orders, sample; did you mean graph?"),
-        ({"samples": 3}, "samples=3: the walk graph takes no samples; use walk='sample'"),
+        ({"walk": "grpah"}, "walk='grpah': expected one of auto, graph, orders, sample; did you mean graph?"),
+        ({"samples": 3}, "samples=3: the walk auto takes no samples; use walk='sample'"),
         ({"walk": "sample", "samples": 0}, "samples=0: expected more than 0"),
         ({"max_states": 0}, "max_states=0: expected more than 0"),
         ({"timeout_s": -1.0}, "timeout_s=-1.0: expected more than 0"),

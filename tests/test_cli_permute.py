@@ -63,6 +63,7 @@ conflicts: none
 never accepted: none
 replayed: 6 random sequences in fresh sandboxes, which show what the states show
 walk: graph
+reductions: none
 elapsed: ...
 as expected: yes
 """,
@@ -116,6 +117,7 @@ diff:
   -CPU: fn_b [kernel]
   +CPU: fn_a [kernel]
 walk: graph
+reductions: none
 elapsed: ...
 as expected: yes
 """,
@@ -300,8 +302,8 @@ def test_options_that_exclude_one_another_are_refused_with_a_reason(arguments: l
 @pytest.mark.usefixtures("folder")
 def test_progress_option_prints_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dispatchlab.explore.limits._REPORT_EVERY_S", 0.0)
-    loud = permute("many.yaml", "--max-states", "500", "--progress")
-    quiet = permute("many.yaml", "--max-states", "500")
+    loud = permute("many.yaml", "--walk", "graph", "--max-states", "500", "--progress")
+    quiet = permute("many.yaml", "--walk", "graph", "--max-states", "500")
     assert re.match(r"many.yaml: [\d,]+ sets, [\d,]+ of 4,718,592 edges \(\d+ %\), [\d,]+ edges/s", loud.stderr)
     assert quiet.stderr == ""
 

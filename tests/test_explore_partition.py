@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.explore.explore import explore
+from dispatchlab.explore.explore import WalkName, explore
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
@@ -16,8 +16,8 @@ from tests.toy_engines import Exclusion, Planted, toy
 from tests.toy_operators import MultiOperatorEngine, operator_name
 
 
-def walk(engine: MultiOperatorEngine, *, factored: bool = True, order: tuple[int, ...] = ()) -> Exploration:
-    return explore(engine, engine.registrations, engine.operators, factored=factored, order=order)
+def walk(engine: MultiOperatorEngine, *, by: WalkName = "auto", order: tuple[int, ...] = ()) -> Exploration:
+    return explore(engine, engine.registrations, engine.operators, walk=by, order=order)
 
 
 def test_each_operator_is_a_part_with_all_fallbacks() -> None:
@@ -41,7 +41,7 @@ def test_the_whole_and_the_parts_give_the_same_verdict_and_conflicts() -> None:
     engine = MultiOperatorEngine(
         (toy(3, exclusions=(Exclusion(0b011),)), toy(2), toy(3, exclusions=(Exclusion(0b011),))), fallbacks=1
     )
-    parts, whole = walk(engine), walk(engine, factored=False)
+    parts, whole = walk(engine), walk(engine, by="graph")
     assert (parts.verdict, whole.verdict) == (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_INDEPENDENT)
     assert (parts.components, parts.classes, parts.edges) == (3, 2, 2 * 18 + 8)
     assert (whole.components, whole.sets) == (1, 3 * 2 * 3 * 2)

@@ -64,6 +64,7 @@ conflicts: none
 never accepted: none
 note: A note.
 walk: graph
+reductions: none
 elapsed: 42.1 ms
 as expected: yes
 """,
@@ -103,6 +104,7 @@ diff:
   +b
 note: A note.
 walk: graph
+reductions: none
 elapsed: 42.1 ms
 as expected: no
 """,

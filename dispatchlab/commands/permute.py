@@ -16,7 +16,6 @@ from dispatchlab.commands.options import (
     SEED,
     NoEffectError,
     allow_import_option,
-    checkpoint_option,
     engine_option,
     force_option,
     format_option,
@@ -80,11 +79,12 @@ class PictureFormatError(DispatchLabError):
 @semantics_option
 @click.option(
     "--walk",
-    type=click.Choice(["graph", "orders", "sample"]),
-    default="graph",
+    type=click.Choice(["auto", "graph", "orders", "sample"]),
+    default="auto",
     show_default=True,
-    help="graph: visit every state once, a proof. orders: run all n! times n! orders of registration and release. "
-    "sample: take random walks, where the state graph is too large.",
+    help="auto: prove by the strongest reduction that applies. graph: visit every state once, with no reduction. "
+    "orders: run all n! times n! orders of registration and release. sample: take random walks, where the state graph "
+    "is too large.",
 )
 @click.option("--samples", metavar="N", type=click.IntRange(min=1), help="With --walk sample: take N random walks.")
 @click.option("--seed", metavar="N", type=SEED, default=0, show_default=True, help="Random seed.")
@@ -123,9 +123,6 @@ class PictureFormatError(DispatchLabError):
     default=1,
     show_default=True,
     help="Explore N scenarios at once, at most one for each core.",
-)
-@checkpoint_option(
-    "scenarios that were explored are not explored again, and a walk through states goes on where it was"
 )
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
 @click.option("--conform", is_flag=True, help="Also compare the live engine with its model, step by step.")
@@ -231,13 +228,13 @@ def _refuse_without_effect(context: click.Context, asked: RunOptions) -> None:
         of_live = "is for an engine whose state cannot be read: use it with --engine torch, or leave it out"
         refuse(context, ("passes", "every_table"), of_live)
     if asked.replay is not None:
-        explored = {"walk", "samples", "max_states", "max_memory", "jobs", "checkpoint"}
+        explored = {"walk", "samples", "max_states", "max_memory", "jobs"}
         explored |= set() if asked.conform else {"seed", "passes", "timeout_s"}
         refuse(context, sorted(explored), "is for exploring, and --replay runs two sequences: leave one of the two out")
         return
     if asked.walk != "sample":
         refuse(context, ("samples",), "is the number of random walks: use it with --walk sample")
-    if asked.walk != "graph" and not asked.conform:
+    if asked.walk in ("orders", "sample") and not asked.conform:
         refuse(context, ("passes",), f"is for --walk graph, and --walk {asked.walk} has no passes: leave one out")
 
 

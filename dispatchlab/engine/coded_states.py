@@ -42,6 +42,7 @@ from dispatchlab.engine.primitives import RegisterFallback, RegisterImpl
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, StateVariable, Transaction
 from dispatchlab.errors import RegistrationError
+from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.slot_set import each_slot
@@ -416,13 +417,29 @@ class CodedSpace:
         """Every variable that was read or written so far."""
         return self.plain.touched() | self._touched
 
-    def remember(self, touched: frozenset[StateVariable], /) -> None:
-        """Count variables as touched, as an earlier run of the same walk has found them."""
-        self._touched |= touched
-
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators, libraries and debug texts renamed in order of appearance."""
         return self.plain.pattern(indices)
+
+    def dependences(self) -> Mapping[Hashable, Dependence] | str:
+        """What each variable of an operator depends on, by the tables of the semantics; or why that is not known."""
+        return self.plain.dependences()
+
+    def values(self, state: int, /) -> Mapping[Hashable, Hashable]:
+        """The variables of every operator, of fallbacks and of claims."""
+        return self.plain.values(self.decoded(state))
+
+    def deciders(self) -> Sequence[int]:
+        """For each registration those that can make it be refused."""
+        return self.plain.deciders()
+
+    def leaves_traces(self) -> bool:
+        """Whether a refused registration may leave something behind."""
+        return self.plain.leaves_traces()
+
+    def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> LabSpace:
+        """The states that some of the registrations can reach, as values: walks through them are short."""
+        return self.plain.restricted(indices, operators)
 
     def decoded(self, state: int) -> LabState:
         """A state as the dispatcher knows it."""

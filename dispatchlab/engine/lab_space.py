@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol
 
 from dispatchlab.engine import lowering
+from dispatchlab.engine.dependences import deciders, dependences, values
 from dispatchlab.engine.dispatcher import initial_state
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot, violations_in
@@ -17,6 +19,7 @@ from dispatchlab.engine.primitives import RegisterFallback
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import RegistrationError
+from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
@@ -131,13 +134,33 @@ class LabSpace:
         """Every variable that was read or written so far."""
         return frozenset(self._touched)
 
-    def remember(self, touched: frozenset[StateVariable], /) -> None:
-        """Count variables as touched, as an earlier run of the same walk has found them."""
-        self._touched |= touched
-
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators, libraries and debug texts renamed in order of appearance."""
         return _Renaming().all([self._registrations[index] for index in indices])
+
+    def dependences(self) -> Mapping[Hashable, Dependence] | str:
+        """What each variable of an operator depends on, by the tables of the semantics; or why that is not known."""
+        return dependences(self._lowered, self._semantics)
+
+    def values(self, state: LabState, /) -> Mapping[Hashable, Hashable]:
+        """The variables of every operator, of fallbacks and of claims."""
+        return values(state.variables)
+
+    def deciders(self) -> Sequence[int]:
+        """For each registration those that can make it be refused."""
+        return deciders(self._lowered, self._semantics)
+
+    def leaves_traces(self) -> bool:
+        """Whether a refused registration may leave something behind."""
+        return self._semantics.refusal_leaves_traces
+
+    def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> LabSpace:
+        """The states that some of the registrations can reach; the same primitives, so equal values."""
+        part = copy(self)
+        part._registrations = tuple(self._registrations[index] for index in indices)
+        part._lowered = tuple(self._lowered[index] for index in indices)
+        part._operators = tuple(operators)
+        return part
 
     def _look(self) -> None:
         self._touched.add(FALLBACKS)

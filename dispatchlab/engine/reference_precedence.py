@@ -6,7 +6,7 @@ a row's kernel beat. Source: the note "Computed Dispatch Table" in aten/src/ATen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache, cached_property, lru_cache
 from typing import Final, NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import Profile
-from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, each_slot
 
 Source: TypeAlias = DispatchKey | None
 """Where a candidate is registered; None is the catch-all bucket."""
@@ -48,13 +48,20 @@ class Plain:
         candidates: the candidates for a slot, best first; calling the whole is calling this.
         slots: the runtime keys that have a slot.
         readers: gives the pairs of a key and a slot, by their names, to which its kernel can matter besides its own.
+        groups: gives for a slot's key the groups of sources on which the winner depends, each by whether one of its
+            members has a kernel; None when that is not known.
     """
 
     def __init__(
-        self, candidates: Candidates, slots: tuple[DispatchKey, ...], readers: Callable[[], Iterator[tuple[str, str]]]
+        self,
+        candidates: Candidates,
+        slots: tuple[DispatchKey, ...],
+        readers: Callable[[], Iterator[tuple[str, str]]],
+        groups: Callable[[DispatchKey], Iterator[AbstractSet[Source]]] | None = None,
     ) -> None:
         self._candidates = candidates
         self._readers = readers
+        self._groups = groups
         self.slots = slots
 
     def __call__(
@@ -74,6 +81,20 @@ class Plain:
             if slot in found and key in DispatchKey.__members__:
                 found[slot] |= KEY_BIT[DispatchKey[key]]
         return tuple(found.values())
+
+    @cached_property
+    def groups(self) -> Mapping[int, tuple[int, ...]] | None:
+        """For the bit of each slot, groups of keys as bits: who wins depends on which of them have a kernel, and on the
+        fallback of the slot. None when the precedence does not say."""
+        if self._groups is None:
+            return None
+        return {
+            KEY_BIT[key]: tuple(
+                sum(CATCH_ALL_BIT if source is None else KEY_BIT[source] for source in group)
+                for group in self._groups(key)
+            )
+            for key in self.slots
+        }
 
     @cached_property
     def runs(self) -> tuple[SlotRun, ...]:
@@ -147,8 +168,17 @@ def plain_by_levels(profile: Profile) -> Plain:
         for slot, keys in profile.ambiguous.items():
             yield from ((key, slot) for key in keys)
 
+    def groups(key: DispatchKey) -> Iterator[AbstractSet[Source]]:
+        yield {key}
+        for alias, covered in levels:
+            if key.name in covered:
+                yield {alias}
+                if alias.name == composite:
+                    yield {members[name] for name in takers(key.name) if name in members}
+                    yield {members[name] for name in profile.ambiguous.get(key.name, ()) if name in members}
+
     slots = tuple(members[name] for name in profile.runtime if name in members)
-    return Plain(candidates, slots, readers)
+    return Plain(candidates, slots, readers, groups)
 
 
 def _candidates_pr35061(
@@ -166,7 +196,7 @@ def _candidates_pr35061(
         yield Candidate(None, Provenance.CATCH_ALL)
 
 
-PLAIN_PR35061 = Plain(_candidates_pr35061, RUNTIME_KEYS, lambda: iter(()))
+PLAIN_PR35061 = Plain(_candidates_pr35061, RUNTIME_KEYS, lambda: iter(()), lambda key: iter(({key}, {None})))
 """The precedence of PR #35061, with the runtime keys of today."""
 
 
@@ -178,7 +208,7 @@ Shape: TypeAlias = dict[tuple[int, Provenance], int]
 def _winner(
     plain: Plain, key: DispatchKey, present: int, fallback: int, fallthrough: int
 ) -> tuple[int, Provenance] | None:
-    direct = {k for bit, k in KEY_OF_BIT.items() if present & bit}
+    direct = {KEY_OF_BIT[1 << at] for at in each_slot(present)}
     with_fallback = {key} if fallback else set()
     for candidate in plain(key, direct, with_fallback, {key} if fallthrough else set()):
         if not candidate.held_back:

@@ -17,13 +17,12 @@ from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, RandomWalks
 from dispatchlab.explore.replay_proof import replay_proof
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
-from dispatchlab.explore.walk_log import WalkLog
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence
 
-WalkName: TypeAlias = Literal["graph", "orders", "sample"]
+WalkName: TypeAlias = Literal["auto", "graph", "orders", "sample"]
 
 
 def explore(
@@ -31,7 +30,7 @@ def explore(
     registrations: Sequence[Registration],
     operators: Sequence[OperatorName],
     *,
-    walk: WalkName = "graph",
+    walk: WalkName = "auto",
     order: Sequence[int] = (),
     max_states: int | None = None,
     timeout_s: float | None = None,
@@ -39,10 +38,8 @@ def explore(
     passes: int = DEFAULT_PASSES,
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
-    factored: bool = True,
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
-    log: WalkLog | None = None,
 ) -> Exploration:
     """Find out whether the order of registrations matters on an engine.
 
@@ -50,8 +47,9 @@ def explore(
         engine: the engine.
         registrations: what is registered and released.
         operators: what is observed.
-        walk: `graph` visits every state of a `Forkable` engine and takes a covering walk on any other; `orders` runs
-            every order of registration and release; `sample` takes random walks.
+        walk: `auto` proves what it can by the strongest reduction that applies, on a `Forkable` engine; `graph` visits
+            every state of it; both take a covering walk on any other engine. `orders` runs every order of registration
+            and release; `sample` takes random walks.
         order: registrations that are registered in this order only; releases are free.
         max_states: stop there; None is no bound.
         timeout_s: stop after so many seconds; None is no bound.
@@ -59,10 +57,8 @@ def explore(
         passes: how many times to take every edge of an engine that is not `Forkable`.
         samples: how many random walks to take.
         seed: of everything that is chosen at random.
-        factored: whether independent parts may be explored by themselves.
         cancelled: called about ten times a second to ask whether to stop.
         progress: called about ten times a second with how far it has come.
-        log: what graph walks have done in an earlier run; they go on from there.
 
     Returns:
         The verdict, what it stands for, and a counterexample when there is one, verified from scratch.
@@ -71,19 +67,14 @@ def explore(
         Interrupted: by Ctrl-C, with what was covered.
     """
     watch = Watch(
-        max_states=max_states,
-        timeout_s=timeout_s,
-        max_memory=max_memory,
-        cancelled=cancelled,
-        progress=progress,
-        log=log,
+        max_states=max_states, timeout_s=timeout_s, max_memory=max_memory, cancelled=cancelled, progress=progress
     )
     registrations = distinguished(registrations)
     count = len(registrations)
     fresh = on_sandboxes(engine, registrations, operators)
-    if walk == "graph" and isinstance(engine, Forkable):
+    if walk in ("auto", "graph") and isinstance(engine, Forkable):
         found = explore_forkable(
-            engine, registrations, operators, order=order, seed=seed, watch=watch, factored=factored
+            engine, registrations, operators, order=order, seed=seed, watch=watch, reduced=walk == "auto"
         )
         return replay_proof(
             _verified(found, fresh),
@@ -97,14 +88,14 @@ def explore(
     unsure = check_determinism(fresh, fresh, count, seed=seed, order=order)
     if unsure is not None:
         verdict = Verdict.CRASHED if unsure.flaw is Flaw.CRASH else Verdict.NONDETERMINISTIC
-        name = "covering" if walk == "graph" else walk
+        name = "covering" if walk in ("auto", "graph") else walk
         orders = count_orders(count, order)
         steps = len(unsure.actual_sequence)
         return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
     match walk:
         case "orders":
             return explore_walk(AllOrders(count, order=order), fresh, watch=watch)
-        case "graph":
+        case "auto" | "graph":
             return explore_walk(CoveringWalk(count, passes=passes, seed=seed, order=order), fresh, watch=watch)
         case "sample":
             sampled = RandomWalks(count, samples=samples, seed=seed, order=order)

@@ -27,6 +27,7 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.compare_sequences import check_determinism
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
+from dispatchlab.explore.neighbourhoods import LEAST_EDGES, NotReduced, explore_neighbourhoods, plan_of
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.protocol import Footprints, Forkable, StateSpace, StateVariable
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
@@ -61,7 +62,8 @@ def explore_forkable(
     order: Sequence[int] = (),
     seed: int = 0,
     watch: Watch | None = None,
-    factored: bool = True,
+    reduced: bool = True,
+    least: int = LEAST_EDGES,
 ) -> Exploration:
     """Explore an engine whose whole state is a value, in parts when it knows footprints.
 
@@ -72,7 +74,8 @@ def explore_forkable(
         order: registrations that are registered in this order only; releases are free.
         seed: of the sequences that are run to check determinism and renamings.
         watch: bounds and progress.
-        factored: whether to look for parts at all.
+        reduced: whether to look for parts and neighbourhoods at all.
+        least: a part of fewer edges is not explored in neighbourhoods.
 
     Returns:
         One result for all parts, in the numbers of the scenario.
@@ -80,9 +83,31 @@ def explore_forkable(
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
     """
-    run = _Run(engine, registrations, operators, order, seed, watch or Watch())
+    found = _explored(engine, registrations, operators, order, seed, watch or Watch(), least if reduced else None)
+    return replace(found, reductions=tuple(_reductions(found)))
+
+
+def _reductions(found: Exploration) -> Iterator[str]:
+    if found.components > 1:
+        yield "partition"
+        if found.classes < found.components:
+            yield "patterns"
+    if found.neighbourhoods:
+        yield "neighbourhoods"
+
+
+def _explored(
+    engine: Forkable,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    order: Sequence[int],
+    seed: int,
+    watch: Watch,
+    least: int | None,
+) -> Exploration:
+    run = _Run(engine, registrations, operators, order, seed, watch, least)
     whole = engine.space(registrations, operators)
-    parts = list(parts_of(whole, registrations, operators, order)) if factored else []
+    parts = list(parts_of(whole, registrations, operators, order)) if least is not None else []
     if len(parts) < 2 or not isinstance(whole, Footprints):
         return run.whole()
     return run.parts(whole, parts)
@@ -163,6 +188,7 @@ class _Run:
         order: Sequence[int],
         seed: int,
         watch: Watch,
+        least: int | None,
     ) -> None:
         self.engine = engine
         self.registrations = registrations
@@ -170,6 +196,7 @@ class _Run:
         self.order = order
         self.seed = seed
         self.watch = watch
+        self.least = least  # edges of a part that is explored in neighbourhoods; None for none
         self.hidden: list[OperatorName] = []  # operators with state that is never observed
         self.conflicts: list[Conflict] = []
         self.never: list[int] = []
@@ -234,7 +261,6 @@ class _Run:
             return strays
         found = self._hiding(found, members)
         self._add(found, found, 1)
-        self.watch.settle(found)
         alike = _signature(space, len(first.indices), first.order, self.seed) if others else ()
         for other in others:
             reason = self.watch.stop(0, 0, 0)
@@ -248,7 +274,6 @@ class _Run:
             else:
                 own = self._hiding(self._one(other, twin, self._shorter()), [other])
                 self._add(own, own, 1)
-                self.watch.settle(own)
                 self._note("parts that look alike behave differently, so they were explored one by one")
             strays = strays_of(twin, len(other.indices), other.operators)
             if strays:
@@ -264,8 +289,38 @@ class _Run:
             example = Counterexample(unsure.flaw, sequence, sequence, unsure.diff, unsure.why)
             empty = replace(self.sum, sets=0, states=0, edges=0, notes=(), conflicts=(), never_accepted=())
             return replace(empty, verdict=Verdict.NONDETERMINISTIC, counterexample=example)
-        return explore_graph(
-            space, count, order=part.order, watch=self.watch, max_length=max_length, numbers=part.indices
+        note: tuple[str, ...] = ()
+        try:
+            found = self._in_neighbourhoods(part, space, max_length)
+        except NotReduced as why:
+            found, note = None, (f"explored without neighbourhoods: {why}",)
+        if found is None:
+            found = explore_graph(
+                space, count, order=part.order, watch=self.watch, max_length=max_length, numbers=part.indices
+            )
+            self.watch.settle(found)
+        return replace(found, notes=(*note, *found.notes)) if note else found
+
+    def _in_neighbourhoods(self, part: Part, space: StateSpace[Any], max_length: int | None) -> Exploration | None:
+        """What the neighbourhoods of a part show; None when it is as well walked as a whole."""
+        count = len(part.indices)
+        if self.least is None:
+            return None
+        plan = plan_of(space, count, part.operators, part.order, least=self.least)
+        if plan is None:
+            return None
+        if self.watch.total_edges is not None:
+            self.watch.total_edges += plan.edges - count_edges(count, part.order)
+        return explore_neighbourhoods(
+            space,
+            plan,
+            count,
+            part.operators,
+            order=part.order,
+            seed=self.seed,
+            watch=self.watch,
+            max_length=max_length,
+            numbers=part.indices,
         )
 
     def _space(self, part: Part) -> StateSpace[Any]:
@@ -299,6 +354,7 @@ class _Run:
             sets=total.sets + counts.sets,
             states=total.states + counts.states,
             edges=total.edges + counts.edges,
+            neighbourhoods=total.neighbourhoods + counts.neighbourhoods,
             classes=total.classes + classes,
         )
         self.conflicts += more.conflicts

@@ -57,7 +57,7 @@ def explore_program(
     operators: Sequence[OperatorName],
     *,
     program: Program,
-    walk: WalkName = "graph",
+    walk: WalkName = "auto",
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
     max_states: int | None = None,
@@ -189,7 +189,7 @@ class _ProgramWalk:
         operators = self.operators if is_all else among(self.places, named)
         program = self.program.restricted_to(members)
         fresh = on_sandboxes(self.engine, registrations, operators)
-        if isinstance(self.engine, Forkable) and self.walk == "graph":
+        if isinstance(self.engine, Forkable) and self.walk in ("auto", "graph"):
             forkable = self.engine
             space = forkable.space(registrations, operators)
             found = finish(_StateDrive(space, program, fresh, self.watch))

@@ -2,16 +2,18 @@
 
 `Engine` and `Sandbox` are what every engine has: register, release, look. An engine whose whole state is a value offers
 `Forkable` as well, and one that can say which parts of its state a registration touches offers `Footprints`; the
-explorer asks for these with `isinstance` and never guesses.
+explorer asks for these with `isinstance` and never guesses. One that can say what each part of its state depends on
+offers `Dependences`; what it says is checked wherever the explorer goes, see docs/proof.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
@@ -120,11 +122,34 @@ class Footprints(Protocol):
     def touched(self) -> frozenset[StateVariable]:
         """The variables that were read or written since the space was made, observations included."""
 
-    def remember(self, touched: frozenset[StateVariable], /) -> None:
-        """Count variables as touched, as an earlier run of the same walk has found them."""
-
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators and debug texts renamed in order of appearance.
 
         Equal patterns explore alike.
+        """
+
+
+@runtime_checkable
+class Dependences(Protocol):
+    """A state space that takes its state apart into variables, and declares what each of them depends on."""
+
+    def dependences(self) -> Mapping[StateVariable, Dependence] | str:
+        """What each variable depends on; or why that is not known, a sentence."""
+
+    def values(self, state: Any, /) -> Mapping[StateVariable, Hashable]:
+        """The values of the variables; one that is not there has none.
+
+        What is observed, and which invariants hold, follows from these, each variable by itself.
+        """
+
+    def deciders(self) -> Sequence[int]:
+        """For each registration, the registrations that may decide whether it is accepted, itself if it is at fault."""
+
+    def leaves_traces(self) -> bool:
+        """Whether a registration that is refused may leave something behind."""
+
+    def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
+        """The states that some of the registrations can reach, with their numbers there, observed on these operators.
+
+        Values are equal to those of the whole.
         """

@@ -17,6 +17,7 @@
 - `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, and `SourceLocation`;
 - `kernel_identity`: kernels that share a debug text, marked;
 - `short_repr`: reprs of frozen values that are code;
+- `dependence`: what a part of an engine's state depends on;
 - `sequence`: sequences of registrations and releases;
 - `snapshot`: what can be observed of an operator, refusals, and violations of invariants;
 - `operator_view`: an operator with the reason of each row of its table;

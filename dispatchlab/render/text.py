@@ -128,6 +128,12 @@ def replayed_text(found: Exploration) -> str:
     return f"{found.replayed:,} random sequences in fresh sandboxes, which show what the states show"
 
 
+def reductions_text(found: Exploration) -> str:
+    """By what less was walked than every state of the whole: `partition, neighbourhoods (17)`."""
+    names = [f"{one} ({found.neighbourhoods:,})" if one == "neighbourhoods" else one for one in found.reductions]
+    return ", ".join(names) or "none"
+
+
 def never_accepted_text(found: Exploration, registrations: Sequence[str]) -> tuple[str, ...]:
     """The registrations that were accepted nowhere, one a line."""
     return tuple(f"{index} {registrations[index]}" for index in found.never_accepted)
@@ -148,6 +154,8 @@ def _report(report: Report, found: Exploration) -> Iterator[str]:
     if found.replayed:
         yield f"replayed: {replayed_text(found)}"
     yield f"walk: {found.walk}"
+    if found.walk == "graph":
+        yield f"reductions: {reductions_text(found)}"
     yield f"elapsed: {seconds(found.elapsed_s)}"
     yield f"as expected: {'yes' if report.as_expected else 'no'}"
 

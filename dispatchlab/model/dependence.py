@@ -1,0 +1,28 @@
+"""Dependence: what one variable of an engine's state depends on, as the engine declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+from dispatchlab.model.names import OperatorName
+
+
+class Dependence(NamedTuple):
+    """What the value of one variable depends on, as an engine declares it. A set of registrations is a bit mask.
+
+    Args:
+        groups: the value depends on which of these groups have a member in force, and on nothing else.
+        roles: each registration that may write the variable or is in a group -> what it does to the variable; those
+            with equal roles do the same to it.
+        lazy: of these, the registrations that may change a group without writing the variable afterwards.
+        holders: the variable exists while one of these is in force, and is written when the first of them comes; 0 when
+            it always exists.
+        operator: the operator in whose snapshot it shows; None when it may show in all.
+    """
+
+    groups: tuple[int, ...]
+    roles: Mapping[int, Hashable]
+    lazy: int = 0
+    holders: int = 0
+    operator: OperatorName | None = None

@@ -1,0 +1,114 @@
+"""Random small scenarios for the lab engine: keys that act on one another, fallbacks, blocks, conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from dispatchlab.explore.prng import SplitMix64
+from dispatchlab.explore.result import Exploration, Verdict
+from dispatchlab.model.kernel_identity import distinguished
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import (
+    Block,
+    BlockKind,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    Kernel,
+    KernelForm,
+    NameOnly,
+    Registration,
+)
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema
+
+_T = TypeVar("_T")
+_KEYS = (
+    *(DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, DispatchKey.PrivateUse1, DispatchKey.Dense),
+    *(DispatchKey.AutogradCPU, DispatchKey.AutogradOther, DispatchKey.Autograd, DispatchKey.AutogradPrivateUse1),
+    *(DispatchKey.CompositeImplicitAutograd, DispatchKey.CompositeExplicitAutograd),
+    *(DispatchKey.CompositeExplicitAutogradNonFunctional, DispatchKey.CompositeImplicitAutogradNestedTensor),
+    *(DispatchKey.SparseCPU, DispatchKey.QuantizedCPU, DispatchKey.FPGA, DispatchKey.SparseCsrCPU),
+    *(DispatchKey.NestedTensorCPU, DispatchKey.NestedTensorCUDA, DispatchKey.NestedTensor),
+    *(DispatchKey.AutogradNestedTensor, DispatchKey.Functionalize, DispatchKey.BackendSelect),
+    *(DispatchKey.FuncTorchBatched, DispatchKey.FuncTorchBatchedDecomposition, None),
+)
+_FALLBACKS = (
+    *(DispatchKey.CPU, DispatchKey.AutogradOther, DispatchKey.AutogradCPU, DispatchKey.Autograd),
+    *(DispatchKey.Functionalize, DispatchKey.SparseCPU, DispatchKey.AutogradPrivateUse1),
+)
+_INFERRED = parse_inferred("(Tensor _0) -> Tensor _0"), parse_inferred("(int _0) -> Tensor _0")
+SEMANTICS = ("strict", "strict", "torch-2.13", "torch-2.4", "torch-2.15", "pr35061")
+
+
+class _Scenario:
+    def __init__(self, random: SplitMix64) -> None:
+        self.random = random
+        self.keys = [self.one(_KEYS) for _ in range(2 + random.below(4))]
+        if random.chance(50):
+            self.keys.append(DispatchKey.CompositeImplicitAutograd)
+        self.operators = ["t::foo"] if random.chance(70) else ["t::foo", "t::bar"]
+        self.signatures: Sequence[str | None] = self.one(((None,), (None, "a"), ("a",), ("a", "b", None)))
+        none: tuple[FunctionSchema | None, ...] = (None,)
+        self.inferred = self.one((none, none, (_INFERRED[0],), (*_INFERRED, None)))
+
+    def one(self, some: Sequence[_T]) -> _T:
+        return some[self.random.below(len(some))]
+
+    def impl(self, operator: str) -> Impl:
+        inferred = self.one(self.inferred)
+        form = KernelForm.UNBOXED if inferred else KernelForm.BOXED
+        form = KernelForm.FALLTHROUGH if self.random.chance(10) else form
+        kernel = Kernel(form, inferred, self.one(self.signatures), self.random.chance(10))
+        return Impl(parse_name(operator), self.one(self.keys), kernel, self.debug)
+
+    @property
+    def debug(self) -> str:
+        return f"fn_{self.random.below(1 << 30)}"
+
+    def registration(self) -> Registration:
+        operator, kind = self.one(self.operators), self.random.below(100)
+        if kind < 12:
+            schema = self.one(("(Tensor x) -> Tensor", "(Tensor x) -> Tensor", "(Tensor y) -> Tensor"))
+            return Def(parse_schema(f"{operator}{schema}"), debug=self.debug)
+        if kind < 17:
+            return NameOnly(parse_name(operator))
+        if kind < 28:
+            form = self.one((KernelForm.FALLTHROUGH, KernelForm.BOXED))
+            return Fallback(self.one(_FALLBACKS), Kernel(form), self.debug)
+        if kind < 31:
+            return Claim("t", self.debug)
+        if kind < 40:
+            inside = tuple(self.impl(self.one(("foo", "t::bar"))) for _ in range(1 + self.random.below(3)))
+            return Block("t", BlockKind.IMPL, inside, debug=self.debug)
+        if kind < 43:
+            inner = (Def(parse_schema("foo(Tensor x) -> Tensor")), self.impl("foo"))
+            return Block("t", self.one((BlockKind.FRAGMENT, BlockKind.DEF)), inner, debug=self.debug)
+        return self.impl(operator)
+
+
+def random_scenario(
+    seed: int, most: int = 6
+) -> tuple[str, tuple[Registration, ...], tuple[OperatorName, ...], tuple[int, ...]]:
+    """Semantics, registrations, operators and an order to keep, always the same for a seed."""
+    random = SplitMix64(seed)
+    scenario = _Scenario(random)
+    count = 2 + random.below(most - 1)
+    registrations = distinguished([scenario.registration() for _ in range(count)])
+    order = list(range(count))
+    random.shuffle(order)
+    kept = tuple(order[: 2 + random.below(count - 1)]) if random.chance(50) else ()
+    names = tuple(map(parse_name, scenario.operators if random.chance(90) else scenario.operators[:1]))
+    return scenario.one(SEMANTICS), registrations, names, kept
+
+
+def findings(found: Exploration) -> tuple[object, ...]:
+    """What has to be the same whichever reductions are used."""
+    example = found.counterexample
+    lengths = None if example is None else max(len(example.expected_sequence), len(example.actual_sequence))
+    conflicts = {(one.members, one.kind, one.message, one.asymmetric) for one in found.conflicts}
+    proved = found.verdict is Verdict.ORDER_INDEPENDENT
+    return found.verdict, lengths, conflicts, found.never_accepted if proved else ()

@@ -1,0 +1,239 @@
+"""Neighbourhoods prove and find what the walk of everything does; each check of theirs is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.semantics import semantics_named
+from dispatchlab.explore import neighbourhoods
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.partition import explore_forkable
+from dispatchlab.explore.result import Exploration, Verdict
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.registration import Def, Impl, Kernel, Registration
+from dispatchlab.model.schema_parser import parse_name, parse_schema
+from tests.declaring_engines import OPERATORS, DeclaringEngine, random_engine, shortest_failure
+from tests.random_scenarios import findings, random_scenario
+from tests.toy_engines import FOO as TOY_FOO
+from tests.toy_engines import ForkableToyEngine, toy
+
+FOO = parse_name("test::foo")
+DEF = Def(parse_schema("test::foo(Tensor x) -> Tensor"))
+_first_neighbourhoods = neighbourhoods._neighbourhoods
+
+CHECKS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
+    "function": ((neighbourhoods.Knowledge, "_compare", lambda *_: None),),
+    "outcome": ((neighbourhoods.Knowledge, "outcome", lambda *_: None),),
+    "traces": ((neighbourhoods.Knowledge, "refused", lambda *_: None),),
+    "declared": ((neighbourhoods.Knowledge, "_check_declared", lambda *_: None),),
+    "all": ((neighbourhoods.Knowledge, "check_all_visited", lambda _: None),),
+    "roles": ((neighbourhoods, "_neighbourhoods", lambda one: iter([next(_first_neighbourhoods(one))])),),
+    "observed": (
+        (neighbourhoods.Knowledge, "observed", lambda *_: None),
+        (neighbourhoods._Proof, "_looks_as_direct", lambda *_: True),
+    ),
+    "near": ((neighbourhoods, "NEAR_EDGES", 0),),
+    "far": ((neighbourhoods._Proof, "_look_far", lambda proof: proof.knowledge.check_all_visited()),),
+}
+
+
+def without(*checks: str) -> ExitStack:
+    """With these checks switched off."""
+    stack = ExitStack()
+    for check in checks:
+        for target, name, value in CHECKS[check]:
+            stack.enter_context(mock.patch.object(target, name, value))
+    return stack
+
+
+def reduced(engine: DeclaringEngine, order: Sequence[int]) -> Exploration:
+    return explore_forkable(engine, engine.registrations, OPERATORS, order=order, least=0)
+
+
+def is_proved(found: Exploration) -> bool:
+    return found.verdict is Verdict.ORDER_INDEPENDENT and found.neighbourhoods > 0
+
+
+def at_keys(count: int, semantics: str = "strict") -> list[Registration]:
+    """A def and kernels at so many keys."""
+    known = semantics_named(semantics).keys
+    keys = [key for key in DispatchKey if key in known and key is not DispatchKey.Undefined]
+    return [DEF, *(Impl(FOO, key, debug=f"fn_{key}") for key in keys[: count - 1])]
+
+
+# --- the same findings
+
+
+@pytest.mark.parametrize("seeds", [range(at, at + 8) for at in range(0, 16, 8)], ids=lambda seeds: f"{seeds[0]}-")
+def test_scenarios_have_the_findings_of_the_walk_of_everything(seeds: range) -> None:
+    for seed in seeds:
+        semantics, registrations, operators, order = random_scenario(seed, most=5)
+        engine = LabEngine(semantics)
+        plain = explore_forkable(engine, registrations, operators, order=order, reduced=False)
+        with without("near"):
+            small = explore_forkable(engine, registrations, operators, order=order, least=0)
+        assert findings(small) == findings(plain), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seeds", [range(at, at + 15) for at in range(0, 30, 15)], ids=lambda seeds: f"{seeds[0]}-")
+def test_engines_that_declare_all_are_judged_as_by_every_sequence(seeds: range) -> None:
+    for seed in seeds:
+        engine, order = random_engine(seed, secrets=False)
+        truth = shortest_failure(engine.whole, order, longest=8)
+        with without("near"):
+            found = reduced(engine, order)
+        assert found.neighbourhoods, f"seed {seed}"
+        assert (found.verdict is Verdict.ORDER_INDEPENDENT) is (truth is None), f"seed {seed}"
+        if truth is not None:
+            example = found.counterexample
+            assert example is not None
+            longest = max(len(example.expected_sequence), len(example.actual_sequence))
+            assert longest == truth.length, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seeds", [range(at, at + 15) for at in range(0, 30, 15)], ids=lambda seeds: f"{seeds[0]}-")
+def test_engines_that_keep_a_coupling_to_themselves_are_judged_as_by_every_sequence(seeds: range) -> None:
+    for seed in seeds:
+        engine, order = random_engine(seed, secrets=True)
+        truth = shortest_failure(engine.whole, order, longest=8)
+        found = reduced(engine, order)
+        assert (found.verdict is Verdict.ORDER_INDEPENDENT) is (truth is None), f"seed {seed}"
+
+
+# --- what is proved
+
+
+def test_twenty_kernels_of_one_operator_are_proved_in_neighbourhoods() -> None:
+    found = explore(LabEngine(), at_keys(20), [FOO])
+    assert (found.verdict, found.reductions, found.never_accepted) == (
+        Verdict.ORDER_INDEPENDENT,
+        ("neighbourhoods",),
+        (),
+    )
+    assert found.neighbourhoods > 10
+    assert found.edges < 20_000
+    assert found.replayed
+
+
+def test_the_walk_of_everything_can_be_asked_for() -> None:
+    found = explore(LabEngine(), at_keys(6), [FOO], walk="graph")
+    assert (found.reductions, found.neighbourhoods, found.sets) == ((), 0, 64)
+
+
+def test_a_slot_that_is_not_refreshed_is_found_with_the_shortest_sequences_among_many_kernels() -> None:
+    names = ("CPU", "CUDA", "XLA", "Meta", "AutogradCPU", "SparseCPU", "CompositeImplicitAutograd", "Functionalize")
+    few: list[Registration] = [DEF, *(Impl(FOO, DispatchKey[name], debug=name) for name in names)]
+    plain = explore(LabEngine("torch-2.13"), few, [FOO], walk="graph")
+    keys = [key for key in at_keys(50, "torch-2.13") if isinstance(key, Impl) and str(key.key) not in names]
+    with without("near"):
+        found = explore(LabEngine("torch-2.13"), [*few, *keys], [FOO])
+    for each in (plain, found):
+        assert each.verdict is Verdict.ORDER_DEPENDENT
+        assert each.counterexample is not None
+        assert len(each.counterexample.actual_sequence) == 2
+        assert "not refreshed" in each.counterexample.why[0]
+
+
+def test_an_order_among_kernels_of_one_key_is_kept() -> None:
+    first = at_keys(18)
+    again = [replace(one, debug=f"again_{one.key}") for one in first[3:7] if isinstance(one, Impl)]
+    order = tuple(number for at in range(4) for number in (3 + at, 18 + at))
+    assert explore_forkable(LabEngine(), [*first, *again], [FOO], order=order).verdict is Verdict.ORDER_INDEPENDENT
+    free = explore_forkable(LabEngine(), [*first, *again], [FOO])
+    assert free.counterexample is not None
+    assert len(free.counterexample.actual_sequence) == 2
+
+
+def test_conflicts_and_what_is_never_accepted_have_the_numbers_of_the_scenario() -> None:
+    twice = Def(parse_schema("test::foo(Tensor y) -> Tensor"), debug="twice")
+    many = Def(parse_schema(f"test::foo({', '.join(f'Tensor x{at}' for at in range(70))}) -> Tensor"), debug="many")
+    found = explore(LabEngine(), [*at_keys(16), twice, many], [FOO])
+    assert found.neighbourhoods
+    assert [(one.members, one.kind) for one in found.conflicts] == [
+        ((17,), "too_many_arguments"),
+        ((0, 16), "duplicate_def"),
+    ]
+    assert found.never_accepted == (17,)
+
+
+# --- where nothing is reduced, and why
+
+
+def reasons(found: Exploration) -> tuple[str, ...]:
+    assert found.neighbourhoods == 0
+    return tuple(note.removeprefix("explored without neighbourhoods: ") for note in found.notes)
+
+
+def test_an_engine_that_declares_nothing_is_walked_as_a_whole() -> None:
+    engine = ForkableToyEngine(toy(11))
+    found = explore(engine, engine.registrations, [TOY_FOO])
+    assert found.sets == 1 << 11
+    assert reasons(found) == ("the engine does not declare what its state depends on",)
+
+
+def test_refusals_that_leave_traces_are_walked_as_a_whole() -> None:
+    twice = Def(parse_schema("test::foo(Tensor x) -> Tensor"), debug="twice")
+    found = explore(LabEngine("torch-2.13"), [*at_keys(10), twice], [FOO], max_states=100)
+    assert "a registration may be refused, and a refusal may leave something behind" in reasons(found)
+
+
+def test_too_many_that_decide_about_one_another_are_walked_as_a_whole() -> None:
+    kernels = [
+        Impl(FOO, one.key, Kernel(signature=f"int ({at % 2})"), one.debug)
+        for at, one in enumerate(at_keys(21))
+        if isinstance(one, Impl)
+    ]
+    found = explore(LabEngine(), kernels, [FOO], max_states=100)
+    assert "20 registrations act on one another, and more than 14 are not taken together" in reasons(found)
+
+
+def test_semantics_that_do_not_declare_their_groups_are_walked_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LabSpace, "dependences", lambda _: "nobody knows")
+    assert "nobody knows" in reasons(explore(LabEngine(), at_keys(20), [FOO], max_states=100))
+
+
+# --- each check is needed
+
+_NEAR_AND_FAR = ("near", "far")
+NEEDED = (
+    ("function", 150, _NEAR_AND_FAR),
+    ("declared", 717, _NEAR_AND_FAR),
+    ("all", 1, (*_NEAR_AND_FAR, "function")),
+    ("roles", 80, _NEAR_AND_FAR),
+    ("outcome", 48, ("near",)),
+    ("observed", 86, ("near",)),
+    ("far", 17, ("near",)),
+    ("near", 86, ("observed",)),
+)
+
+
+@pytest.mark.parametrize(("check", "seed", "off"), NEEDED, ids=[one[0] for one in NEEDED])
+def test_a_violation_is_missed_without_the_check(check: str, seed: int, off: tuple[str, ...]) -> None:
+    engine, order = random_engine(seed, secrets=True)
+    assert shortest_failure(engine.whole, order, longest=8) is not None
+    with without(*off):
+        assert not is_proved(reduced(engine, order))
+    with without(*off, check):
+        assert is_proved(reduced(engine, order))
+
+
+def test_a_precedence_with_other_groups_than_it_declares_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table forgets that a backend's kernel takes the composite one away from its autograd slot."""
+    plain = semantics_named("strict").precedence.plain
+    groups = plain.groups
+    assert groups is not None
+    composite = {slot: keys[:2] for slot, keys in groups.items()}
+    monkeypatch.setitem(plain.__dict__, "groups", composite)
+    keys = (DispatchKey.CPU, DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd, DispatchKey.CUDA)
+    some: list[Registration] = [DEF, *(Impl(FOO, key, debug=str(key)) for key in keys)]
+    found = explore_forkable(LabEngine(), some, [FOO], least=0)
+    assert found.neighbourhoods == 0
+    assert "depends on more than the engine declares" in found.notes[0]
