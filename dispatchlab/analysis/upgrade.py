@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.analysis.sources import (
@@ -15,9 +15,7 @@ from dispatchlab.analysis.sources import (
     in_either,
     recorded_from,
 )
-from dispatchlab.analysis.upgrade_backend import BackendUpgrade, backend_upgrade
 from dispatchlab.analysis.upgrade_models import Model, SlotDifference, models_of
-from dispatchlab.analysis.upgrade_package import PackageUpgrade, package_upgrade
 from dispatchlab.model.keys import BACKENDS
 from dispatchlab.registry.builds import backend_named, has_kernels_for, is_in_tree
 from dispatchlab.registry.compare import Pair, RegistryDiff, compare
@@ -25,6 +23,10 @@ from dispatchlab.registry.model import Recorded, RecordedOperator
 from dispatchlab.registry.overlay import overlaid_names
 from dispatchlab.registry.ownership import first_use_operators, ownership_of
 from dispatchlab.registry.upgrade import Terms, Upgrade, upgrade
+
+if TYPE_CHECKING:
+    from dispatchlab.analysis.upgrade_backend import BackendUpgrade
+    from dispatchlab.analysis.upgrade_package import PackageUpgrade
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +150,26 @@ def upgrade_sources(
         Side(before, first.torch, len(first.names), models[0]),
         Side(after, second.torch, len(second.names), models[1]),
         found,
-        None if key is None else backend_upgrade(first, second, models, key, operators=chosen),
-        None if package is None else package_upgrade(first, second, models, package),
+        _of_backend(first, second, models, key, chosen) if key is not None else None,
+        _of_package(first, second, models, package) if package is not None else None,
         compare(first, second, locations=lines, operators=chosen, reduced=None if everything else _of_pair(reduced))
         if flat
         else None,
     )
+
+
+def _of_backend(
+    before: Recorded, after: Recorded, models: tuple[Model, Model], key: str, operators: Collection[str] | None
+) -> BackendUpgrade:
+    from dispatchlab.analysis.upgrade_backend import backend_upgrade
+
+    return backend_upgrade(before, after, models, key, operators=operators)
+
+
+def _of_package(before: Recorded, after: Recorded, models: tuple[Model, Model], source: str) -> PackageUpgrade:
+    from dispatchlab.analysis.upgrade_package import package_upgrade  # which replays, and reads YAML
+
+    return package_upgrade(before, after, models, source)
 
 
 def _of_pair(reduced: Reduced) -> Callable[[Pair], Pair]:

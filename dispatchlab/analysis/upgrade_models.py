@@ -124,15 +124,17 @@ class SlotDifference:
     def _difference(self, old: int, new: int) -> tuple[SlotChange, ...]:
         """See Note [Why a slot holds something else]."""
         first, second = self.first, self.second
-        steps = [
-            plain_shape(first.plain, old, *first.fallbacks),
-            plain_shape(second.plain, old, *first.fallbacks),
-            plain_shape(second.plain, old, *second.fallbacks),
-            plain_shape(second.plain, new, *second.fallbacks),
-        ]
-        differing = _differing(steps[0], steps[3]) & self._common
+        start = plain_shape(first.plain, old, *first.fallbacks)
+        end = plain_shape(second.plain, new, *second.fallbacks)
+        differing = _differing(start, end) & self._common
         if not differing:
             return ()
+        steps = (
+            start,
+            plain_shape(second.plain, old, *first.fallbacks),
+            plain_shape(second.plain, old, *second.fallbacks),
+            end,
+        )
         holds = [_by_slot(step, differing) for step in steps]
         groups: dict[tuple[Cause, Find, Find], list[DispatchKey]] = {}
         for slot in each_slot(differing):

@@ -8,6 +8,7 @@ from dispatchlab.commands.options import (
     ROW,
     SCENARIO,
     SOURCE,
+    OneOf,
     format_option,
     import_option,
     operators_option,
@@ -40,6 +41,7 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, show
 @click.option(
     "--semantics",
     metavar="NAME",
+    type=OneOf("name", "semantics"),
     help="Semantics of scenarios and of both dispatchers. Default: those of a scenario, and the model of each PyTorch.",
 )
 @click.option("--lines", is_flag=True, help="Also list kernels and defs that are registered by another line.")
@@ -82,10 +84,11 @@ def diff(
 
     \b
     Examples:
-      dispatchlab diff torch-2.13 live
-      dispatchlab diff torch-2.13 torch-2.13-cuda --key CUDA
-      dispatchlab diff torch-2.13 live --for my_package.yaml
-      dispatchlab diff torch-2.13 live --import my_package --all
+      dispatchlab diff torch-2.12 torch-2.15
+      dispatchlab diff torch-2.15 live
+      dispatchlab diff torch-2.12 torch-2.15 --key PrivateUse1
+      dispatchlab diff torch-2.12 torch-2.15 --for my_package.yaml
+      dispatchlab diff live live --import my_package --all
       dispatchlab diff before.dlreg after.dlreg --exit-code
     """
     from dispatchlab.analysis.upgrade import upgrade_sources

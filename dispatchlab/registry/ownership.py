@@ -44,6 +44,9 @@ _RESERVED = frozenset(
 )
 """Namespaces that PyTorch has for itself, and in which it registers through that API."""
 
+_RELATIVE = ("../aten/src/", "../torch/csrc/")
+"""How debug texts of PyTorch 2.4 and 2.5 name files of C++."""
+
 _LINE = re.compile(r"(?:^registered at | via )(.+?):\d+(?= via |$)")
 _FIRST_USE = "torch-2.13-first-use.txt"
 
@@ -74,6 +77,8 @@ class Ownership:
         if path is None or path.startswith(_API):
             return _is_listed(operator, key, self.torch)
         if path.startswith(_PACKAGES) and path.endswith(".py"):
+            return True
+        if path.startswith(_RELATIVE):
             return True
         return path.startswith(self.build) and path.removeprefix(self.build).startswith(_SOURCES)
 

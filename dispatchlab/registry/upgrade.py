@@ -465,7 +465,7 @@ class _Finder:
                 key: side[key][0].debug
                 for keys, side, owner in zip((lost, gained), sides, self._terms.owners, strict=True)
                 for key in sorted(keys)
-                if side[key][0].debug and not owner.is_own(name, key, side[key][0].debug)
+                if _site(side[key][0].debug) is not None and not owner.is_own(name, key, side[key][0].debug)
             },
         )
 

@@ -35,8 +35,6 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.analysis.upgrade import Side, UpgradeReport
-from dispatchlab.analysis.upgrade_backend import BackendUpgrade
-from dispatchlab.analysis.upgrade_package import Held, OtherKernel, PackageUpgrade
 from dispatchlab.escape import printable
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.compare import by_namespace, counts
@@ -60,6 +58,9 @@ from dispatchlab.render.as_json import as_json, fields_of, json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from dispatchlab.analysis.upgrade_backend import BackendUpgrade
+    from dispatchlab.analysis.upgrade_package import Held, OtherKernel, PackageUpgrade
 
 WIDTH = 100
 """How wide the text is where nobody says."""

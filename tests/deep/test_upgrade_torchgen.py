@@ -16,12 +16,15 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from dispatchlab.analysis.upgrade import compare_registries
 from dispatchlab.analysis.upgrade_models import models_of
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.registry.file import open_bundled
 from dispatchlab.registry.model import RecordedOperator
 from dispatchlab.registry.upgrade import Upgrade
+from tests.command_line import run
 
 FILE = Path(__file__).parents[1] / "data" / "native-functions.txt.xz"
 BEFORE, AFTER = "torch-2.12", "torch-2.15"
@@ -104,3 +107,16 @@ def test_every_schema_that_changed_did_so_in_the_yaml_and_the_reverse() -> None:
         assert operator is not None
         assert not generated(operator.debug)
         assert outside(operator.debug)
+
+
+def test_the_guide_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    monkeypatch.chdir(docs.parent)
+    shown = re.findall(
+        r"^    \$ dispatchlab (diff .*)\n((?:    .*\n|\n(?=    ))+)", (docs / "upgrade.md").read_text(), re.M
+    )
+    for command, block in shown:
+        lines = [line.removeprefix("    ") for line in block.splitlines()]
+        assert lines.pop() == "..."
+        assert run(*command.split()).stdout.splitlines()[: len(lines)] == lines
+    assert len(shown) == 3
