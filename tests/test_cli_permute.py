@@ -477,3 +477,13 @@ def test_what_a_fallback_changes_is_observed_though_no_registration_names_it(fol
     text = "{claim: Seen., operators: [test::bar], registrations: [{fallback: boxed, dispatch: CPU}, {impl: foo}]}"
     (folder / "seen.yaml").write_text(text)
     assert permute("seen.yaml").exit_code == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_report_names_the_reductions_and_the_walk_of_everything_has_none() -> None:
+    bounded = json.loads(permute("many.yaml", "--walk", "graph", "--max-states", "100", "--format", "json").stdout)
+    proved = json.loads(permute("many.yaml", "--format", "json").stdout)
+    assert (bounded["verdict"], bounded["reductions"], bounded["neighbourhoods"]) == ("incomplete", [], 0)
+    assert (proved["verdict"], proved["reductions"]) == ("order-independent", ["neighbourhoods"])
+    assert proved["neighbourhoods"] > 1
+    assert f"reductions: neighbourhoods ({proved['neighbourhoods']})\n" in permute("many.yaml").stdout

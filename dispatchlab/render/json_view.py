@@ -24,6 +24,8 @@ A report (`permute --format json`, one object on one line for each scenario):
     counterexample    null, or {kind, expected_sequence, actual_sequence, diff, why}; sequences as "+0 +1 -0"
     notes             sentences
     replayed          how many random sequences ran in fresh sandboxes after a proof, and showed what its states show
+    reductions        by what less was walked than every state: any of partition, patterns, neighbourhoods
+    neighbourhoods    how many neighbourhoods were explored; sets, states and edges add up theirs then
     seed, passes        null where they do not apply
     modules           how many modules register, where the orders are those of their imports; else null
     elapsed_s         seconds
