@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dispatchlab.model.dump_format import (
     OperatorDump,
     Provenance,
     TableEntry,
+    UnknownKeyInDumpError,
     parse_dump,
     parse_entry,
     parse_table,
@@ -163,7 +165,7 @@ def test_a_record_keeps_the_two_lines_of_a_def_and_of_a_kernel() -> None:
     [
         ("", "expected a line that starts with 'name: ' but found ''"),
         ("name: a::b\n", "expected a line that starts with 'schema: ' but found ''"),
-        ("name: a::b\nschema: (none)\nCPX: a :: (none) [ boxed ]\n", "expected a dispatch key but found"),
+        ("name: a::b\nschema: (none)\n12: a :: (none) [ boxed ]\n", "expected a dispatch key but found"),
         ("name: a::b\nschema: (none)\nCPU: a :: (none) [ unboxed ]\n", "expected the flags of a kernel: boxed unboxed"),
         ("name: a::b\nschema: (none)\nCPU: a\n", "expected a line 'KEY: DEBUG :: SCHEMA [ FLAGS ]' but found 'CPU: a'"),
         (
@@ -181,6 +183,22 @@ def test_what_is_no_dump_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(DumpError) as caught:
         read_dump(text)
     assert str(caught.value).startswith(f"this is not the dump of an operator: {sentence}")
+
+
+def test_a_key_of_a_later_pytorch_is_named() -> None:
+    for read, text in (
+        (read_dump, "name: a::b\nschema: (none)\nBrandNew: a :: (none) [ boxed ]\n"),
+        (read_dump, "name: a::b\nschema: (none)\nBrandNew[alias]: a :: (none) [ boxed ]\n"),
+        (parse_table, "CPU: a [kernel]\nBrandNew: a [kernel]\n"),
+        (read_fallbacks, "BrandNew: a [backend fallback]\n"),
+    ):
+        with pytest.raises(UnknownKeyInDumpError) as caught:
+            read(text)
+        error = pickle.loads(pickle.dumps(caught.value))
+        assert str(error).startswith(
+            "dispatchlab does not know the dispatch key BrandNew, which this PyTorch shows in "
+        )
+        assert "`dispatchlab doctor` shows what does" in str(error)
 
 
 def test_a_record_has_a_key_for_every_kernel() -> None:

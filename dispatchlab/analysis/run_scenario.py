@@ -18,7 +18,7 @@ from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
 from dispatchlab.analysis.report import Report, report_of
 from dispatchlab.analysis.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
-from dispatchlab.engine.semantics import SEMANTICS
+from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
@@ -27,6 +27,7 @@ from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.memory import default_memory_bound
@@ -164,7 +165,45 @@ class NoModelError(DispatchLabError):
     def __str__(self) -> str:
         if self.engine == "lab":
             return "--conform compares the live engine with its model: use it with --engine torch"
-        return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
+        return (
+            f"--conform: there is no model of {self.semantics}: `dispatchlab profile -o FILE` measures one, and "
+            f"--semantics FILE names it; there are {', '.join(SEMANTICS)}"
+        )
+
+
+class IncompleteModelError(DispatchLabError):
+    """The model that an engine should be held to leaves out dispatch keys that this package does not know.
+
+    Args:
+        semantics: the file of the model.
+        unknown: these keys.
+    """
+
+    def __init__(self, semantics: str, unknown: tuple[str, ...]) -> None:
+        super().__init__(semantics, unknown)
+        self.semantics, self.unknown = semantics, unknown
+
+    def __str__(self) -> str:
+        more = f" and {len(self.unknown) - _SHOWN} more" if len(self.unknown) > _SHOWN else ""
+        return (
+            f"--conform: {self.semantics} has dispatch keys that dispatchlab does not know, "
+            f"{', '.join(self.unknown[:_SHOWN])}{more}; a model leaves them out, and never agrees with what has them"
+        )
+
+
+def _check_model(semantics: str) -> None:
+    """Refuse a model that cannot agree with any engine.
+
+    Raises:
+        UnknownSemanticsError: there are no such semantics.
+        ProfileError: the file is no profile.
+        IncompleteModelError: it has keys that this package does not know.
+    """
+    semantics_named(semantics)
+    if semantics not in SEMANTICS and semantics.endswith(".json"):
+        unknown = unknown_keys(read_profile(semantics))
+        if unknown:
+            raise IncompleteModelError(semantics, unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +286,15 @@ def run_scenario(
     if name == "torch":
         progress = _stoppable(progress, cancelled)
         options = replace(options, timeout_s=LIVE_TIMEOUT_S) if bounded else options
+    if options.conform and name == "torch" and as_asked.semantics is not None:
+        _check_model(as_asked.semantics)
     with warnings.catch_warnings(), _engine(name, as_asked, in_file) as engine:
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
         if name == "torch" and scenario.semantics not in (None, engine.semantics):
             about = scenario.file or "the scenario"
             notes = (f"{about} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}",)
-        if options.conform and model_of(engine) is None:
+        if options.conform and (name == "lab" or (as_asked.semantics is None and model_of(engine) is None)):
             raise NoModelError(engine.name, engine.semantics)
         run, stand_ins, classes = scenario, 0, tuple[str, ...]()
         if name == "torch":
@@ -373,7 +414,7 @@ def _conforming(
     """Compare an engine with its model and note the result in the report; where they differ, nothing is as expected."""
     together = conform(
         engine,
-        engine.semantics,
+        options.semantics or engine.semantics,
         scenario,
         seed=options.seed,
         passes=options.passes,
@@ -399,8 +440,10 @@ def _engine(name: EngineName, options: RunOptions, in_file: str | None) -> Itera
             from dispatchlab.live.worker.process import import_limit
 
             limits.enter_context(import_limit(options.timeout_s, unless_set=True))
+        # With --conform, semantics are those that the live engine is held to.
+        asked = None if name == "torch" and options.conform else options.semantics
         with engine_for(
-            name, asked=options.semantics, in_file=in_file, imports=options.imports, every_table=options.every_table
+            name, asked=asked, in_file=in_file, imports=options.imports, every_table=options.every_table
         ) as engine:
             yield engine
 

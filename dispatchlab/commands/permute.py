@@ -125,7 +125,11 @@ class PictureFormatError(DispatchLabError):
     help="Explore N scenarios at once, at most one for each core.",
 )
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
-@click.option("--conform", is_flag=True, help="Also compare the live engine with its model, step by step.")
+@click.option(
+    "--conform",
+    is_flag=True,
+    help="Also compare the live engine with its model, or with the one that --semantics names, step by step.",
+)
 @click.option(
     "--every-table",
     is_flag=True,

@@ -73,6 +73,29 @@ class DumpError(DispatchLabError):
         return f"this is not the dump of an operator: expected {self.wanted} but found {self.line!r}"
 
 
+class UnknownKeyInDumpError(DumpError):
+    """A dump names a dispatch key that this version does not know.
+
+    Args:
+        line: the line that could not be read.
+        key: the key.
+    """
+
+    def __init__(self, line: str, key: str) -> None:
+        super().__init__(line, "a dispatch key")
+        self.args = line, key
+        self.key = key
+
+    def __str__(self) -> str:
+        return (
+            f"dispatchlab does not know the dispatch key {self.key}, which this PyTorch shows in {self.line!r}: what "
+            "reads dumps and tables does not work with it; `dispatchlab doctor` shows what does"
+        )
+
+
+_NAME_OF_A_KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,79}", re.ASCII)
+
+
 # -- the dump of an operator
 
 
@@ -225,7 +248,8 @@ def _kernel(text: str) -> KernelLine:
         raise DumpError(text, "a line 'KEY: DEBUG :: SCHEMA [ FLAGS ]'")
     key, _, inactive, debug, inferred, flags = match.groups()
     if key not in _KEYS:
-        raise DumpError(text, "a dispatch key")
+        name = key.removesuffix("[alias]")
+        raise UnknownKeyInDumpError(text, name) if _NAME_OF_A_KEY.fullmatch(name) else DumpError(text, "a dispatch key")
     try:
         known = KernelFlags(flags)
     except ValueError:
@@ -288,6 +312,8 @@ def parse_table(table: str) -> dict[DispatchKey, TableEntry]:
         name, _, entry = text.partition(": ")
         key = DispatchKey.__members__.get(name)
         slot = -1 if key is None else SLOT_OF_KEY.get(key, -1)
+        if key is None and _NAME_OF_A_KEY.fullmatch(name) and _ENTRY.fullmatch(entry):
+            raise UnknownKeyInDumpError(text, name)
         if key is None or slot < 0 or key in rows or (slot < last and key not in MOVED_KEYS):
             raise DumpError(text, "a row that starts with a dispatch key" + (", in their order" if rows else ""))
         if key not in MOVED_KEYS:

@@ -88,3 +88,18 @@ def test_a_stale_fallthrough_keeps_its_name_however_often_it_is_looked_at() -> N
     assert seen[0] == seen[1]
     assert "AutogradOther: fallthrough math [math kernel]" in dict(seen[0])["slots that calls use"]
     assert "fallthrough math [math kernel]" not in dict(seen[0])["table"].partition("AutogradOther: ")[2].split("\n")[0]
+
+
+def test_stale_fallthroughs_of_one_library_are_named() -> None:
+    kernels = (
+        impl(K.CompositeImplicitAutograd, "implicit", FALLTHROUGH),
+        impl(K.CompositeExplicitAutograd, "explicit", FALLTHROUGH),
+    )
+    seen = []
+    for engine in (LocalEngine(), LabEngine(LocalEngine().semantics)):
+        with engine.sandbox() as sandbox:
+            handle = sandbox.register(Block("test", BlockKind.FRAGMENT, (define(), *kernels), debug="library"))
+            seen.append(sandbox.snapshot(FOO).sections())
+            handle.release()
+    assert seen[0] == seen[1]
+    assert "NestedTensorCPU: fallthrough implicit [math kernel]" in dict(seen[0])["slots that calls use"]

@@ -230,11 +230,12 @@ class LiveSandbox:
                 done.append((call, call.make()))
                 if prepared.fallbacks:
                     self._took_row(prepared, call)
-                if objects is not None and FIRST_CALL + call.number in prepared.kernels:
-                    objects.pending.append(FIRST_CALL + call.number)
+                if objects is not None and call.origin.kernel is not None:
+                    if FIRST_CALL + call.number in prepared.kernels:
+                        objects.pending.append(FIRST_CALL + call.number)
                     self._observer.version += 1
                     if call.operator is not None:
-                        self.snapshot(call.operator)
+                        self.snapshot(call.operator)  # while the kernel before it can still be named
             except (RuntimeError, RegistrationError) as error:
                 refused = error if isinstance(error, RegistrationError) else self._refusal(error, call)
                 for before, library in done:
