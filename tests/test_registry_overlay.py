@@ -289,3 +289,17 @@ def test_what_pytorch_registers_for_itself_on_first_use_is_not_certified() -> No
         ("_c10d_functional::all_reduce", "aten::add.Tensor"),
         0,
     )
+
+
+def test_a_cpu_build_of_a_version_is_compared_without_the_kernels_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatchlab.registry.builds.bundled_for", lambda torch: "torch-2.13")
+    cpu = open_bundled("torch-2.13-cpu")
+    names = ("aten::mul.Tensor", "aten::relu", "aten::_cudnn_rnn", "c10d::send")
+    operators = [operator for operator in map(cpu.operator, names) if operator is not None]
+    mine = replace(operators[1], kernels=(*operators[1].kernels, RecordedKernel(DispatchKey.QuantizedCUDA, "mine")))
+    recorded = registry_of("2.13.0+cpu", [operators[0], mine, *operators[2:]], cpu.fallbacks)
+    found = own_operators(recorded, "today.dlreg")
+    assert [str(one.name) for one in found.operators] == ["aten::_cudnn_rnn", "aten::relu"]
+    assert (found.left_out, found.against) == (2, "torch-2.13")
+    on_cuda = own_operators(replace(recorded, torch="2.13.0+cu130"), "today.dlreg")
+    assert [str(one.name) for one in on_cuda.operators] == ["aten::_cudnn_rnn", "aten::mul.Tensor", "aten::relu"]

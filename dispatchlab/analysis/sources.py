@@ -290,7 +290,7 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
     registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator. Left
     out is what PyTorch registers for itself when a part of it is first used, where nobody else changed the operator.
     """
-    from dispatchlab.registry.builds import bundled_for
+    from dispatchlab.registry.builds import bundled_for, without_kernels_elsewhere
     from dispatchlab.registry.overlay import Overlay
     from dispatchlab.registry.ownership import ownership_of
 
@@ -307,7 +307,7 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
         return Difference(tuple(recorded))
     known = recorded.over if isinstance(recorded, Overlay) else recorded
     beneath = base.operator if isinstance(recorded, Overlay) else {str(one.name): one for one in base}.get
-    pairs = [(one, beneath(str(one.name))) for one in known]
+    pairs = [(one, without_kernels_elsewhere(beneath(str(one.name)), one, recorded.torch)) for one in known]
     differing = [(one, before) for one, before in pairs if _shape(one) != _shape(before)]
     ownership = ownership_of(recorded)
     own = tuple(one for one, before in differing if _shape(ownership.without_lazy(one, before)) != _shape(before))

@@ -7,12 +7,14 @@ own, is taken to have what it needs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.profile import nearest_profile, version_of
 from dispatchlab.registry.file import bundled_names, newest_bundled, open_bundled
+from dispatchlab.registry.model import RecordedOperator
 
 _EVERYWHERE = ("CPU", "Meta")
 _BUILDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -64,6 +66,22 @@ def has_kernels_for(torch: str, imports: Iterable[str], backend: str) -> bool:
     if found is None or backend in (*_EVERYWHERE, *found):
         return True
     return backend not in _IN_TREE and any(True for _ in imports)
+
+
+def without_kernels_elsewhere(
+    operator: RecordedOperator | None, here: RecordedOperator, torch: str
+) -> RecordedOperator | None:
+    """An operator of a public wheel as another build of its version has it.
+
+    Args:
+        operator: the operator of the public wheel; None when it has none.
+        here: the operator of the other build.
+        torch: the version of the other build; where it has no kernels for CUDA, those that `here` lacks are left out.
+    """
+    if operator is None or has_kernels_for(torch, (), "CUDA"):
+        return operator
+    kernels = tuple(one for one in operator.kernels if backend_named(one.key) != "CUDA" or here.kernels_at(one.key))
+    return operator if len(kernels) == len(operator.kernels) else replace(operator, kernels=kernels)
 
 
 def is_in_tree(backend: str) -> bool:
