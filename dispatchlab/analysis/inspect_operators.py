@@ -28,7 +28,6 @@ from dispatchlab.model.profile import model_for
 from dispatchlab.model.registration import Block, TorchLibraryFunction
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
-from dispatchlab.registry.builds import default_registry
 from dispatchlab.registry.file import UnknownRegistryError
 from dispatchlab.registry.find import find_names, is_glob
 from dispatchlab.registry.model import Recorded, name_of
@@ -218,6 +217,8 @@ def inspect_operators(
         return inspect_installed(operator, semantics=semantics, imports=imports, reasons=reasons, report=report)
     reason = ""
     if source is None:
+        from dispatchlab.registry.builds import default_registry  # costs start-up, and a named source needs none
+
         source, reason = default_registry()
     recorded = recorded_from(source, imports=imports, report=report)
     found = inspect_registry(recorded, operator, source=source, semantics=semantics)

@@ -118,7 +118,6 @@ def dump(
       dispatchlab dump aten::add.Tensor --across --key CUDA
     """
     from dispatchlab.analysis.sources import LIVE, is_registry_source, table_rows
-    from dispatchlab.registry.builds import default_registry
 
     listings = {"--list": listing, "--dangling": dangling, "--overridden": overridden, "--counts": counts}
     asked = next((option for option, on in listings.items() if on), None)
@@ -138,7 +137,7 @@ def dump(
             raise DumpOptionsError(f"{asked} is for registries, and {source} is a scenario: name an operator")
         reason = ""
         if source is None:
-            source, reason = (LIVE, "") if engine == "torch" else default_registry(keys)
+            source, reason = (LIVE, "") if engine == "torch" else _default(keys)
         listed = {"dangling": dangling, "overridden": overridden, "counts": counts}
         _list(source, reason, operator or "*", keys, imports, format, **listed)
         return
@@ -157,7 +156,7 @@ def dump(
 
     reason = ""
     if source is None and engine == "lab":
-        source, reason = default_registry(keys)
+        source, reason = _default(keys)
     found = inspect_operators(
         operator,
         source=source,
@@ -171,6 +170,13 @@ def dump(
     if reason:
         note(f"note: {reason}")
     _show(found, source, engine, table_rows(keys, privateuse1=found.privateuse1), format)
+
+
+def _default(keys: tuple[str, ...]) -> tuple[str, str]:
+    """The registry that answers when none is named, and why it does."""
+    from dispatchlab.registry.builds import default_registry  # costs start-up, and a named source needs none
+
+    return default_registry(keys)
 
 
 _ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import")
