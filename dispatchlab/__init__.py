@@ -18,6 +18,7 @@ The packages, from the bottom; each has a map of its own:
 
 - `errors`: what can go wrong, as one tree; `escape`: texts on their way out; `atomic_write`: the one writer of
   files; `bounded_read`: the one reader; `file_kinds`: which file is what;
+  `journal`: results that a run goes on from;
 - `processes`: worker processes that end with their parent, deadlines, memory;
 - `model`: the field's terms as frozen values; `yaml_tree`, `yaml_fields`: YAML with source locations;
 - `engine`: the lab engine; `call`, `layers`, `overrides`, `codegen`: calls, and what is built on them;

@@ -19,6 +19,9 @@ REGISTRY_MAGIC = b"\x89DLREG\r\n"
 BUNDLE_MAGIC = b"\x89DLREGS\n"
 """What a bundle of registries begins with."""
 
+JOURNAL_MAGIC = b"\x89DLCKP\r\n"
+"""What a checkpoint begins with."""
+
 MARK = "Written by dispatchlab. Remove this line to protect the file from being written over."
 """The first line, as a comment, of a file that could otherwise have been written by hand."""
 
@@ -32,6 +35,7 @@ class FileKind(Enum):
     REPLAY = "a replay", "run it with: dispatchlab permute --replay {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
     BUNDLE = "a bundle of registries", "name one of those that are bundled: dispatchlab dump OP --from torch-2.13"
+    CHECKPOINT = "a checkpoint", "go on from it with the command that wrote it and --checkpoint {file}"
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
     PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
     GOLDEN = "a golden file", "pytest compares a scenario with it"
@@ -117,6 +121,8 @@ def recognised(content: bytes) -> FileContent | None:
         return FileContent(FileKind.REGISTRY)
     if content.startswith(BUNDLE_MAGIC):
         return FileContent(FileKind.BUNDLE)
+    if content.startswith(JOURNAL_MAGIC):
+        return FileContent(FileKind.CHECKPOINT)
     text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     first = text.partition("\n")[0]
     if text.lstrip().startswith("{"):

@@ -127,7 +127,7 @@ def test_every_command_that_writes_files_has_force() -> None:
 BOTH: dict[str, set[str]] = {
     "permute": {
         "engine", "walk", "samples", "seed", "max_states", "timeout_s", "max_memory", "jobs", "require_proof", "replay",
-        "save", "force", "format", "progress", "allow_import",
+        "save", "force", "format", "progress", "allow_import", "checkpoint",
     },
     "dump": {
         "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",

@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from time import perf_counter
 from typing import TypeAlias, TypeVar, assert_never
 
+from dispatchlab._version import __version__
 from dispatchlab.analysis.certificate import (
     Cause,
     Certificate,
@@ -46,10 +48,12 @@ from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.run_sequence import on_sandboxes
+from dispatchlab.journal import Journal
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.pool import Died, Done, Pool, Raised, Reported, Stopped
+from dispatchlab.registry.file import registry_bytes
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 
@@ -105,6 +109,7 @@ def certification_of(
     progress: Callable[[Progress], None] | None = None,
     partial: bool = False,
     against: str = "",
+    checkpoint: str | None = None,
 ) -> Certification:
     """The certificates of a registry.
 
@@ -117,6 +122,7 @@ def certification_of(
         progress: is called with how far it has come.
         partial: after Ctrl-C return what was done, with `interrupted` true.
         against: the registry whose operators were left out, for the error where none is left.
+        checkpoint: a file for what is done, from which the same call goes on.
 
     Raises:
         NothingToCertifyError: there is no operator.
@@ -135,7 +141,10 @@ def certification_of(
     steps, interrupted = 0, False
     patterns = sorted({pattern_of(operator) for operator in chosen})
     try:
-        with _workers(semantics, fallbacks, recorded.torch, jobs, meter.tick) as run:
+        with (
+            _journal(checkpoint, recorded, chosen, semantics) as journal,
+            _workers(semantics, fallbacks, recorded.torch, jobs, meter.tick, journal) as run,
+        ):
             dispatcher = _with_fallbacks(semantics, fallbacks, recorded.torch)
             plans = {}
             for pattern in patterns:
@@ -147,7 +156,7 @@ def certification_of(
                 for certificate, count in done:
                     certificates[certificate.operator] = certificate
                     steps += count
-                meter.add(sum(_cost_of_operator(operator) for operator, *_ in task))
+                meter.add(sum(_cost_of_operator(operator) for operator, *_ in task), is_known=run.is_known)
     except KeyboardInterrupt:
         if not partial:
             raise
@@ -223,13 +232,15 @@ class _Meter:
 
     def __init__(self, progress: Callable[[Progress], None] | None, started: float, later: int) -> None:
         self._progress, self._started = progress, started
-        self._done, self._total, self._sets = 0, later, 0
+        self._done, self._total, self._sets, self._before = 0, later, 0, 0
 
     def expect(self, steps: int) -> None:
         self._total += steps
 
-    def add(self, steps: int, sets: int = 0) -> None:
+    def add(self, steps: int, sets: int = 0, *, is_known: bool) -> None:
+        """Count work; `is_known` when an earlier run has done it."""
         self._done += steps
+        self._before += steps if is_known else 0
         self._sets += sets
         self.tick()
 
@@ -237,7 +248,7 @@ class _Meter:
         """Report how far the work has come, though nothing may have been added."""
         if self._progress is not None:
             elapsed = perf_counter() - self._started
-            self._progress(Progress(self._sets, self._sets, self._done, self._total, elapsed))
+            self._progress(Progress(self._sets, self._sets, self._done, self._total, elapsed, self._before))
 
 
 def _cost(neighbourhood: Neighbourhood) -> int:
@@ -257,7 +268,7 @@ def _explore(plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourh
         meter.expect(sum(map(_cost, wanted)))
         for task, done in run(_explore_some, _batches(wanted)):
             known.update(zip(task, done, strict=True))
-            meter.add(sum(map(_cost, task)), sum(each.sets for each in done))
+            meter.add(sum(map(_cost, task)), sum(each.sets for each in done), is_known=run.is_known)
         open_plans = [plan for plan in open_plans if plan.grow(known)]
     needed = frozenset().union(*(plan.to_explore() for plan in plans))
     return {each: known[each] for each in sorted(needed, key=lambda one: one.rank)}
@@ -455,6 +466,27 @@ def _newer_of(registrations: Sequence[Registration]) -> list[int]:
 
 # -- processes
 
+
+@contextmanager
+def _journal(
+    path: str | None, recorded: Recorded, chosen: Sequence[RecordedOperator], semantics: str
+) -> Iterator[Journal | None]:
+    """The journal of a checkpoint."""
+    if path is None:
+        yield None
+        return
+    names = sha256("\n".join(str(operator.name) for operator in chosen).encode()).hexdigest()
+    run = {
+        "the command": "certify",
+        "the version of dispatchlab": __version__,
+        "--semantics": semantics,
+        "the registry": sha256(registry_bytes(recorded)).hexdigest(),
+        "the choice of operators": names,
+    }
+    with Journal(path, run) as journal:
+        yield journal
+
+
 _dispatcher: Semantics | None = None
 
 
@@ -483,12 +515,39 @@ class _Run:
     Args:
         pool: the processes; None for this one.
         tick: is called now and then while processes are waited for.
+        journal: has what an earlier run has done, by the number of the call and of the task, which are the same in
+            every run, and keeps what this one does.
     """
 
-    def __init__(self, pool: Pool | None, tick: Callable[[], None]) -> None:
-        self._pool, self._tick = pool, tick
+    def __init__(self, pool: Pool | None, tick: Callable[[], None], journal: Journal | None) -> None:
+        self._pool, self._tick, self._journal = pool, tick, journal
+        self._calls = 0
+        self.is_known = False  # whether what it gave last was known from the journal
 
     def __call__(self, work: Callable[[A], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
+        journal = self._journal
+        if journal is None:
+            yield from self._worked(work, tasks)
+            return
+        name = f"{work.__name__} {self._calls}"
+        self._calls += 1
+        todo: list[A] = []
+        numbers: list[int] = []
+        for number, task in enumerate(tasks):
+            known = journal.records(f"{name} {number}")
+            if known:
+                self.is_known = True
+                yield task, known[-1]
+            else:
+                todo.append(task)
+                numbers.append(number)
+        self.is_known = False
+        number_of = {id(task): number for number, task in zip(numbers, todo, strict=True)}
+        for task, result in self._worked(work, todo):
+            journal.add(f"{name} {number_of[id(task)]}", result)
+            yield task, result
+
+    def _worked(self, work: Callable[[A], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
         if self._pool is None:
             for task in tasks:
                 yield task, work(task)
@@ -513,12 +572,17 @@ class _Run:
 
 @contextmanager
 def _workers(
-    semantics: str, fallbacks: tuple[RecordedFallback, ...], torch: str, jobs: int, tick: Callable[[], None]
+    semantics: str,
+    fallbacks: tuple[RecordedFallback, ...],
+    torch: str,
+    jobs: int,
+    tick: Callable[[], None],
+    journal: Journal | None,
 ) -> Iterator[_Run]:
     """Where tasks run; processes are ended at once when the work is stopped."""
     if jobs < 2:
         _initialise(semantics, fallbacks, torch)
-        yield _Run(None, tick)
+        yield _Run(None, tick, journal)
         return
     with Pool(jobs, _initialise, (semantics, fallbacks, torch)) as pool:
-        yield _Run(pool, tick)
+        yield _Run(pool, tick, journal)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
-from typing import Any, Final, Literal, Protocol, TypeAlias, assert_never, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, assert_never, runtime_checkable
 
+from dispatchlab._version import __version__
 from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.analysis.counterexamples import explained, kept_text, model_of, program_of, replayed
 from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
@@ -26,6 +30,8 @@ from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
+from dispatchlab.explore.walk_log import WalkLog
+from dispatchlab.journal import Journal
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
@@ -55,6 +61,9 @@ _SLACK_S: Final = 1.0
 WalkName: TypeAlias = Literal["auto", "graph", "orders", "sample"]
 
 
+_OPTION: Final = {"imports": "--import"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How to run a scenario; each field is an option of `permute`, None where it was not given."""
@@ -77,6 +86,20 @@ class RunOptions:
     replay: str | None = None
     save: str | None = None
     graph: str | None = None
+    checkpoint: str | None = None
+
+    @property
+    def what(self) -> dict[str, str]:
+        """What makes a run the same as another, by the names of its options; bounds may change from one to the next."""
+        bounds = {"timeout_s", "max_states", "max_memory", "checkpoint"}
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in bounds}
+        return {
+            _OPTION.get(name, f"--{name.replace('_', '-')}"): " ".join(value)
+            if isinstance(value, tuple)
+            else str(value)
+            for name, value in values.items()
+            if value not in (None, False, ())
+        }
 
     @property
     def bounds(self) -> dict[str, Any]:
@@ -403,9 +426,32 @@ def _explored(
     asked |= {"order": scenario.order} if program is None else {"program": program}
     if isinstance(engine, Explores):
         return engine.explore(scenario.registrations, scenario.operators, **asked)
+    if options.checkpoint is not None and options.walk == "graph" and program is None:
+        with Journal(options.checkpoint, _run_of(scenario.file, options, engine.semantics)) as journal:
+            return explore(
+                engine,
+                scenario.registrations,
+                scenario.operators,
+                cancelled=cancelled,
+                log=WalkLog(journal),
+                **asked,
+            )
     walk = explore if program is None else explore_program
     found: Exploration = walk(engine, scenario.registrations, scenario.operators, cancelled=cancelled, **asked)
     return found
+
+
+def _run_of(file: str, options: RunOptions, semantics: str = "") -> dict[str, str]:
+    """What a checkpoint says of the run that it is of."""
+    content = "no file"
+    if os.path.isfile(file):
+        with open(file, "rb") as stream:
+            content = sha256(stream.read()).hexdigest()
+    run = {"the command": "permute", "the version of dispatchlab": __version__, file or "the scenario": content}
+    if options.engine == "torch":
+        with suppress(PackageNotFoundError):
+            run["the version of PyTorch"] = version("torch")
+    return run | options.what | ({"--semantics": semantics} if semantics else {})
 
 
 def _conforming(
@@ -584,11 +630,69 @@ def run_scenarios(
     in_processes = jobs > 1 or options.allow_import  # code of the user's may end its process
     if options.max_memory is None:
         options = replace(options, max_memory=default_memory_bound(jobs))
-    if in_processes:
-        yield from _in_processes(files, options, jobs, progress, finished)
-        return
+    with ExitStack() as open_files:
+        kept = None
+        if options.checkpoint is not None:
+            run = {name: text for file in files for name, text in _run_of(file, options).items()}
+            kept = _Kept(open_files.enter_context(Journal(options.checkpoint, run)), files)
+        asked = [_Asked(path, _own(options, number)) for number, path in enumerate(files)]
+        todo = [each for each in asked if kept is None or kept.outcome(each.path) is None]
+        work = _in_processes(todo, jobs, progress, finished) if in_processes else _here(todo, progress, finished)
+        fresh = open_files.enter_context(closing(work))
+        for each in asked:
+            outcome = None if kept is None else kept.outcome(each.path)
+            if outcome is not None:
+                yield each.path, outcome
+                continue
+            following = next(fresh, None)
+            if following is None:  # it was interrupted
+                return
+            path, new = following
+            if kept is not None:
+                kept.add(path, new)
+            yield path, new
+            if isinstance(new, Outcome) and new.interrupted and not in_processes:
+                return
+
+
+class _Asked(NamedTuple):
+    path: str
+    options: RunOptions
+
+
+def _own(options: RunOptions, number: int) -> RunOptions:
+    """The options of one scenario, whose walk has a checkpoint of its own beside that of the run."""
+    if options.checkpoint is None:
+        return options
+    return replace(options, checkpoint=f"{options.checkpoint}.{number}")
+
+
+class _Kept:
+    """The outcomes that a checkpoint has; one that was interrupted or is incomplete is worked on again."""
+
+    def __init__(self, journal: Journal, files: Sequence[str]) -> None:
+        self._journal = journal
+        self._number = {path: number for number, path in enumerate(files)}
+
+    def outcome(self, path: str) -> Outcome | None:
+        """What is known of a scenario."""
+        found = self._journal.records(path)
+        return found[-1] if found and isinstance(found[-1], Outcome) else None
+
+    def add(self, path: str, outcome: Outcome | DispatchLabError) -> None:
+        """Keep an outcome, and remove what was kept of the walk that led to it."""
+        if not isinstance(outcome, Outcome) or outcome.interrupted:
+            return
+        if outcome.report.exploration.verdict is not Verdict.INCOMPLETE and self._journal.add(path, outcome):
+            with suppress(OSError):
+                os.unlink(f"{self._journal.path}.{self._number[path]}")
+
+
+def _here(
+    asked: Sequence[_Asked], progress: ProgressOf, finished: Callable[[str], None]
+) -> Generator[Finished, None, None]:
     with kept_engines():
-        for path in files:
+        for path, options in asked:
             outcome: Outcome | DispatchLabError
             try:
                 outcome = run_scenario(path, options, progress=partial(progress, path))
@@ -596,18 +700,17 @@ def run_scenarios(
                 outcome = error
             finished(path)
             yield path, outcome
-            if isinstance(outcome, Outcome) and outcome.interrupted:
-                return
 
 
 def _in_processes(
-    files: Sequence[str], options: RunOptions, jobs: int, progress: ProgressOf, finished: Callable[[str], None]
+    asked: Sequence[_Asked], jobs: int, progress: ProgressOf, finished: Callable[[str], None]
 ) -> Generator[Finished, None, None]:
+    files = [each.path for each in asked]
     outcomes: dict[int, Outcome | DispatchLabError | None] = {}
     events: deque[Event] = deque()
     stopped = reported = False
     with Pool(jobs, _initialise) as pool:
-        pool.start(_run, [(path, options) for path in files])
+        pool.start(_run, [(path, options) for path, options in asked])
         for number, path in enumerate(files):
             while number not in outcomes:
                 try:

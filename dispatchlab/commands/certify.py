@@ -12,6 +12,7 @@ from dispatchlab.commands.options import (
     LIVE_IMPORT_HELP,
     SOURCE,
     OneOf,
+    checkpoint_option,
     format_option,
     import_option,
     operators_option,
@@ -46,6 +47,7 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
     type=JOBS,
     help="Use at most N processes. Default, and most: one for each core.",
 )
+@checkpoint_option("neighbourhoods and operators that are done are not worked on again")
 @import_option(LIVE_IMPORT_HELP)
 @click.option(
     "--all",
@@ -62,6 +64,7 @@ def certify(
     operators: tuple[str, ...],
     semantics: str,
     jobs: int | None,
+    checkpoint: str | None,
     imports: tuple[str, ...],
     everything: bool,
     format: Format | None,
@@ -114,6 +117,7 @@ def certify(
             progress=lambda done: display.update(registry, done),
             partial=True,
             against=asked.against,
+            checkpoint=checkpoint,
         )
         display.finish(registry)
     found = without_known(found, asked)

@@ -16,6 +16,7 @@ from dispatchlab.commands.options import (
     SEED,
     NoEffectError,
     allow_import_option,
+    checkpoint_option,
     engine_option,
     force_option,
     format_option,
@@ -123,6 +124,9 @@ class PictureFormatError(DispatchLabError):
     default=1,
     show_default=True,
     help="Explore N scenarios at once, at most one for each core.",
+)
+@checkpoint_option(
+    "scenarios that were explored are not explored again, and a walk through states goes on where it was"
 )
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
 @click.option(
@@ -232,7 +236,7 @@ def _refuse_without_effect(context: click.Context, asked: RunOptions) -> None:
         of_live = "is for an engine whose state cannot be read: use it with --engine torch, or leave it out"
         refuse(context, ("passes", "every_table"), of_live)
     if asked.replay is not None:
-        explored = {"walk", "samples", "max_states", "max_memory", "jobs"}
+        explored = {"walk", "samples", "max_states", "max_memory", "jobs", "checkpoint"}
         explored |= set() if asked.conform else {"seed", "passes", "timeout_s"}
         refuse(context, sorted(explored), "is for exploring, and --replay runs two sequences: leave one of the two out")
         return

@@ -417,6 +417,10 @@ class CodedSpace:
         """Every variable that was read or written so far."""
         return self.plain.touched() | self._touched
 
+    def remember(self, touched: frozenset[StateVariable], /) -> None:
+        """Count variables as touched, as an earlier run of the same walk has found them."""
+        self._touched |= touched
+
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators, libraries and debug texts renamed in order of appearance."""
         return self.plain.pattern(indices)

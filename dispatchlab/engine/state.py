@@ -26,6 +26,9 @@ class _FallbacksVariable:
     def __repr__(self) -> str:
         return "FALLBACKS"
 
+    def __reduce__(self) -> str:
+        return "FALLBACKS"  # there is one
+
 
 FALLBACKS = _FallbacksVariable()
 """The variable of all backend fallbacks."""

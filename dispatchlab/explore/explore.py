@@ -17,6 +17,7 @@ from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, RandomWalks
 from dispatchlab.explore.replay_proof import replay_proof
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
+from dispatchlab.explore.walk_log import WalkLog
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
@@ -40,6 +41,7 @@ def explore(
     seed: int = 0,
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
+    log: WalkLog | None = None,
 ) -> Exploration:
     """Find out whether the order of registrations matters on an engine.
 
@@ -59,6 +61,7 @@ def explore(
         seed: of everything that is chosen at random.
         cancelled: called about ten times a second to ask whether to stop.
         progress: called about ten times a second with how far it has come.
+        log: what graph walks have done in an earlier run; they go on from there.
 
     Returns:
         The verdict, what it stands for, and a counterexample when there is one, verified from scratch.
@@ -67,7 +70,12 @@ def explore(
         Interrupted: by Ctrl-C, with what was covered.
     """
     watch = Watch(
-        max_states=max_states, timeout_s=timeout_s, max_memory=max_memory, cancelled=cancelled, progress=progress
+        max_states=max_states,
+        timeout_s=timeout_s,
+        max_memory=max_memory,
+        cancelled=cancelled,
+        progress=progress,
+        log=log,
     )
     registrations = distinguished(registrations)
     count = len(registrations)

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Final
 
 from dispatchlab.explore.result import Exploration
+from dispatchlab.explore.walk_log import WalkLog
 from dispatchlab.processes.memory import used_memory
 
 _REPORT_EVERY_S: Final = 0.1
@@ -28,6 +29,7 @@ class Progress:
         edges: registrations and releases that were tried.
         total_edges: how many there are when nothing is refused; None when that is not known.
         elapsed_s: seconds since the start.
+        edges_before: how many of `edges` were taken over from a checkpoint, and cost no time.
     """
 
     sets: int
@@ -35,6 +37,7 @@ class Progress:
     edges: int
     total_edges: int | None
     elapsed_s: float
+    edges_before: int = 0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -55,6 +58,7 @@ class Watch:
         cancelled: asked about ten times a second whether to stop.
         progress: called with the progress about ten times a second.
         total_edges: the total that `progress` is called with.
+        log: what graph walks have done in an earlier run, and do in this one.
     """
 
     def __init__(
@@ -66,8 +70,11 @@ class Watch:
         cancelled: Callable[[], bool] | None = None,
         progress: Callable[[Progress], None] | None = None,
         total_edges: int | None = None,
+        log: WalkLog | None = None,
     ) -> None:
         self.total_edges = total_edges
+        self.log = log
+        self.edges_before = 0
         self._max_states = max_states
         self._timeout_s = timeout_s
         self._max_memory = max_memory
@@ -111,7 +118,7 @@ class Watch:
                 return "cancelled"
             if self._progress is not None:
                 done = (self._sets + sets, self._states + states, self._edges + edges)
-                self._progress(Progress(*done, self.total_edges, now - self._started))
+                self._progress(Progress(*done, self.total_edges, now - self._started, self.edges_before))
         return None
 
     def is_over(self) -> bool:

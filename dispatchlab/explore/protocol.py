@@ -122,6 +122,9 @@ class Footprints(Protocol):
     def touched(self) -> frozenset[StateVariable]:
         """The variables that were read or written since the space was made, observations included."""
 
+    def remember(self, touched: frozenset[StateVariable], /) -> None:
+        """Count variables as touched, as an earlier run of the same walk has found them."""
+
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators and debug texts renamed in order of appearance.
 

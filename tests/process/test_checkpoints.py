@@ -1,0 +1,142 @@
+"""Runs that are killed at random moments and go on from a checkpoint end as one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.analysis.certify import certification_of
+from dispatchlab.analysis.run_scenario import Outcome, RunOptions, run_scenarios
+from dispatchlab.explore import walk_log
+from dispatchlab.explore.prng import SplitMix64
+from dispatchlab.registry.file import open_bundled
+from dispatchlab.render.certify import certification_json
+from dispatchlab.render.json_view import report_json
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+KILLS = 30
+KEYS = ("CPU", "CUDA", "XLA", "Meta", "AutogradCPU", "AutogradCUDA", "Tracer", "Autograd", "MPS", "HPU")
+
+
+def scenarios(folder: Path) -> list[str]:
+    """A long proof, refusals, an override, and a small one."""
+    long = "".join(f"  - impl: foo {key} fn_{key}\n" for key in KEYS)
+    texts = {
+        "long": f"  - def: foo(Tensor x) -> Tensor\n{long}",
+        "refused": "  - def: foo(Tensor x) -> Tensor\n  - def: foo(Tensor x) -> Tensor\n  - impl: foo CPU a\n",
+        "override": "  - impl: foo CPU a\n  - impl: foo CPU b\n  - impl: foo CUDA c\n",
+    }
+    files = []
+    for name, text in texts.items():
+        lines = re.sub(r"impl: (\w+) (\w+) (\w+)", r"{impl: test::\1, dispatch: \2, debug: \3}", text)
+        lines = re.sub(r"def: (foo.*)", r"{def: 'test::\1'}", lines)
+        file = folder / f"{name}.yaml"
+        file.write_text(f"claim: {name} registrations of one operator\nregistrations:\n{lines}")
+        files.append(str(file))
+    return files
+
+
+def explored(files: list[str], checkpoint: str | None) -> str:
+    lines = []
+    options = RunOptions(checkpoint=checkpoint)
+    for _, outcome in run_scenarios(files, options, progress=lambda *_: None, finished=lambda _: None):
+        assert isinstance(outcome, Outcome), outcome
+        lines.append(_timeless(report_json(outcome.report)))
+    return "\n".join(lines)
+
+
+def certified(checkpoint: str | None) -> str:
+    recorded = open_bundled("torch-2.13")
+    chosen = [operator for operator in recorded if str(operator.name).startswith("aten::ab")]
+    found = certification_of(recorded, name="torch-2.13", operators=chosen, checkpoint=checkpoint)
+    assert len(found.certificates) == len(chosen) > 3
+    return _timeless(certification_json(found))
+
+
+def _timeless(text: str) -> str:
+    changed, count = re.subn(r'("elapsed_s": )[-+.e\d]+', r"\g<1>0", text)
+    assert count
+    return changed
+
+
+def run_and_kill(work: Callable[[], str], result: Path, after_s: float) -> bool:
+    """Run in a process of its own that is killed after some time; whether it was."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            text = work()
+            result.write_text(text)
+            code = 0
+        finally:
+            os._exit(code)
+    time.sleep(after_s)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def killed_until_done(work: Callable[[], str], result: Path, shortest_s: float) -> tuple[int, str]:
+    """Kill it again and again until it comes to its end; how often it was killed, and its result."""
+    random = SplitMix64(1)
+    kills, wait = 0, shortest_s
+    while run_and_kill(work, result, wait * (50 + random.below(100)) / 100):
+        kills += 1
+        if kills >= KILLS:
+            wait *= 1.3
+    return kills, result.read_text()
+
+
+def test_scenarios_that_are_killed_thirty_times_are_explored_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk_log, "_EVERY_S", 0.01)
+    monkeypatch.setattr(walk_log, "_SHARE", 1)
+    files = scenarios(tmp_path)
+    wanted = explored(files, None)
+    checkpoint = str(tmp_path / "run.ck")
+    kills, found = killed_until_done(lambda: explored(files, checkpoint), tmp_path / "result", 0.03)
+    assert kills >= KILLS
+    assert found == wanted
+    assert [name for name in os.listdir(tmp_path) if ".ck" in name] == ["run.ck"]
+    assert explored(files, checkpoint) == wanted  # now all of it comes from the file
+
+
+def test_a_certification_that_is_killed_goes_on(tmp_path: Path) -> None:
+    wanted = certified(None)
+    checkpoint = str(tmp_path / "certify.ck")
+    kills, found = killed_until_done(lambda: certified(checkpoint), tmp_path / "result", 0.05)
+    assert kills >= KILLS
+    assert found == wanted
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_command_goes_on_after_a_signal_and_says_what_it_would_have_said(tmp_path: Path, jobs: str) -> None:
+    scenarios(tmp_path)
+    command = [sys.executable, "-m", "dispatchlab", "permute", str(tmp_path), "--format", "json", "--jobs", jobs]
+    whole = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert whole.returncode == 1  # two of them are not as expected
+    command += ["--checkpoint", str(tmp_path / "run.ck")]
+    for sent in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(1.0)
+        running.send_signal(sent)
+        running.communicate()
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 1, found.stderr
+    assert _timeless(found.stdout) == _timeless(whole.stdout)
+    refused = subprocess.run([*command, "--free"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "is the checkpoint of another run: --free was not given and is True;" in refused.stderr
+    assert len([json.loads(each) for each in re.split(r"\n(?=\{)", found.stdout.strip())]) == 3
