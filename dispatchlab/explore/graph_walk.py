@@ -38,7 +38,7 @@ from dispatchlab.explore.checker import (
 )
 from dispatchlab.explore.driver import Ending, finish
 from dispatchlab.explore.limits import Watch, count_edges, count_orders, later_masks
-from dispatchlab.explore.protocol import EngineCrashed, Footprints, StateSpace
+from dispatchlab.explore.protocol import EngineCrashed, Footprints, Remembers, StateSpace
 from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.walk_log import NotTheSameWalkError, WalkRecord
 from dispatchlab.model.sequence import StepSequence
@@ -155,7 +155,7 @@ class _GraphDrive:
         states, masks, first, refused = self.states, self.masks, self.first, self.refused
         bits = [(index, 1 << index, self.later[index]) for index in range(self.count)]
         stop = self.watch.stop
-        log = self.watch.log
+        log = self.watch.log if isinstance(space, Remembers) else None
         head, edges, length, level_end = 0, 0, -1, 0
         records = [] if log is None else log.begin()
         if records:
@@ -257,7 +257,7 @@ class _GraphDrive:
                 self.refused.setdefault(whole, {})[index] = refusal
                 self.refusals.append((whole, index, refusal))
             self.asymmetric.update(record.asymmetric)
-        if isinstance(space, Footprints):
+        if isinstance(space, Remembers):
             space.remember(records[-1].touched)
         last = records[-1]
         if not 0 <= last.head <= len(self.states):

@@ -122,9 +122,6 @@ class Footprints(Protocol):
     def touched(self) -> frozenset[StateVariable]:
         """The variables that were read or written since the space was made, observations included."""
 
-    def remember(self, touched: frozenset[StateVariable], /) -> None:
-        """Count variables as touched, as an earlier run of the same walk has found them."""
-
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators and debug texts renamed in order of appearance.
 
@@ -156,3 +153,11 @@ class Dependences(Protocol):
 
         Values are equal to those of the whole.
         """
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """Footprints that can be taken over from an earlier run; without it a walk that records them begins anew."""
+
+    def remember(self, touched: frozenset[StateVariable], /) -> None:
+        """Count variables as touched, as an earlier run of the same walk has found them."""
