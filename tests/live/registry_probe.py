@@ -9,7 +9,7 @@ from dispatchlab.analysis.replay_on_lab import bench
 from dispatchlab.live.bridge.torch import bindings
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.registry_reader import record_registry
-from dispatchlab.registry.compare import compare, summary
+from dispatchlab.registry.compare import change_lines, compare
 from dispatchlab.registry.file import RegistryFile, open_bundled, registry_bytes
 from dispatchlab.registry.model import dump_text
 
@@ -17,7 +17,7 @@ from dispatchlab.registry.model import dump_text
 def main() -> None:
     """Print what was found as JSON."""
     recorded, bundled = record_registry(), open_bundled("torch-2.13-cpu")
-    again = record_registry()
+    again, differences = record_registry(), compare(bundled, recorded)
     benches = {semantics: bench(bundled, semantics=semantics) for semantics in ("strict", "torch-2.13")}
     roots = [f"registered at {root}" for root in package_roots()]
 
@@ -35,7 +35,8 @@ def main() -> None:
         "recorded twice the same": recorded == again,
         "file reads back": RegistryFile(registry_bytes(recorded)).load() == recorded,
         "symint kernels": sum(kernel.takes_symint for each in recorded for kernel in each.kernels),
-        "against the bundled": summary(compare(bundled, recorded)),
+        "compared with the bundled": differences.compared,
+        "differences from the bundled": [*change_lines(differences)],
         "same tags": all(bundled.operator(each.name) == each for each in recorded),
     }
     for semantics, replayed in benches.items():
