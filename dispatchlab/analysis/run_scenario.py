@@ -426,7 +426,7 @@ def _explored(
     asked |= {"order": scenario.order} if program is None else {"program": program}
     if isinstance(engine, Explores):
         return engine.explore(scenario.registrations, scenario.operators, **asked)
-    if options.checkpoint is not None and options.walk == "graph" and program is None:
+    if options.checkpoint is not None and options.walk in ("auto", "graph") and program is None:
         with Journal(options.checkpoint, _run_of(scenario.file, options, engine.semantics)) as journal:
             return explore(
                 engine,
@@ -673,6 +673,9 @@ class _Kept:
     def __init__(self, journal: Journal, files: Sequence[str]) -> None:
         self._journal = journal
         self._number = {path: number for number, path in enumerate(files)}
+        for path in files:
+            if self.outcome(path) is not None:  # the run may have ended between the two
+                self._remove_walk(path)
 
     def outcome(self, path: str) -> Outcome | None:
         """What is known of a scenario."""
@@ -684,8 +687,11 @@ class _Kept:
         if not isinstance(outcome, Outcome) or outcome.interrupted:
             return
         if outcome.report.exploration.verdict is not Verdict.INCOMPLETE and self._journal.add(path, outcome):
-            with suppress(OSError):
-                os.unlink(f"{self._journal.path}.{self._number[path]}")
+            self._remove_walk(path)
+
+    def _remove_walk(self, path: str) -> None:
+        with suppress(OSError):
+            os.unlink(f"{self._journal.path}.{self._number[path]}")
 
 
 def _here(
