@@ -248,25 +248,22 @@ def page_text() -> str:
 _RULE = "|---" * 15 + "|"  # under the head of the table
 
 
-def _row(figures: Mapping[str, Any]) -> tuple[object, ...]:
-    histories, scenarios, commands = (figures[name] for name in ("histories", "scenarios", "commands"))
-    return (
-        figures["torch"],
-        figures["keys"],
-        figures["slots"],
-        figures["fallbacks"],
-        f"{figures['operators']:,}",
-        f"{figures['kernels']:,}",
-        f"{histories['histories']:,}",
-        f"{histories['steps']:,}",
-        f"{histories['stale']:,}",
-        f"{sum(histories['refusals'].values()):,}",
-        histories["differences"],
-        scenarios["as predicted"],
-        scenarios.get("differ", 0),
-        scenarios.get("crashed", 0),
-        f"{commands['tried'] - len(commands['failed'])} of {commands['tried']}",
-    )
+def _row(figures: Mapping[str, Any]) -> Iterator[object]:
+    """A row; what was not measured is left empty."""
+    for name in ("torch", "keys", "slots", "fallbacks", "operators", "kernels"):
+        yield _number(figures.get(name, ""))
+    histories, scenarios, commands = (figures.get(name) for name in ("histories", "scenarios", "commands"))
+    for name in ("histories", "steps", "stale"):
+        yield _number(histories[name]) if histories else ""
+    yield _number(sum(histories["refusals"].values())) if histories else ""
+    yield histories["differences"] if histories else ""
+    for name in ("as predicted", "differ", "crashed"):
+        yield scenarios.get(name, 0) if scenarios else ""
+    yield f"{commands['tried'] - len(commands['failed'])} of {commands['tried']}" if commands else ""
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def remove(work: Work) -> dict[str, Any]:
