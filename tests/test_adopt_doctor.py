@@ -16,8 +16,10 @@ from dispatchlab.cli import COMMANDS, main
 from dispatchlab.explore.protocol import EngineCrashed
 from dispatchlab.live.bridge.running_keys import RunningKeys
 from dispatchlab.live.bridge.torch import TorchMissingError
-from dispatchlab.live.introspection import dispatch_keys
+from dispatchlab.live.introspection import dispatch_keys, registry_reader
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registry.file import open_named
+from dispatchlab.registry.model import registry_of
 from dispatchlab.render.doctor import doctor_json, doctor_text
 from tests.command_line import run
 
@@ -186,3 +188,12 @@ def test_an_error_of_a_torch_with_unknown_keys_says_so(monkeypatch: pytest.Monke
     monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running(_known()))
     bug = KeyError("x")
     assert dispatch_keys.with_cause(bug) is bug
+
+
+def test_schemas_of_classes_that_the_newest_pytorch_lacks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "prepacked::conv2d_clamp_run"
+    found = open_named("torch-2.7").operator(name)
+    assert found is not None
+    assert "xnnpack.Conv2dOpContext" in str(found.schema)
+    monkeypatch.setattr(registry_reader, "record_registry", lambda: registry_of("2.7.1", [found], [], ()))
+    assert live_probes.registry().startswith("1 operators, ")

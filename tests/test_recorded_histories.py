@@ -13,7 +13,7 @@ from tests.histories.history import first_difference, take
 QUICK = 40
 """One history of so many is replayed here; `tests/deep/test_every_history.py` replays all."""
 
-VERSIONS = tuple(name for name in bundled_profiles() if file_of(name).exists())
+VERSIONS = bundled_profiles()
 every_version = pytest.mark.parametrize("name", VERSIONS)
 
 

@@ -198,6 +198,8 @@ def scenarios(work: Work) -> dict[str, Any]:
         else:
             counts["as predicted"] += 1
     counts["not expressible"] = sum("cannot be made on the live PyTorch" in line for line in live.err.splitlines())
+    if not counts["as predicted"]:
+        raise SystemExit(f"no scenario was explored\n{live.err[-2000:]}")
     return {"scenarios": dict(counts)}
 
 

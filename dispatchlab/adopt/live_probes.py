@@ -60,14 +60,14 @@ def registry() -> str:
     """Every operator can be read: what `dump`, `lint`, `diff`, `coverage`, `certify` and `explain` do with `live`."""
     from dispatchlab.errors import ParseError
     from dispatchlab.live.introspection.registry_reader import record_registry
-    from dispatchlab.model.schema_parser import parse_schema
+    from dispatchlab.model.printed_schema import parse_printed
 
     found = record_registry()
     unreadable: list[str] = []
     for operator in found:
         try:
             if operator.schema is not None:
-                parse_schema(operator.schema)
+                parse_printed(operator.schema)
         except ParseError:
             unreadable.append(str(operator.name))
     if unreadable:

@@ -9,12 +9,15 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.protocol import Engine
+from dispatchlab.live.bridge.expressible import NotExpressibleError
+from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Def, Fallback, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.scenario import parse_scenario
 from tests.live.live_registrations import BOXED, FALLTHROUGH, FOO, define, impl
 
 BAR = OperatorName("test", "bar")
@@ -103,3 +106,40 @@ def test_stale_fallthroughs_of_one_library_are_named() -> None:
             handle.release()
     assert seen[0] == seen[1]
     assert "NestedTensorCPU: fallthrough implicit [math kernel]" in dict(seen[0])["slots that calls use"]
+
+
+MADE = """\
+claim: A recorded custom_op.
+namespace: sample
+registrations:
+  - library: sample
+    kind: FRAGMENT
+    made_by:
+      call: custom_op
+      operator: made
+      on: [cpu]
+    registrations:
+      - def: made(Tensor x) -> Tensor
+        tags: [needs_fixed_stride_order, pt2_compliant_tag]
+"""
+"""As it is recorded on PyTorch 2.7, whose `custom_op` gives these tags by itself and takes none."""
+
+
+def test_a_custom_op_that_takes_no_tags_gives_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    custom_op = torch().library.custom_op
+    given: list[dict[str, object]] = []
+
+    def without_tags(name: str, /, *, mutates_args: object, device_types: object, schema: object) -> object:
+        given.append({"mutates_args": mutates_args, "device_types": device_types, "schema": schema})
+        return custom_op(name, **given[-1])
+
+    monkeypatch.setattr(torch().library, "custom_op", without_tags)
+    block = parse_scenario(MADE).registrations[0]
+    with LocalEngine().sandbox() as sandbox:
+        handle = sandbox.register(block)
+        assert sandbox.snapshot(OperatorName("sample", "made")).schema == "sample::made(Tensor x) -> Tensor"
+        handle.release()
+    assert len(given) == 1
+    other = parse_scenario(MADE.replace("needs_fixed_stride_order", "core")).registrations[0]
+    with LocalEngine().sandbox() as sandbox, pytest.raises(NotExpressibleError, match="gives no tags to a custom_op"):
+        sandbox.register(other)

@@ -27,8 +27,11 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_tex
 _OF_LIBRARY = TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL
 """The functions that are methods of `Library`."""
 
-_COMPLIANT = "pt2_compliant_tag"
-"""The tag that `custom_op` gives by itself."""
+_OWN_TAGS = frozenset({"pt2_compliant_tag"})
+"""The tags that `custom_op` gives every operator."""
+
+_OWN_TAGS_WITHOUT_PARAMETER = frozenset({"needs_fixed_stride_order"})
+"""Those that it gives, too, where it takes no tags: before PyTorch 2.8."""
 
 Make: TypeAlias = Callable[[Any], object]
 """Makes a call on a `torch.library.Library`; what it returns is kept as long as the registration."""
@@ -134,9 +137,11 @@ def _custom_op(block: Block, call: TorchLibraryCall, qualified: str) -> Make:
         "device_types": call.on or None,
         "schema": source_text(clone_with_name(schema, OperatorName("", "x"))).removeprefix("x"),
     }
-    tags = [tag for tag in tags_of(definition.tags, block) if tag.name != _COMPLIANT]
+    takes_tags = "tags" in signature(torch().library.custom_op).parameters
+    own = _OWN_TAGS if takes_tags else _OWN_TAGS | _OWN_TAGS_WITHOUT_PARAMETER
+    tags = tags_of(definition.tags - own, block)
     if tags:
-        if "tags" not in signature(torch().library.custom_op).parameters:
+        if not takes_tags:
             raise NotExpressibleError(block, f"PyTorch {torch().__version__} gives no tags to a custom_op")
         arguments["tags"] = tags
     parts = [_PARTS[part.function](part) for part in call.parts]
