@@ -190,6 +190,16 @@ def test_an_error_of_a_torch_with_unknown_keys_says_so(monkeypatch: pytest.Monke
     assert dispatch_keys.with_cause(bug) is bug
 
 
+def test_an_error_of_a_torch_that_is_too_old_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running([*_known(), "ORT"]))
+    monkeypatch.setattr(dispatch_keys, "torch", lambda: SimpleNamespace(__version__="2.3.1+cu121"))
+    assert str(dispatch_keys.with_cause(ModuleNotFoundError("No module named 'torch._library.custom_ops'"))) == (
+        "PyTorch 2.3.1+cu121 is older than 2.4, the oldest that dispatchlab supports. That ended in "
+        "ModuleNotFoundError: No module named 'torch._library.custom_ops'. "
+        "`dispatchlab doctor` shows what works with it"
+    )
+
+
 def test_schemas_of_classes_that_the_newest_pytorch_lacks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "prepacked::conv2d_clamp_run"
     found = open_named("torch-2.7").operator(name)

@@ -6,6 +6,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import torch
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.profile import bundled_profiles, version_of
 
 
 class UnknownKeysError(DispatchLabError):
@@ -29,6 +30,26 @@ class UnknownKeysError(DispatchLabError):
         )
 
 
+class OldTorchError(DispatchLabError):
+    """Something failed on a PyTorch that is older than all that this package has a model of.
+
+    Args:
+        version: its version.
+        oldest: the oldest one with a model.
+        error: what failed.
+    """
+
+    def __init__(self, version: str, oldest: str, error: str) -> None:
+        super().__init__(version, oldest, error)
+        self.version, self.oldest, self.error = version, oldest, error
+
+    def __str__(self) -> str:
+        return (
+            f"PyTorch {self.version} is older than {self.oldest.removeprefix('torch-')}, the oldest that dispatchlab "
+            f"supports. That ended in {self.error}. `dispatchlab doctor` shows what works with it"
+        )
+
+
 def unknown_keys() -> tuple[str, ...]:
     """The keys of the running PyTorch that this package does not know, in their order; of a release it knows all."""
     return tuple(name for name in running_keys().numbers if name not in DispatchKey.__members__)
@@ -43,10 +64,16 @@ def limits_of(unknown: tuple[str, ...]) -> str:
 
 
 def with_cause(error: BaseException) -> BaseException:
-    """The error, or one that says that the keys are the likely cause; an error that explains itself is kept."""
+    """The error, or one that says that the age of PyTorch or its keys are the likely cause.
+
+    An error that explains itself is kept.
+    """
     if isinstance(error, DispatchLabError) or not isinstance(error, Exception):
         return error
     try:
+        version, oldest = str(torch().__version__), bundled_profiles()[0]
+        if (version_of(version) or (99, 0)) < (version_of(oldest) or (0, 0)):
+            return OldTorchError(version, oldest, f"{type(error).__name__}: {error}")
         unknown = unknown_keys()
     except Exception:
         return error
