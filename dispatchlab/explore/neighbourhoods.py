@@ -288,6 +288,15 @@ class _Proof:
 
     def run(self) -> Exploration:
         """Walk the shortest sequences over everything, then explore all neighbourhoods."""
+        try:
+            return self._all()
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:  # between two walks
+            ended = replace(self._result(), verdict=Verdict.INCOMPLETE, notes=("interrupted",))
+            raise Interrupted(ended) from None
+
+    def _all(self) -> Exploration:
         near = self._look_near()
         if near.verdict is not Verdict.INCOMPLETE or near.notes != (too_long(self._near),):
             return near

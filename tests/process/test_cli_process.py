@@ -85,7 +85,7 @@ def test_text_imports_neither_rich_nor_numpy(folder: Path) -> None:
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: str) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "permute", "many.yaml", "more.yaml", "--jobs", jobs, "--progress"],
+        [*COMMAND, "permute", "many.yaml", "more.yaml", "--walk", "graph", "--jobs", jobs, "--progress"],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -226,7 +226,7 @@ def test_no_color_is_honoured(folder: Path, how: str) -> None:
 
 
 def test_progress_is_drawn_on_a_terminal_and_removed(folder: Path) -> None:
-    shown = on_terminal(folder, "permute", "many.yaml", "--timeout", "1.5")
+    shown = on_terminal(folder, "permute", "many.yaml", "--walk", "graph", "--timeout", "1.5")
     assert "edges/s" in shown
     lines = plain(shown)
     assert lines[-1].startswith("╰")

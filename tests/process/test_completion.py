@@ -58,7 +58,7 @@ def test_operators_keys_semantics_and_scenarios_are_completed(tmp_path: Path) ->
         "AutogradPrivateUse3",
     ]
     assert completed(tmp_path, "permute", "--semantics", "t") == sorted(
-        name for name in semantics_names() if name.startswith("t")
+        name for name in ("torch", *semantics_names()) if name.startswith("t")
     )
     assert completed(tmp_path, "permute", "o") == ["overloads.yaml"]
     assert completed(tmp_path, "dump", "foo", "--from", "more") == ["more/"]
@@ -83,7 +83,7 @@ def test_operators_of_registries_and_the_registries_are_completed(tmp_path: Path
         ("dispatchlab du", ["dump"]),
         ("dispatchlab dump aten::add.T", ["add.Tensor"]),
         ("dispatchlab dump --from torch-2.13 aten::addmm_", ["addmm_"]),
-        ("dispatchlab permute --semantics ", sorted(semantics_names())),
+        ("dispatchlab permute --semantics ", sorted(("torch", *semantics_names()))),
         ("dispatchlab dump aten::add.Tensor --key AutogradCP", ["AutogradCPU"]),
     ],
 )

@@ -66,7 +66,7 @@ def test_certify_ends_at_once_with_the_certificates_that_it_has(tmp_path: Path, 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_permute_prints_what_was_covered(tmp_path: Path, how: int, code: int) -> None:
     (tmp_path / "many.yaml").write_text(many(18))
-    ended, out, err, seconds = stopped(tmp_path, how, "permute", "many.yaml", group=True)
+    ended, out, err, seconds = stopped(tmp_path, how, "permute", "many.yaml", "--walk", "graph", group=True)
     assert (ended, "Traceback" in err) == (code, False), err
     assert seconds < WITHIN_S
     assert "verdict: incomplete\n" in out

@@ -258,7 +258,7 @@ def test_a_share_of_the_random_moments_ends_as_documented(name: str, tmp_path: P
 
 def test_many_registrations_stop_at_the_bound_of_memory(tmp_path: Path) -> None:
     (tmp_path / "many.yaml").write_text(many(18))
-    code, out, _ = ended(tmp_path, "permute", "many.yaml", "--max-memory", "0.02", "--no-progress")
+    code, out, _ = ended(tmp_path, "permute", "many.yaml", "--walk", "graph", "--max-memory", "0.02", "--no-progress")
     assert code == 3
     assert "verdict: incomplete\n" in out
     assert "note: stopped at the bound of 20.5 MiB of memory\n" in out
