@@ -15,6 +15,7 @@ from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.explore import neighbourhoods
 from dispatchlab.explore.explore import explore
+from dispatchlab.explore.limits import Interrupted
 from dispatchlab.explore.partition import explore_forkable
 from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.model.keys import DispatchKey
@@ -121,6 +122,19 @@ def test_twenty_kernels_of_one_operator_are_proved_in_neighbourhoods() -> None:
     assert found.neighbourhoods > 10
     assert found.edges < 20_000
     assert found.replayed
+
+
+@pytest.mark.parametrize("moment", ["_visit", "_look_far"])
+def test_an_interrupt_between_two_walks_keeps_what_was_covered(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(neighbourhoods._Proof, moment, interrupted)
+    with pytest.raises(Interrupted) as caught:
+        explore(LabEngine("strict"), at_keys(20), [FOO])
+    assert caught.value.exploration.verdict is Verdict.INCOMPLETE
+    assert caught.value.exploration.notes == ("interrupted",)
+    assert caught.value.exploration.edges > 0
 
 
 def test_the_walk_of_everything_can_be_asked_for() -> None:
