@@ -32,6 +32,7 @@ from dispatchlab.file_kinds import JOURNAL_MAGIC, FileKind, OtherFileError, Over
 
 _HEAD: Final = Struct("<II")
 _LONGEST: Final = 1 << 31
+_LARGEST: Final = 1 << 28  # of a record that is unpacked; a larger one is as good as none
 _RUN: Final = "run"
 _DIGEST: Final = 64
 _PLAIN: Final = {("builtins", name) for name in ("frozenset", "set", "bytearray", "complex", "range")}
@@ -194,7 +195,11 @@ def _next(file: BinaryIO) -> tuple[str, Any] | None:
 
 
 def _unpacked(data: bytes) -> tuple[str, Any]:
-    name, value = _Unpickler(io.BytesIO(zlib.decompress(data))).load()
+    unpacking = zlib.decompressobj()
+    content = unpacking.decompress(data, _LARGEST)
+    if unpacking.unconsumed_tail:
+        raise pickle.UnpicklingError("a record is larger than any that is written")
+    name, value = _Unpickler(io.BytesIO(content)).load()
     if not isinstance(name, str):
         raise pickle.UnpicklingError("a record has no name")
     return name, value

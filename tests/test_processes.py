@@ -60,7 +60,7 @@ def test_a_phase_without_a_clock_ends_at_the_bound_with_an_incomplete_report(mon
 
 def test_a_walk_that_is_interrupted_by_the_deadline_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dispatchlab.analysis.run_scenario._SLACK_S", -0.2)
-    outcome = run_scenario(parse_scenario(many(18)), RunOptions(timeout_s=0.5))
+    outcome = run_scenario(parse_scenario(many(18)), RunOptions(timeout_s=0.5, walk="graph"))
     found = outcome.report.exploration
     assert (found.verdict, outcome.interrupted) == (Verdict.INCOMPLETE, False)
     assert found.sets > 1

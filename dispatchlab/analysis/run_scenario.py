@@ -22,6 +22,7 @@ from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
 from dispatchlab.analysis.report import Report, report_of
 from dispatchlab.analysis.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
+from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
@@ -49,7 +50,7 @@ from dispatchlab.processes.pool import (
     most_jobs,
     report,
 )
-from dispatchlab.scenario.load import load_scenario
+from dispatchlab.scenario.load import MAX_BYTES, load_scenario
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
@@ -445,8 +446,8 @@ def _run_of(file: str, options: RunOptions, semantics: str = "") -> dict[str, st
     """What a checkpoint says of the run that it is of."""
     content = "no file"
     if os.path.isfile(file):
-        with open(file, "rb") as stream:
-            content = sha256(stream.read()).hexdigest()
+        with suppress(OSError, ReadError):  # whoever loads the scenario reports it
+            content = sha256(read_file(file, limit=MAX_BYTES, what="scenarios")).hexdigest()
     run = {"the command": "permute", "the version of dispatchlab": __version__, file or "the scenario": content}
     if options.engine == "torch":
         with suppress(PackageNotFoundError):

@@ -9,7 +9,7 @@ from dispatchlab.explore.result import Verdict
 
 
 def test_sixteen_registrations_of_one_operator_are_proved() -> None:
-    found = explore(LabEngine(), sixteen(), [FOO])
+    found = explore(LabEngine(), sixteen(), [FOO], walk="graph")
     assert (found.verdict, found.sets, found.states) == (Verdict.ORDER_INDEPENDENT, 65_536, 65_536)
     assert found.edges == 16 * 2**16 == 1_048_576
 
