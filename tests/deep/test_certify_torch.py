@@ -71,7 +71,7 @@ def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semanti
     engine = LabEngine(replace(for_registry(semantics), fallbacks=fallbacks))
     edges, seen = 0, set()
     for operator, certificate in zip(some, found.certificates, strict=True):
-        whole = explore(engine, operator_registrations(operator), [operator.name])
+        whole = explore(engine, operator_registrations(operator), [operator.name], walk="graph")
         assert (whole.verdict is Verdict.ORDER_INDEPENDENT) == (certificate.verdict is Certified.ORDER_INDEPENDENT)
         edges += whole.edges
         seen.add(certificate.verdict)
