@@ -190,6 +190,8 @@ def _next(file: BinaryIO) -> tuple[str, Any] | None:
         return None
     try:
         return _unpacked(data)
+    except MemoryError:  # the record may be whole, and is not cut off
+        raise
     except Exception:  # whatever somebody wrote there is not ours
         return None
 

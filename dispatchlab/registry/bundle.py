@@ -32,8 +32,9 @@ from dispatchlab.registry.file_format import (
     impossible_name,
     kernel_numbers,
     operator_row,
-    read_fallback,
+    read_fallbacks,
     read_operator,
+    read_whole,
     sealed,
 )
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator, Registry
@@ -219,15 +220,10 @@ class BundledRegistry:
     @cached_property
     def fallbacks(self) -> tuple[RecordedFallback, ...]:
         """The backend fallbacks, by key."""
-        damaged, tables = self._bundle.file.damaged, Tables(self._bundle.sources, (), ())
         try:
-            fallbacks = tuple(read_fallback(row, tables) for row in self._fallback_rows)
+            return read_fallbacks(self._fallback_rows, Tables(self._bundle.sources, (), ()))
         except Damaged as error:
-            raise damaged(f"a fallback of {self.name} is {error}") from None
-        keys = [fallback.key for fallback in fallbacks]
-        if keys != sorted(set(keys)):
-            raise damaged(f"the fallbacks of {self.name} are not in order")
-        return fallbacks
+            raise self._bundle.file.damaged(f"a fallback of {self.name} is {error}") from None
 
     def __iter__(self) -> Iterator[RecordedOperator]:
         for at in range(len(self._bundle.operators)):
@@ -249,15 +245,10 @@ class BundledRegistry:
         Raises:
             RegistryFileError: a block is damaged, or there are not as many kernels as the file says.
         """
-        operators, kernels = [], 0
-        for operator in self:
-            operators.append(operator)
-            kernels += len(operator.kernels)
-            if kernels > self.kernel_count:
-                break
-        if kernels != self.kernel_count:
-            raise self._bundle.file.damaged(f"{self.name} does not have the {self.kernel_count:,} kernels it declares")
-        return Registry(self.torch, tuple(operators), self.fallbacks, self.imports, self.privateuse1)
+        try:
+            return read_whole(self, self.kernel_count)
+        except Damaged as error:
+            raise self._bundle.file.damaged(f"{self.name} {error}") from None
 
     @cached_property
     def _columns(self) -> tuple[Sequence[int], Sequence[int]]:

@@ -35,8 +35,9 @@ from dispatchlab.registry.file_format import (
     fallback_row,
     impossible_name,
     operator_row,
-    read_fallback,
+    read_fallbacks,
     read_operator,
+    read_whole,
     sealed,
 )
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator, Registry
@@ -214,25 +215,16 @@ class RegistryFile:
         Raises:
             RegistryFileError: a block is damaged, or there are not as many kernels as the file says.
         """
-        operators, kernels = [], 0
-        for operator in self:
-            operators.append(operator)
-            kernels += len(operator.kernels)
-            if kernels > self.kernel_count:
-                break
-        if kernels != self.kernel_count:
-            raise self._file.damaged(f"it does not have the {self.kernel_count:,} kernels that it declares")
-        return Registry(self.torch, tuple(operators), self.fallbacks, self.imports, self.privateuse1)
+        try:
+            return read_whole(self, self.kernel_count)
+        except Damaged as error:
+            raise self._file.damaged(f"it {error}") from None
 
     def _read_fallbacks(self) -> tuple[RecordedFallback, ...]:
         try:
-            fallbacks = tuple(read_fallback(row, self._tables) for row in self._directory.list("fallbacks"))
+            return read_fallbacks(self._directory.list("fallbacks"), self._tables)
         except Damaged as error:
             raise self._file.damaged(f"a fallback is {error}") from None
-        keys = [fallback.key for fallback in fallbacks]
-        if keys != sorted(set(keys)):
-            raise self._file.damaged("its fallbacks are not in order")
-        return fallbacks
 
     def _find_blocks(self, directory: Directory) -> tuple[Part, ...]:
         blocks = directory.parts("blocks", directory.end)

@@ -22,6 +22,7 @@ from dispatchlab.registry.model import (
     RecordedFallback,
     RecordedKernel,
     RecordedOperator,
+    Registry,
     name_of,
 )
 
@@ -281,6 +282,40 @@ def read_fallback(row: object, tables: Tables) -> RecordedFallback:
     if type(key) is not int or key not in _KEYS:
         raise Damaged("wrong in its key")
     return RecordedFallback(_KEYS[key], _at((False, True), fallthrough, "a fallthrough"), tables.debug(source, line))
+
+
+def read_fallbacks(rows: Iterable[object], tables: Tables) -> tuple[RecordedFallback, ...]:
+    """The fallbacks of the rows of one registry.
+
+    Raises:
+        Damaged: a value is not one that a row can have there, or the rows are not sorted by key.
+    """
+    fallbacks = tuple(read_fallback(row, tables) for row in rows)
+    keys = [fallback.key for fallback in fallbacks]
+    if keys != sorted(set(keys)):
+        raise Damaged("not in its place by key")
+    return fallbacks
+
+
+def read_whole(recorded: Recorded, kernels: int) -> Registry:
+    """All of a registry that is read an operator at a time; reading ends at the first kernel too many.
+
+    Args:
+        recorded: the registry.
+        kernels: how many kernels its file declares.
+
+    Raises:
+        Damaged: it has another number of kernels.
+    """
+    operators, found = [], 0
+    for operator in recorded:
+        operators.append(operator)
+        found += len(operator.kernels)
+        if found > kernels:
+            break
+    if found != kernels:
+        raise Damaged(f"does not have the {kernels:,} kernels it declares")
+    return Registry(recorded.torch, tuple(operators), recorded.fallbacks, recorded.imports, recorded.privateuse1)
 
 
 def _row(row: object, length: int) -> list[object]:
