@@ -23,6 +23,7 @@ Registries:
 Both:
 
 - `inspect_operators`: operators of any source, with the reasons behind their tables.
+- `table_groups`: the table of an operator by kernel, for every view that shows one.
 - `across_versions`: operators in every bundled version of PyTorch.
 - `sources`: scenarios, registries and operators by the texts that name them.
 - `engines`: engines by name.
