@@ -111,8 +111,8 @@ def group_by_kernel(view: OperatorView, keys: Collection[str] = ()) -> GroupedTa
             case Provenance.AMBIGUOUS:
                 ambiguous.append(row.key)
             case Provenance.FALLBACK:
-                same = fallbacks.setdefault((row.debug, row.fallthrough), _Collected(row.key, row.debug, None))
-                same.serve(row)
+                fallback = _Collected(row.key, row.debug, None)
+                fallbacks.setdefault((row.debug, row.fallthrough), fallback).serve(row)
             case _:
                 _kernel_of(row, kernels).serve(row)
     for row in rows:
@@ -120,10 +120,10 @@ def group_by_kernel(view: OperatorView, keys: Collection[str] = ()) -> GroupedTa
             continue
         for one in row.beaten:
             if one.reason is Provenance.FALLBACK:
-                same = next((each for (debug, _), each in fallbacks.items() if debug == one.debug), None)
-                if same is None:
-                    same = fallbacks[one.debug, False] = _Collected(one.source or row.key, one.debug, None)
-                same.lose(row, row.reason, one)
+                behind = next((each for (debug, _), each in fallbacks.items() if debug == one.debug), None)
+                if behind is None:
+                    behind = fallbacks[one.debug, False] = _Collected(one.source or row.key, one.debug, None)
+                behind.lose(row, row.reason, one)
             else:
                 _beaten_kernel(one, kernels).lose(row, row.reason, one)
     return GroupedTable(
