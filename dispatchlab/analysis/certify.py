@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 from time import perf_counter
-from typing import TypeAlias, TypeVar, assert_never
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from dispatchlab._version import __version__
 from dispatchlab.analysis.certificate import (
@@ -52,13 +53,13 @@ from dispatchlab.journal import Journal
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.processes.pool import Died, Done, Pool, Raised, Reported, Stopped
+from dispatchlab.processes.executor import TaskDied, TaskExecutor, completed
+from dispatchlab.processes.pool import ProcessExecutor
 from dispatchlab.registry.file import registry_bytes
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 
 _OPERATORS_A_TASK = 32
-_TICK_S = 0.1
 _SMALL = 4_000  # edges that are worth a task of their own
 
 A = TypeVar("A")
@@ -143,9 +144,11 @@ def certification_of(
     try:
         with (
             _journal(checkpoint, recorded, chosen, semantics) as journal,
-            _workers(semantics, fallbacks, recorded.torch, jobs, meter.tick, journal) as run,
+            _executor(jobs) as executor,
         ):
-            dispatcher = _with_fallbacks(semantics, fallbacks, recorded.torch)
+            subject = _Subject(semantics, fallbacks, recorded.torch)
+            run = _Run(subject, executor, meter.tick, journal)
+            dispatcher = _dispatcher_of(subject)
             plans = {}
             for pattern in patterns:
                 plans[pattern] = plan_of(dispatcher, pattern)
@@ -487,47 +490,62 @@ def _journal(
         yield journal
 
 
-_dispatcher: Semantics | None = None
+def _executor(jobs: int) -> AbstractContextManager[TaskExecutor | None]:
+    """Where tasks run; what runs is ended at once when the work is stopped."""
+    return nullcontext() if jobs < 2 else ProcessExecutor(jobs)
 
 
-def _initialise(semantics: str, fallbacks: tuple[RecordedFallback, ...], torch: str) -> None:
-    global _dispatcher  # a worker makes it once
-    _dispatcher = _with_fallbacks(semantics, fallbacks, torch)
+class _Subject(NamedTuple):
+    """The dispatcher of the operators: its semantics, and the registry's fallbacks and PyTorch."""
+
+    semantics: str
+    fallbacks: tuple[RecordedFallback, ...]
+    torch: str
 
 
-def _with_fallbacks(semantics: str, fallbacks: Iterable[RecordedFallback], torch: str) -> Semantics:
-    return replace(for_registry(semantics, torch=torch), fallbacks=tuple(map(fallback_registration, fallbacks)))
+@lru_cache(maxsize=2)
+def _dispatcher_of(subject: _Subject) -> Semantics:
+    """The same for every task in a process, which makes it once."""
+    return replace(
+        for_registry(subject.semantics, torch=subject.torch),
+        fallbacks=tuple(map(fallback_registration, subject.fallbacks)),
+    )
 
 
-def _explore_some(task: tuple[Neighbourhood, ...]) -> list[Explored]:
-    assert _dispatcher is not None
-    return [explore_neighbourhood(_dispatcher, each) for each in task]
+def _explore_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[Explored]:
+    subject, some = task
+    dispatcher = _dispatcher_of(subject)
+    return [explore_neighbourhood(dispatcher, each) for each in some]
 
 
-def _certify(task: tuple[_OperatorTask, ...]) -> list[tuple[Certificate, int]]:
-    assert _dispatcher is not None
-    return [certify_operator(_dispatcher, *each) for each in task]
+def _certify(task: tuple[_Subject, tuple[_OperatorTask, ...]]) -> list[tuple[Certificate, int]]:
+    subject, some = task
+    dispatcher = _dispatcher_of(subject)
+    return [certify_operator(dispatcher, *each) for each in some]
 
 
 class _Run:
-    """Runs tasks, here or in processes; gives each with its result, in no promised order.
+    """Runs tasks; gives each with its result, in no promised order.
 
     Args:
-        pool: the processes; None for this one.
-        tick: is called now and then while processes are waited for.
+        subject: what every task is given besides.
+        executor: where they run; None for here.
+        tick: is called now and then while they are waited for.
         journal: has what an earlier run has done, by the number of the call and of the task, which are the same in
             every run, and keeps what this one does.
     """
 
-    def __init__(self, pool: Pool | None, tick: Callable[[], None], journal: Journal | None) -> None:
-        self._pool, self._tick, self._journal = pool, tick, journal
+    def __init__(
+        self, subject: _Subject, executor: TaskExecutor | None, tick: Callable[[], None], journal: Journal | None
+    ) -> None:
+        self._subject, self._executor, self._tick, self._journal = subject, executor, tick, journal
         self._calls = 0
         self.is_known = False  # whether what it gave last was known from the journal
 
-    def __call__(self, work: Callable[[A], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
+    def __call__(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
         journal = self._journal
         if journal is None:
-            yield from self._worked(work, tasks)
+            yield from ((task, result) for _, task, result in self._worked(work, tasks))
             return
         name = f"{work.__name__} {self._calls}"
         self._calls += 1
@@ -542,47 +560,20 @@ class _Run:
                 todo.append(task)
                 numbers.append(number)
         self.is_known = False
-        number_of = {id(task): number for number, task in zip(numbers, todo, strict=True)}
-        for task, result in self._worked(work, todo):
-            journal.add(f"{name} {number_of[id(task)]}", result)
+        for at, task, result in self._worked(work, todo):
+            journal.add(f"{name} {numbers[at]}", result)
             yield task, result
 
-    def _worked(self, work: Callable[[A], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
-        if self._pool is None:
-            for task in tasks:
-                yield task, work(task)
+    def _worked(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[int, A, R]]:
+        if self._executor is None:
+            for number, task in enumerate(tasks):
+                yield number, task, work((self._subject, task))
             return
-        given = list(tasks)
-        self._pool.start(work, given)
-        while not self._pool.is_done:
-            for event in self._pool.poll(_TICK_S):
-                match event:
-                    case Done(number, result):
-                        yield given[number], result
-                    case Raised(_, error):
-                        raise error
-                    case Died(_, how):
-                        raise ProverDiedError(how)
-                    case Reported() | Stopped():
-                        pass
-                    case _:
-                        assert_never(event)
-            self._tick()
-
-
-@contextmanager
-def _workers(
-    semantics: str,
-    fallbacks: tuple[RecordedFallback, ...],
-    torch: str,
-    jobs: int,
-    tick: Callable[[], None],
-    journal: Journal | None,
-) -> Iterator[_Run]:
-    """Where tasks run; processes are ended at once when the work is stopped."""
-    if jobs < 2:
-        _initialise(semantics, fallbacks, torch)
-        yield _Run(None, tick, journal)
-        return
-    with Pool(jobs, _initialise, (semantics, fallbacks, torch)) as pool:
-        yield _Run(pool, tick, journal)
+        for number, (_, task), future in completed(
+            self._executor, work, ((self._subject, task) for task in tasks), tick=self._tick
+        ):
+            try:
+                result = future.result()
+            except TaskDied as died:
+                raise ProverDiedError(died.how) from None
+            yield number, task, result

@@ -5,15 +5,15 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, assert_never, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dispatchlab._version import __version__
 from dispatchlab.analysis.conformance import conform, sentence
@@ -37,19 +37,10 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
+from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, wait_for
 from dispatchlab.processes.memory import default_memory_bound
-from dispatchlab.processes.pool import (
-    Died,
-    Done,
-    Event,
-    Pool,
-    Raised,
-    Reported,
-    Stopped,
-    is_stopped,
-    most_jobs,
-    report,
-)
+from dispatchlab.processes.pool import ProcessExecutor, most_jobs
+from dispatchlab.processes.task_process import is_stopped, report
 from dispatchlab.scenario.load import MAX_BYTES, load_scenario
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
@@ -638,7 +629,11 @@ def run_scenarios(
             kept = _Kept(open_files.enter_context(Journal(options.checkpoint, run)), files)
         asked = [_Asked(path, _own(options, number)) for number, path in enumerate(files)]
         todo = [each for each in asked if kept is None or kept.outcome(each.path) is None]
-        work = _in_processes(todo, jobs, progress, finished) if in_processes else _here(todo, progress, finished)
+        work = (
+            _in_processes(todo, ProcessExecutor(jobs), progress, finished)
+            if in_processes
+            else _here(todo, progress, finished)
+        )
         fresh = open_files.enter_context(closing(work))
         for each in asked:
             outcome = None if kept is None else kept.outcome(each.path)
@@ -710,67 +705,90 @@ def _here(
 
 
 def _in_processes(
-    asked: Sequence[_Asked], jobs: int, progress: ProgressOf, finished: Callable[[str], None]
+    asked: Sequence[_Asked], executor: TaskExecutor, progress: ProgressOf, finished: Callable[[str], None]
 ) -> Generator[Finished, None, None]:
-    files = [each.path for each in asked]
-    outcomes: dict[int, Outcome | DispatchLabError | None] = {}
-    events: deque[Event] = deque()
     stopped = reported = False
-    with Pool(jobs, _initialise) as pool:
-        pool.start(_run, [(path, options) for path, options in asked])
-        for number, path in enumerate(files):
-            while number not in outcomes:
+    with executor:
+        futures = [executor.submit(_run, each) for each in asked]
+        shown = _Shown([each.path for each in asked], futures, progress, finished)
+        for number, (each, future) in enumerate(zip(asked, futures, strict=True)):
+            is_done = False
+            while not is_done:
                 try:
-                    events.extend(pool.poll(_LOOK_EVERY_S))
-                    while events:
-                        event = events.popleft()
-                        outcomes |= _ended(event, files)
-                        if isinstance(event, Reported):
-                            progress(files[event.task], event.value)
-                        else:
-                            finished(files[event.task])
+                    is_done = wait_for(future)
+                    executor.check()
+                    shown.look()
                 except KeyboardInterrupt:
-                    pool.stop()
+                    executor.stop()
                     stopped = True
-            outcome = outcomes[number]
+            shown.end(number)
+            outcome = _outcome_of(each.path, future)
             if outcome is not None:
                 reported |= stopped and isinstance(outcome, Outcome)
-                yield path, replace(outcome, interrupted=stopped) if isinstance(outcome, Outcome) else outcome
+                yield each.path, replace(outcome, interrupted=stopped) if isinstance(outcome, Outcome) else outcome
     if stopped and not reported:
         raise KeyboardInterrupt
 
 
-def _ended(event: Event, files: Sequence[str]) -> dict[int, Outcome | DispatchLabError | None]:
-    """The outcome of the scenario that came to an end, if it did; None for one that was not explored."""
-    path = files[event.task]
-    match event:
-        case Reported():
-            return {}
-        case Done(task, outcome):
-            return {task: outcome}
-        case Raised(task, DispatchLabError() as error):
-            return {task: error}
-        case Raised(task, KeyboardInterrupt()) | Stopped(task):
-            return {task: None}
-        case Raised(_, error):
-            error.add_note(f"in {path}")
-            raise error
-        case Died(task, how):
-            return {task: WorkerDied(path, how)}
-        case _:
-            assert_never(event)
+class _Shown:
+    """Passes on how far scenarios have come and which have ended, looking at all of them ten times a second."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        futures: Sequence[Future[Outcome]],
+        progress: ProgressOf,
+        finished: Callable[[str], None],
+    ) -> None:
+        self._paths, self._progress, self._finished = paths, progress, finished
+        self._under_way = dict(enumerate(futures))
+        self._seen: dict[int, Progress] = {}
+        self._next = 0.0
+
+    def look(self) -> None:
+        now = perf_counter()
+        if now < self._next:
+            return
+        self._next = now + _LOOK_EVERY_S
+        for number, future in list(self._under_way.items()):
+            if future.done():
+                self.end(number)
+            elif isinstance(future, TaskFuture) and future.reported is not self._seen.get(number):
+                self._seen[number] = future.reported
+                self._progress(self._paths[number], future.reported)
+
+    def end(self, number: int) -> None:
+        if self._under_way.pop(number, None) is not None:
+            self._finished(self._paths[number])
+
+
+def _outcome_of(path: str, future: Future[Outcome]) -> Outcome | DispatchLabError | None:
+    """The outcome of the scenario that came to an end; None for one that was not explored."""
+    try:
+        return future.result()
+    except DispatchLabError as error:
+        return error
+    except TaskDied as died:
+        return WorkerDied(path, died.how)
+    except (KeyboardInterrupt, TaskStopped, CancelledError):
+        return None
+    except BaseException as error:
+        error.add_note(f"in {path}")
+        raise
 
 
 # -- in a worker
 
 
-def _initialise() -> None:
+@cache
+def _keep_engines() -> None:
+    """Keep the live engine for the next task."""
     engines = ExitStack()
     engines.enter_context(kept_engines())
     atexit.register(engines.close)
 
 
-def _run(task: tuple[str, RunOptions]) -> Outcome:
-    """Run in a worker. See Note [Interrupts and the pool] in processes/pool.py."""
-    path, options = task
-    return run_scenario(path, options, progress=report, cancelled=is_stopped)
+def _run(task: _Asked) -> Outcome:
+    """Run in a worker. See Note [Interrupts and processes] in processes/task_process.py."""
+    _keep_engines()
+    return run_scenario(task.path, task.options, progress=report, cancelled=is_stopped)

@@ -1,7 +1,9 @@
 """Processes of our own: they end with the process that started them, in time, and within memory.
 
 - `parent`: a worker process ends when its parent has ended, however that ended.
-- `pool`: worker processes that run one task each at a time, so that a crash is blamed on its task.
+- `executor`: where tasks run, in the shape of `concurrent.futures.Executor`.
+- `pool`: an executor whose tasks run in processes of this machine.
+- `task_process`: a process that runs one task at a time, so that a crash is blamed on its task.
 - `deadline`: a deadline that interrupts whatever is running.
 - `memory`: how much memory this process uses, and how much of the machine's it may use.
 """

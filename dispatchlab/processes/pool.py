@@ -1,84 +1,29 @@
-"""Worker processes that run one task each at a time, so that a crash is blamed on its task."""
+"""An executor whose tasks run in processes of this machine, each one task at a time."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import signal
-import sys
-import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from threading import current_thread, main_thread
+from threading import Lock, Thread
 from time import monotonic
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from dispatchlab.processes.parent import end_with_parent, kill_group, leave_interrupts_to_parent
+from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, signals_wait
+from dispatchlab.processes.task_process import STOP_S, TaskProcess
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
-
-# Note [Interrupts and the pool]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A terminal sends SIGINT to all processes, a script only to the first. The workers ignore it; the first process asks
-# each of them to stop, and each hands in what it has covered, exactly once. An exception in the middle of a message
-# would leave half of it in the pipe, so signals wait until the messages that have come are read.
-#
-# Each worker has one pipe, and nothing is shared: a queue or an event of `multiprocessing` is a file that a worker
-# opens while it starts, and it dies with a traceback when all tasks are done by then.
-
-STOP_S: Final = 1.0
-"""How long a worker may take to hand in what it has covered, after it was asked to stop."""
 
 _MOST_JOBS: Final = 2
+_AHEAD: Final = 4  # for each process, so that none waits while results are looked at
 
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A task reported how far it has come."""
-
-    task: int
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A task came to its end."""
-
-    task: int
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """A task raised an exception."""
-
-    task: int
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """The process of a task ended: `how` is `signal SIGKILL` or `exit code 1`."""
-
-    task: int
-    how: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """A task was never started, or it did not stop in time and its process was ended."""
-
-    task: int
-
-
-Event: TypeAlias = Reported | Done | Raised | Died | Stopped
-
-_Work: TypeAlias = Callable[[Any], Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def most_jobs() -> int:
@@ -88,271 +33,228 @@ def most_jobs() -> int:
     return max(_MOST_JOBS, os.cpu_count() or 1)
 
 
-class Pool:
-    """Worker processes, which are started when there are tasks for them.
+@dataclass(frozen=True, slots=True)
+class _Task:
+    future: TaskFuture[Any]
+    work: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+class ProcessExecutor(TaskExecutor):
+    """Processes of this machine, which are started when there are tasks for them.
+
+    They hear no Ctrl-C and end with this process. See Note [Interrupts and processes] in task_process.py.
 
     Args:
         jobs: how many there are at most; more than `most_jobs()` are of no use and are not started.
-        initialise: what each worker calls first.
-        arguments: what it is called with.
     """
 
-    def __init__(self, jobs: int, initialise: Callable[..., None], arguments: tuple[object, ...] = ()) -> None:
+    def __init__(self, jobs: int) -> None:
         self._jobs = min(jobs, most_jobs())
-        self._initialise, self._arguments = initialise, arguments
-        self._idle: list[_Worker] = []
-        self._busy: dict[int, _Worker] = {}
-        self._tasks: deque[tuple[int, Any]] = deque()
-        self._work: _Work | None = None
-        self._events: deque[Event] = deque()
-        self._killed_at: float | None = None
-
-    def __enter__(self) -> Pool:
-        return self
+        self.ahead = _AHEAD * self._jobs
+        self._lock = Lock()
+        self._pending: deque[_Task] = deque()
+        self._stops = 0  # how often it was asked to stop
+        self._wait_at_end: bool | None = None  # known once it is shut down
+        self._trouble: BaseException | None = None
+        self._woken = False
+        self._wake: Connection[Any, Any] | None = None
+        self._thread: Thread | None = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(wait=error is None)
+        self.shutdown(wait=error is None)
 
-    @property
-    def is_done(self) -> bool:
-        """Whether every task has come to an end, and each end was returned by `poll`."""
-        return not (self._tasks or self._busy or self._events)
-
-    def start(self, work: _Work, tasks: Iterable[object]) -> None:
-        """Give it tasks; those from before are done.
-
-        Args:
-            work: a function that a worker can import; it is called with a task.
-            tasks: the tasks, numbered from 0.
-        """
-        assert self.is_done
-        self._work, self._tasks = work, deque(enumerate(tasks))
-
-    def poll(self, seconds: float) -> list[Event]:
-        """What happened meanwhile; waits for something to happen, but no longer than this.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C or SIGTERM came. Nothing is lost: what happened is returned by the next call.
-        """
-        with _signals_wait():
-            self._start_tasks()
-            self._collect(0.0 if self._events else seconds)
-            self._start_tasks()
-        events = list(self._events)
-        self._events.clear()
-        return events
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Hand over a task: a function that a worker can import, and its arguments."""
+        assert not kwargs, "a task has positional arguments"
+        future: TaskFuture[R] = TaskFuture()
+        with signals_wait():
+            with self._lock:
+                if self._wait_at_end is not None:
+                    raise RuntimeError("no task can be handed over after the shutdown")
+                if self._trouble is not None:
+                    raise self._trouble
+                self._pending.append(_Task(future, fn, args))
+            self._heed()
+        return future
 
     def stop(self) -> None:
         """Start no task any more, and ask those that run to stop; see `is_stopped`. They are ended if they do not, and
         when this is called once more.
         """
-        with _signals_wait():
-            self._events.extend(Stopped(task) for task, _ in self._tasks)
-            self._tasks.clear()
-            self._killed_at = monotonic() + (STOP_S if self._killed_at is None else 0.0)
-            for worker in self._busy.values():
-                worker.ask_to_stop()
+        with signals_wait():
+            with self._lock:
+                self._stops += 1
+            self._heed()
 
-    def close(self, *, wait: bool = True) -> None:
-        """End all workers.
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  # as Executor
+        """End all processes.
 
         Args:
-            wait: let idle ones end by themselves; else all are killed at once.
+            wait: let what was handed over end first; else all are killed at once.
+            cancel_futures: let only what runs end first.
         """
-        with _signals_wait():
-            self._tasks.clear()
-            for worker in self._idle:
-                worker.end(wait=wait and self._killed_at is None)
-            for worker in self._busy.values():
-                worker.end(wait=False)
-            for worker in (*self._idle, *self._busy.values()):
-                worker.join()
-            self._idle.clear()
-            self._busy.clear()
+        with signals_wait():
+            with self._lock:
+                self._wait_at_end = wait
+                dropped = list(self._pending) if cancel_futures else []
+                if cancel_futures:
+                    self._pending.clear()
+            for task in dropped:
+                task.future.cancel()
+            if self._thread is not None:
+                self._heed()
+                self._thread.join()
+                self._thread = None
 
-    def _start_tasks(self) -> None:
-        assert self._work is not None
-        while self._tasks and len(self._busy) < self._jobs:
-            worker = self._idle.pop() if self._idle else _Worker(self._initialise, self._arguments)
-            task, what = self._tasks.popleft()
-            self._busy[task] = worker
-            worker.send((self._work, task, what))
+    def _heed(self) -> None:
+        """Have the thread look at what is asked of it."""
+        from multiprocessing import Pipe
 
-    def _collect(self, seconds: float) -> None:
+        if self._thread is None:
+            reader, self._wake = Pipe(duplex=False)
+            loop = _Loop(self, reader)
+            self._thread = Thread(target=loop.run, name="pool", daemon=True)
+            self._thread.start()
+        assert self._wake is not None
+        with self._lock:
+            is_woken, self._woken = self._woken, True
+        if not is_woken:
+            with suppress(OSError):  # it has ended
+                self._wake.send_bytes(b".")
+
+    def _take(self) -> _Task | None:
+        with self._lock:
+            return self._pending.popleft() if self._pending else None
+
+    def _asked(self) -> tuple[int, bool | None]:
+        """How often it was asked to stop; whether to wait at the end, when that has come."""
+        with self._lock:
+            self._woken = False
+            return self._stops, self._wait_at_end
+
+    def _break(self, trouble: BaseException) -> None:
+        """Take no task any more."""
+        with self._lock:
+            self._trouble = trouble
+
+
+class _Loop:
+    """What the thread of an executor does: it alone has to do with the processes."""
+
+    def __init__(self, executor: ProcessExecutor, wake: Connection[Any, Any]) -> None:
+        self._executor, self._wake = executor, wake
+        self._idle: list[TaskProcess] = []
+        self._busy: dict[TaskProcess, TaskFuture[Any]] = {}
+        self._stops = 0
+        self._wait_at_end: bool | None = None
+        self._killed_at: float | None = None
+
+    def run(self) -> None:
+        trouble: BaseException | None = None
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:  # such as no process to be had: every future raises it
+            trouble = error
+            self._executor._break(error)
+        finally:
+            self._end(trouble)
+
+    def _turn(self) -> bool:
+        """Do what there is to do, and wait for more; whether there is more to come."""
         from multiprocessing.connection import wait
 
-        if self._killed_at is not None and monotonic() >= self._killed_at:
-            for task, worker in self._busy.items():
-                worker.end(wait=False)
-                worker.join()
-                self._events.append(Stopped(task))
-            self._busy.clear()
-        ready = wait([worker.connection for worker in self._busy.values()], seconds)
-        for task, worker in list(self._busy.items()):
-            while worker.connection in ready and task in self._busy:
-                self._receive(task, worker)
-                if not worker.has_message():
-                    break
+        if self._wake.poll():
+            self._wake.recv_bytes()
+        stops, self._wait_at_end = self._executor._asked()
+        if self._wait_at_end is False:
+            return False
+        if stops > self._stops:
+            self._stop(now=self._stops > 0 or stops > 1)
+            self._stops = stops
+        self._start_tasks()
+        if self._wait_at_end and not self._busy:
+            return False
+        left = None
+        if self._killed_at is not None and self._busy:
+            left = max(0.0, self._killed_at - monotonic())
+            if not left:
+                self._kill()
+                return True
+        ready = wait([self._wake, *(process.connection for process in self._busy)], left)
+        for process in [one for one in self._busy if one.connection in ready]:
+            while process in self._busy and process.has_message():
+                self._receive(process)
+        return True
 
-    def _receive(self, task: int, worker: _Worker) -> None:
-        try:
-            kind, value = worker.connection.recv()
-        except (EOFError, OSError):
-            del self._busy[task]
-            self._events.append(Died(task, worker.autopsy()))
-            return
+    def _start_tasks(self) -> None:
+        while len(self._busy) < self._executor._jobs:
+            task = self._executor._take()
+            if task is None:
+                return
+            if not task.future.set_running_or_notify_cancel():
+                continue
+            if self._stops:
+                task.future.set_exception(TaskStopped())
+                continue
+            try:
+                process = self._idle.pop() if self._idle else TaskProcess()
+            except BaseException as error:
+                task.future.set_exception(error)
+                raise
+            try:
+                process.give(task.work, task.arguments)
+            except Exception as error:  # it cannot be pickled
+                task.future.set_exception(error)
+                self._idle.append(process)
+                continue
+            self._busy[process] = task.future
+
+    def _receive(self, process: TaskProcess) -> None:
+        kind, value = process.receive()
         if kind == "report":
-            self._events.append(Reported(task, value))
+            self._busy[process].reported = value
             return
-        self._events.append(Done(task, value) if kind == "done" else Raised(task, value))
-        del self._busy[task]
-        self._idle.append(worker)
+        future = self._busy.pop(process)
+        if kind == "died":
+            future.set_exception(TaskDied(value))
+            return
+        self._idle.append(process)
+        if kind == "done":
+            future.set_result(value)
+        else:
+            future.set_exception(value)
 
-
-class _Worker:
-    """A worker process, as the first process sees it."""
-
-    def __init__(self, initialise: Callable[..., None], arguments: tuple[object, ...]) -> None:
-        from multiprocessing import get_context
-
-        context = get_context("spawn")
-        self.connection: Connection[Any, Any]
-        self.connection, theirs = context.Pipe()
-        first = pickle.dumps((initialise, arguments))  # read after the worker has seen to its end: imports take long
-        self.process: SpawnProcess = context.Process(target=_serve, args=(theirs, first), daemon=True)
-        try:
-            self.process.start()
-        finally:
-            theirs.close()
-
-    def send(self, message: object) -> None:
-        """Send a message; when nobody reads it any more, the next `recv` finds that out."""
-        with suppress(BrokenPipeError, ConnectionError):
-            self.connection.send(message)
-
-    def ask_to_stop(self) -> None:
-        self.send(None)
-
-    def has_message(self) -> bool:
-        try:
-            return self.connection.poll()
-        except (EOFError, OSError):
-            return True
-
-    def end(self, *, wait: bool) -> None:
-        """End it: by itself when it is idle and there is time."""
-        self.connection.close()
-        if not wait:
-            self._kill()
-
-    def join(self) -> None:
-        """Wait until it has ended, and kill it when that takes long."""
-        self.process.join(STOP_S)
-        self._kill()
-        self.process.join()
+    def _stop(self, *, now: bool) -> None:
+        while (task := self._executor._take()) is not None:
+            if task.future.set_running_or_notify_cancel():
+                task.future.set_exception(TaskStopped())
+        self._killed_at = monotonic() + (0.0 if now else STOP_S)
+        for process in self._busy:
+            process.ask_to_stop()
 
     def _kill(self) -> None:
-        if self.process.is_alive() and self.process.pid is not None:
-            kill_group(self.process.pid)
-            self.process.kill()
+        for process in self._busy:
+            process.end(wait=False)
+        for process, future in self._busy.items():
+            process.join()
+            future.set_exception(TaskStopped())
+        self._busy.clear()
 
-    def autopsy(self) -> str:
-        """How it ended."""
-        self.connection.close()
-        self.process.join(STOP_S)
-        code = self.process.exitcode
-        self.join()
-        if code is None:
-            return "no answer"
-        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
-@contextmanager
-def _signals_wait() -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait until this is done. See Note [Interrupts and the pool]."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    before = {}
-    for each in (signal.SIGINT, signal.SIGTERM):
-        handler = signal.getsignal(each)
-        if callable(handler):
-            before[each] = handler
-            signal.signal(each, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-    for number, frame in came[:1]:
-        before[signal.Signals(number)](number, frame)
-
-
-# -- in a worker
-
-_connection: Connection[Any, Any] | None = None
-_stopped = False
-
-
-def report(value: object) -> None:
-    """Report how far the task has come, from within it."""
-    assert _connection is not None
-    _connection.send(("report", value))
-
-
-def is_stopped() -> bool:
-    """Whether the task was asked to stop, from within it."""
-    global _stopped
-    assert _connection is not None
-    if not _stopped and _connection.poll():
-        with suppress(EOFError, OSError):
-            _connection.recv()
-        _stopped = True
-    return _stopped
-
-
-def _serve(connection: Connection[Any, Any], first: bytes) -> None:
-    from multiprocessing import parent_process
-
-    global _connection, _stopped
-    leave_interrupts_to_parent()
-    parent = parent_process()
-    if sys.platform != "win32" and parent is not None:
-        end_with_parent(parent.sentinel)
-    _connection = connection
-    initialise, arguments = pickle.loads(first)
-    initialise(*arguments)
-    while True:
-        try:
-            message = connection.recv()
-        except (EOFError, OSError):
-            return
-        if message is None:  # it was asked to stop when it had just finished
-            continue
-        work, _, task = message
-        _stopped = False
-        try:
-            reply = "done", work(task)
-        except BaseException as error:
-            reply = "raised", _portable(error)
-        try:
-            connection.send(reply)
-        except (TypeError, AttributeError, pickle.PicklingError) as error:
-            connection.send(("raised", RuntimeError(f"a result cannot be sent to another process: {error}")))
-        except OSError:
-            return
-
-
-def _portable(error: BaseException) -> BaseException:
-    """The error in a form that another process can read, with where it was raised as a note."""
-    text = "".join(traceback.format_exception(error))
-    error.__traceback__ = None
-    try:
-        error.add_note(f"in a worker process:\n{text}")
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(text)
-    return error
+    def _end(self, trouble: BaseException | None) -> None:
+        for process in self._idle:
+            process.end(wait=bool(self._wait_at_end) and not self._stops)
+        for process in self._busy:
+            process.end(wait=False)
+        for process in (*self._idle, *self._busy):
+            process.join()
+        left = list(self._busy.values())
+        while (task := self._executor._take()) is not None:
+            if task.future.set_running_or_notify_cancel():
+                left.append(task.future)
+        for future in left:
+            future.set_exception(TaskStopped() if trouble is None else trouble)
+        self._wake.close()

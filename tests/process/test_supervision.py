@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, as_completed, wait
 from pathlib import Path
 from threading import Timer
 
 import pytest
 
+from dispatchlab.processes.executor import TaskDied, TaskFuture, TaskStopped, completed, wait_for
 from dispatchlab.processes.parent import is_alive
-from dispatchlab.processes.pool import Died, Done, Event, Pool, Raised, Reported, Stopped, most_jobs
+from dispatchlab.processes.pool import ProcessExecutor, most_jobs
 from tests.scenario_texts import FIVE, many
 from tests.signals.run import COMMANDS, MARK, ROOT, prepare, run, running
 
@@ -152,12 +155,8 @@ def test_no_more_processes_are_started_than_there_are_cores(tmp_path: Path) -> N
 # -- the pool
 
 
-def _start() -> None:
-    pass
-
-
 def _work(task: object) -> object:
-    from dispatchlab.processes import pool
+    from dispatchlab.processes import task_process
 
     match task:
         case "die":
@@ -167,73 +166,109 @@ def _work(task: object) -> object:
         case "raise":
             raise ValueError(task)
         case "hang":
-            pool.report("hanging")
+            task_process.report("hanging")
             time.sleep(600)
         case "stop":
-            while not pool.is_stopped():
-                pool.report("waiting")
+            while not task_process.is_stopped():
+                task_process.report("waiting")
                 time.sleep(0.01)
         case "unsendable":
             return lambda: None
         case "large":
             return "x" * 5_000_000
+        case ("new", _):
+            return os.getpid()
     return task
 
 
-def all_events(pool: Pool) -> dict[int, Event]:
-    found: dict[int, Event] = {}
+def _report(future: Future[object]) -> None:
+    """Wait until a task has reported something."""
+    assert isinstance(future, TaskFuture)
     until = time.monotonic() + 60
-    while not pool.is_done and time.monotonic() < until:
-        found |= {event.task: event for event in pool.poll(1) if not isinstance(event, Reported)}
-    return found
+    while future.reported is None and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def test_each_end_of_a_task_is_its_own() -> None:
-    tasks = ["one", "die", "two", "exit", "raise", "unsendable", "large", "three"]
-    with Pool(2, _start) as pool:
-        pool.start(_work, tasks)
-        found = all_events(pool)
-        assert [found[number] for number in (0, 2, 7)] == [Done(0, "one"), Done(2, "two"), Done(7, "three")]
-        assert (found[1], found[3]) == (Died(1, "signal SIGSEGV"), Died(3, "exit code 7"))
-        assert isinstance(found[4], Raised)
-        assert isinstance(found[4].error, ValueError)
-        assert isinstance(found[5], Raised)
-        assert isinstance(found[6], Done)
-        assert len(found[6].value) == 5_000_000
-        pool.start(_work, ["again"])
-        assert all_events(pool) == {0: Done(0, "again")}
+    tasks = ["one", "die", "two", "exit", "raise", "unsendable", lambda: None, "large", "three"]
+    with ProcessExecutor(2) as executor:
+        found = {number: future for number, _, future in completed(executor, _work, tasks)}
+        assert [found[number].result() for number in (0, 2, 8)] == ["one", "two", "three"]
+        for number, how in ((1, "signal SIGSEGV"), (3, "exit code 7")):
+            with pytest.raises(TaskDied, match=f"^{how}$"):
+                found[number].result()
+        with pytest.raises(ValueError, match=r"^raise\n"):
+            found[4].result()
+        with pytest.raises(RuntimeError, match="a result cannot be sent"):
+            found[5].result()
+        with pytest.raises(Exception, match="pickle"):
+            found[6].result()
+        large = found[7].result()
+        assert isinstance(large, str)
+        assert len(large) == 5_000_000
+        assert executor.submit(_work, "again").result(60) == "again"
+    with pytest.raises(RuntimeError, match="after the shutdown"):
+        executor.submit(_work, "late")
 
 
-def test_a_pool_that_is_stopped_asks_and_then_kills() -> None:
-    with Pool(2, _start) as pool:
-        pool.start(_work, ["hang", "stop", "never started"])
-        reported: set[int] = set()
-        until = time.monotonic() + 60
-        while reported != {0, 1} and time.monotonic() < until:
-            reported |= {event.task for event in pool.poll(1)}
-        pool.stop()
-        found = all_events(pool)
-    assert found == {0: Stopped(0), 1: Done(1, "stop"), 2: Stopped(2)}
+def test_an_executor_behaves_as_those_of_the_standard_library() -> None:
+    with ProcessExecutor(2) as executor:
+        futures = [executor.submit(_work, number) for number in range(20)]
+        assert {future.result() for future in as_completed(futures, 60)} == set(range(20))
+        assert list(executor.map(_work, "abc", timeout=60)) == ["a", "b", "c"]
+        assert len(set(executor.map(_work, [("new", number) for number in range(20)], timeout=60))) <= 2
+        running = executor.submit(_work, "stop")
+        others = [executor.submit(_work, "stop") for _ in range(2)]
+        _report(running)
+        assert others[1].cancel()
+        assert not running.cancel()
+        executor.stop()
+        assert wait(others, 60).not_done == set()
 
 
-def _poll_until(pool: Pool, seen: list[Event], until: float) -> None:
-    while time.monotonic() < until:
-        seen += pool.poll(1)
+def test_an_executor_that_is_stopped_asks_and_then_kills() -> None:
+    with ProcessExecutor(2) as executor:
+        hangs, stops, never = (executor.submit(_work, task) for task in ("hang", "stop", "never started"))
+        _report(hangs)
+        _report(stops)
+        executor.stop()
+        assert stops.result(60) == "stop"
+        for future in (hangs, never):
+            with pytest.raises(TaskStopped):
+                future.result(60)
 
 
-def test_a_signal_waits_until_messages_are_read_and_loses_none() -> None:
-    with Pool(2, _start) as pool:
-        pool.start(_work, ["stop", "one"])
-        seen: list[Event] = []
-        while not seen:
-            seen += pool.poll(1)
+def test_no_more_is_handed_over_than_is_of_use() -> None:
+    taken: list[int] = []
+
+    def tasks() -> Iterator[int]:
+        for number in range(200):
+            taken.append(number)
+            yield number
+
+    with ProcessExecutor(2) as executor:
+        for count, (_, task, future) in enumerate(completed(executor, _work, tasks())):
+            assert future.result() == task
+            assert len(taken) <= count + executor.ahead + 2
+    assert len(taken) == 200
+
+
+def _wait_until(future: Future[object], until: float) -> None:
+    while time.monotonic() < until and not wait_for(future):
+        pass
+
+
+def test_a_signal_loses_no_result() -> None:
+    with ProcessExecutor(2) as executor:
+        stops, one = executor.submit(_work, "stop"), executor.submit(_work, "one")
+        _report(stops)
         timer = Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))  # amid hundreds of messages
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            _poll_until(pool, seen, time.monotonic() + 60)
-        pool.stop()
-        found = {event.task: event for event in seen if not isinstance(event, Reported)} | all_events(pool)
-    assert found == {0: Done(0, "stop"), 1: Done(1, "one")} or found[1] == Stopped(1)
+            _wait_until(stops, time.monotonic() + 60)
+        executor.stop()
+        assert stops.result(60) == "stop"
+        assert one.exception(60) is None or isinstance(one.exception(), TaskStopped)
 
 
 def test_a_process_that_has_ended_is_not_alive() -> None:
