@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from dispatchlab.analysis.run_scenario import RunOptions, run_scenario
+from dispatchlab.analysis.state_graph import PartOfGraph, state_graph
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.result import Verdict
+from dispatchlab.model.short_names import short_names
+from dispatchlab.render.state_graph import svg
+from dispatchlab.render.state_graph.layout import Layout, laid_out
+from dispatchlab.render.state_graph.picture import picture_of
+from dispatchlab.scenario import parse_scenario
+from tests.scenario_texts import many
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 SOME = sorted(
@@ -27,14 +38,14 @@ def test_a_picture_has_the_states_that_the_report_counts_or_says_why_not(name: s
         return
     counted = [note for note in graph.notes if "the report counts" in note]
     if found.verdict is Verdict.ORDER_INDEPENDENT:
-        assert (len(graph.nodes), counted) == (found.states, [])
+        assert (graph.states, counted) == (found.states, [])
         assert sum(not node.members for node in graph.nodes) >= found.components
-    elif graph.is_cut or len(graph.nodes) == found.states:
+    elif graph.is_cut or graph.states == found.states:
         assert counted == []
     else:
         (note,) = counted
         assert re.fullmatch(
-            rf"{len(graph.nodes)} states are drawn; the report counts {found.states}, since its walk ended at the "
+            rf"{graph.states} states are drawn; the report counts {found.states}, since its walk ended at the "
             "counterexample",
             note,
         )
@@ -71,3 +82,78 @@ def test_a_walk_that_was_stopped_is_named_in_the_picture() -> None:
         graph = run_scenario(path, options).graph
         assert graph is not None
         assert graph.notes[0].endswith(f"since {why}")
+
+
+# -- positions
+
+
+def _overlaps(layout: Layout, *, with_labels: bool) -> list[tuple[str, str]]:
+    """The boxes and labels of a picture that cover one another."""
+    picture = layout.picture
+    found = [
+        (f"box {box.lines}", x - box.width / 2, y - box.height / 2, x + box.width / 2, y + box.height / 2)
+        for box, (x, y) in zip(picture.boxes, layout.boxes, strict=True)
+    ]
+    for line, curve in zip(picture.lines, layout.curves, strict=True):
+        if with_labels and curve.label is not None:
+            (x, y), half = curve.label, len(line.text) * 3.3
+            found.append((f"label {line.text}", x - half, y - 7, x + half, y + 5))
+    return [
+        (one[0], other[0])
+        for one, other in itertools.combinations(found, 2)
+        if one[1] < other[3] and other[1] < one[3] and one[2] < other[4] and other[2] < one[4]
+    ]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_no_box_and_no_label_covers_another(plain: bool) -> None:  # noqa: FBT001  a parameter of a test
+    if not plain and shutil.which("dot") is None:
+        pytest.skip("the program dot of Graphviz is not installed")
+    checked = 0
+    for name in SOME[::4]:
+        graph = run_scenario(str(SCENARIOS / name), RunOptions(graph="states.svg", timeout_s=20)).graph
+        if graph is None:
+            continue
+        layout = laid_out(picture_of(graph), plain=plain)
+        assert layout.by_graphviz is not plain
+        assert _overlaps(layout, with_labels=not plain) == [], name
+        assert all(0 <= x <= layout.width and 0 <= y <= layout.height for x, y in layout.boxes), name
+        checked += len(layout.boxes)
+    assert checked > 50
+
+
+def test_eight_registrations_are_256_boxes_that_can_all_be_read() -> None:
+    scenario = parse_scenario(many(8))
+    space = LabEngine().space(scenario.registrations, scenario.operators)
+    graph = state_graph(
+        [PartOfGraph(space, tuple(range(8)))],
+        [f"registration {index}" for index in range(8)],
+        title="t",
+        names=short_names(scenario.registrations),
+    )
+    layout = laid_out(picture_of(graph))
+    assert len(layout.boxes) == 256
+    assert _overlaps(layout, with_labels=True) == []
+    assert layout.height < 256 * 12
+    assert "all but CPU, CUDA" in {box.lines[0] for box in layout.picture.boxes}
+
+
+def test_a_picture_is_laid_out_the_same_twice_and_without_graphviz_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = run_scenario(str(SCENARIOS / SOME[0]), RunOptions(graph="states.svg")).graph
+    assert graph is not None
+    assert svg(graph) == svg(graph)
+    monkeypatch.setenv("PATH", "")
+    assert svg(graph) == svg(graph, plain=True)
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "{}", '{"bb": "0,0,1,1", "objects": [], "edges": []}', "exit 1"])
+def test_a_dot_that_answers_nonsense_leaves_the_plain_picture(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "dot"
+    fake.write_text(f"#!/bin/sh\n{answer if answer == 'exit 1' else f'echo {shlex.quote(answer)}'}\n")
+    fake.chmod(0o755)
+    graph = run_scenario(str(SCENARIOS / SOME[0]), RunOptions(graph="states.svg")).graph
+    assert graph is not None
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert svg(graph) == svg(graph, plain=True)

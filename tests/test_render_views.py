@@ -231,24 +231,25 @@ def drawn(text: str, *, counterexample: Counterexample | None = None, semantics:
     return state_graph([whole], names, title="A title", counterexample=counterexample)
 
 
-def test_the_state_graph_of_five_has_32_nodes_in_6_layers_that_do_not_overlap() -> None:
+def test_the_plain_picture_of_five_has_32_boxes_in_6_columns_that_do_not_overlap() -> None:
     picture = drawn(FIVE)
     assert (len(picture.nodes), len(picture.edges)) == (32, 160)
-    root = ElementTree.fromstring(svg(picture))
+    root = ElementTree.fromstring(svg(picture, plain=True))
     name = "{http://www.w3.org/2000/svg}"
     boxes = [rect for rect in root.iter(f"{name}rect") if rect.get("rx")]
     assert len(boxes) == 32
     assert len(list(root.iter(f"{name}path"))) == 80
-    layers: dict[str, list[tuple[float, float]]] = {}
+    columns: dict[float, list[tuple[float, float]]] = {}
     for box in boxes:
-        left = float(box.attrib["x"])
-        layers.setdefault(box.attrib["y"], []).append((left, left + float(box.attrib["width"])))
-    assert sorted(map(len, layers.values())) == [1, 1, 5, 5, 10, 10]
-    for spans in layers.values():
+        top = float(box.attrib["y"])
+        middle = round(float(box.attrib["x"]) + float(box.attrib["width"]) / 2)
+        columns.setdefault(middle, []).append((top, top + float(box.attrib["height"])))
+    assert sorted(map(len, columns.values())) == [1, 1, 5, 5, 10, 10]
+    for spans in columns.values():
         spans.sort()
         assert all(one[1] < other[0] for one, other in itertools.pairwise(spans))
         assert spans[0][0] >= 0
-        assert spans[-1][1] <= float(root.attrib["width"])
+        assert spans[-1][1] <= float(root.attrib["height"])
 
 
 def test_a_picture_marks_the_sequences_to_both_states_of_a_set() -> None:
@@ -261,7 +262,18 @@ def test_a_picture_marks_the_sequences_to_both_states_of_a_set() -> None:
     }
     assert sum(edge.mark is Mark.EXPECTED for edge in picture.edges) == 2
     assert sum(edge.mark is Mark.ACTUAL for edge in picture.edges) == 2
-    assert svg(picture).count("#cf222e") > 0
+    found = picture.violation
+    assert found is not None
+    assert {picture.nodes[found.expected].mark, picture.nodes[found.actual].mark} == {Mark.EXPECTED, Mark.ACTUAL}
+    assert len(found.rows) == 34
+    assert all(row.expected != row.actual for row in found.rows)
+    for text in (svg(picture), svg(picture, plain=True)):
+        assert 'class="line marked actual dashed"' in text
+        shown = "".join(ElementTree.fromstring(text).itertext())
+        assert "Violated: two orders of the same registrations lead to different states." in shown
+        assert "green, expected: +1 +0" in shown
+        assert "test::foo NestedTensorCPU: " in shown
+        assert "and 31 more rows" in shown
 
 
 def test_a_refusal_of_a_counterexample_is_drawn_as_a_loop() -> None:
@@ -282,22 +294,60 @@ def test_a_large_state_graph_is_cut_to_the_counterexample_or_refused() -> None:
         drawn(many(10))
 
 
+def hidden(count: int) -> str:
+    """A scenario with registrations that change no row: kernels at the alias keys beneath a kernel for every key."""
+    kernels = "".join(f"  - impl: foo\n    dispatch: CPU\n    debug: fn_{index}\n" for index in range(count))
+    return f"claim: Many kernels at one key.\norder: {[*range(count)]}\nregistrations:\n{kernels}"
+
+
+def test_states_with_equal_tables_are_one_node_of_a_large_picture() -> None:
+    scenario = parse_scenario(hidden(6))
+    space = LabEngine().space(scenario.registrations, scenario.operators)
+    whole = PartOfGraph(space, tuple(range(6)), scenario.order)
+    picture = state_graph([whole], ["impl"] * 6, title="t", names=[f"fn_{index}" for index in range(6)])
+    groups = [node for node in picture.nodes if node.sets]
+    assert picture.states == 64
+    assert sum(max(1, len(node.sets)) for node in picture.nodes) == 64
+    assert len(picture.nodes) == 7  # nothing, and a node for each kernel that can be the newest
+    assert sorted(len(node.sets) for node in groups) == [2, 4, 8, 16, 32]
+    for node in picture.nodes:  # all sets of a node have its table, in which its newest kernel is
+        for members in node.sets:
+            assert max(members) == max(node.members)
+    assert any("those with one table are one node" in note for note in picture.notes)
+    shown = "".join(ElementTree.fromstring(svg(picture)).itertext())
+    assert "fn_2" in shown
+    assert "with or without fn_0, fn_1" in shown
+
+
+def test_the_way_of_a_counterexample_is_never_grouped() -> None:
+    scenario = parse_scenario(hidden(6))
+    space = LabEngine().space(scenario.registrations, scenario.operators)
+    counterexample = Counterexample(Flaw.NON_COMMUTING, (0, 1, 5), (0, 2, 5), "")
+    whole = PartOfGraph(space, tuple(range(6)), ())
+    picture = state_graph([whole], ["impl"] * 6, title="t", counterexample=counterexample)
+    way = {(), (0,), (0, 1), (0, 1, 5), (0, 2), (0, 2, 5)}
+    assert way <= {node.members for node in picture.nodes if not node.sets}
+    assert any(node.sets for node in picture.nodes)
+    assert sum(bool(edge.mark) for edge in picture.edges) == 5
+
+
 def test_a_picture_can_be_written_for_graphviz() -> None:
     nodes = (Node(()), Node((0,), mark=Mark.ACTUAL), Node((0,), state=1))
     edges = (Edge(0, 1, 0, mark=Mark.ACTUAL), Edge(1, 0, ~0), Edge(1, 2, 0, refused=True))
     assert_expected_inline(
-        dot(StateGraph('A "title"', ('impl a\\b "c"',), nodes, edges, ("a note",))),
+        dot(StateGraph('A "title"', ('impl a\\b "c"',), nodes, edges, ("a note",), names=("CPU a\\b",))),
         """\
 digraph states {
-  label="A \\"title\\"\\la note\\l0  impl a\\\\b \\"c\\"\\l"; labeljust=l;
-  node [shape=box, style="rounded,filled", fontname="monospace"]; edge [fontname="monospace", fontsize=10];
-  n0 [label="nothing", color="#8a8f98", fillcolor="#f6f8fa"];
-  n1 [label="0", color="#cf222e", fillcolor="#ffebe9", penwidth=2];
-  n2 [label="0'", color="#8a8f98", fillcolor="#f6f8fa"];
-  { rank=same; n0; }
-  { rank=same; n1; n2; }
-  n0 -> n1 [label="+0 / -0", color="#cf222e", dir=both, penwidth=2];
-  n1 -> n2 [label="+0 refused", color="#8a8f98", style=dashed];
+  label="A \\"title\\"\\la note\\l\\lCPU a\\\\b  0  impl a\\\\b \\"c\\"\\l";
+  labelloc=t; labeljust=l; fontname=monospace; fontsize=11;
+  rankdir=LR; ranksep=0.7; nodesep=0.25;
+  node [shape=box, style="rounded,filled", margin=0, fontname=monospace, fontsize=12];
+  edge [fontname=monospace, fontsize=11, arrowsize=0.7];
+  n0 [label="nothing", width=0.960, height=0.292, color="#6e7781", fillcolor="#f6f8fa"];
+  n1 [label="CPU a\\\\b", width=0.960, height=0.292, color="#cf222e", fillcolor="#ffebe9", penwidth=2];
+  n2 [label="CPU a\\\\b\\nstate 2 of this set\\n", width=2.176, height=0.500, color="#6e7781", fillcolor="#f6f8fa"];
+  n0 -> n1 [id=e0, color="#cf222e", dir=forward, label="+CPU a\\\\b", fontcolor="#cf222e", penwidth=2];
+  n1 -> n2 [id=e1, color="#6e7781", dir=forward, label="+CPU a\\\\b refused", fontcolor="#6e7781", style=dashed];
 }
 """,
     )

@@ -36,6 +36,7 @@ from dispatchlab.journal import Journal
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
+from dispatchlab.model.short_names import short_names
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, wait_for
 from dispatchlab.processes.memory import default_memory_bound
@@ -511,6 +512,7 @@ def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome
             _parts_to_draw(engine, scenario, report.exploration),
             report.registrations,
             title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
+            names=short_names(scenario.registrations),
             counterexample=report.exploration.counterexample,
         )
     except NotDrawnError as error:
@@ -535,7 +537,7 @@ def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> 
 
 def _counted(graph: StateGraph, found: Exploration) -> StateGraph:
     """The picture, with why the report counts other states than it has."""
-    if graph.is_cut or len(graph.nodes) == found.states:
+    if graph.is_cut or graph.states == found.states:
         return graph
     match found.verdict:
         case _ if found.walk != "graph":
@@ -546,7 +548,7 @@ def _counted(graph: StateGraph, found: Exploration) -> StateGraph:
             why = "its walk ended at the counterexample"
         case _:
             why = "its walk was stopped"
-    note = f"{len(graph.nodes):,} states are drawn; the report counts {found.states:,}, since {why}"
+    note = f"{graph.states:,} states are drawn; the report counts {found.states:,}, since {why}"
     return replace(graph, notes=(note, *graph.notes))
 
 

@@ -153,7 +153,10 @@ class PictureFormatError(DispatchLabError):
     help="Save the counterexample: FILE.py is a program, FILE.scenario.yaml a small scenario, else it is for --replay.",
 )
 @click.option(
-    "--graph", metavar="FILE.dot|.svg", type=click.Path(), help="Draw the states with the counterexample marked."
+    "--graph",
+    metavar="FILE.dot|.svg",
+    type=click.Path(),
+    help="Draw the states, with the counterexample marked and explained; Graphviz lays them out where it is installed.",
 )
 @force_option
 @click.option(

@@ -15,6 +15,7 @@
 - `infer_schema`: the schema of a Python function's annotations;
 - `cpp_signature`: the C++ signature of a schema;
 - `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, and `SourceLocation`;
+- `short_names`: names of registrations for pictures, each of its own;
 - `kernel_identity`: kernels that share a debug text, marked;
 - `short_repr`: reprs of frozen values that are code;
 - `dependence`: what a part of an engine's state depends on;

@@ -1,0 +1,85 @@
+"""Short names of registrations, each of its own: what a picture can write into a box."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from dispatchlab.model.registration import (
+    Block,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    NameOnly,
+    Registration,
+    TorchLibraryCall,
+    operators_of,
+)
+
+_LONGEST = 28
+
+
+def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
+    """A name for each, as short as tells them apart: `CPU`, else `foo CPU`, else `CPU fn_a`, else `CPU #3`.
+
+    Args:
+        registrations: in the order of their numbers.
+    """
+    several = len({name for one in registrations for name in operators_of(one)}) > 1
+    candidates = [tuple(dict.fromkeys(_candidates(one, several=several))) for one in registrations]
+    level = [0] * len(candidates)
+    while True:
+        names = [_cut(each[at]) for each, at in zip(candidates, level, strict=True)]
+        counts = Counter(names)
+        more = [at for at, name in enumerate(names) if counts[name] > 1 and level[at] + 1 < len(candidates[at])]
+        if not more:
+            break
+        for at in more:
+            level[at] += 1
+    shortest = [_cut(each[0]) for each in candidates]
+    numbered = tuple(name if counts[name] == 1 else f"{shortest[at]} #{at}" for at, name in enumerate(names))
+    if len({*numbered}) == len(numbered):
+        return numbered
+    return tuple(f"{name} #{at}" for at, name in enumerate(shortest))
+
+
+def _candidates(registration: Registration, *, several: bool) -> Iterator[str]:
+    """The names that a registration can have, the shortest first."""
+    short, long = _plain(registration, several=several), _plain(registration, several=True)
+    debug = "" if isinstance(registration, NameOnly) else _of_debug(registration.debug)
+    yield short
+    if debug:
+        yield f"{short} {debug}"
+    yield long
+    if debug:
+        yield f"{long} {debug}"
+
+
+def _plain(registration: Registration, *, several: bool) -> str:
+    match registration:
+        case Def():
+            return f"def {registration.operator.without_namespace}" if several else "def"
+        case Impl():
+            key = registration.key or "no key"
+            return f"{registration.operator.without_namespace} {key}" if several else str(key)
+        case Fallback():
+            return f"fallback {registration.key or 'no key'}"
+        case NameOnly():
+            return f"name {registration.operator.without_namespace}" if several else "name"
+        case Claim():
+            return f"claim {registration.namespace}"
+        case Block(made_by=TorchLibraryCall(function=function, operator=operator)):
+            return f"{function} {operator.without_namespace}" if several else str(function)
+        case Block():
+            key = f" {registration.key}" if registration.key else ""
+            return f"{registration.namespace or '_'} {registration.kind}{key}"
+
+
+def _of_debug(debug: str) -> str:
+    """`fn_a`, or the file and the line of a debug text that has them."""
+    return debug.removeprefix("registered at ").rpartition("/")[2].strip()
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
