@@ -267,3 +267,143 @@ def test_a_fill_that_looks_at_everything_and_writes_anywhere_is_followed() -> No
     given: list[Registration] = [impl(K.CPU, "a"), impl(K.CUDA, "b"), kernel, NameOnly(FOO)]
     space = CodedSpace(given, [FOO], semantics)
     assert disagreement(space, len(given), list(_steps(len(given)))) is None
+
+
+# --- invariants that are known to hold
+
+
+TAGGED = replace(define(debug="tagged"), tags=frozenset({"pointwise"}))
+LOOKED_AT: list[Registration] = [
+    TAGGED,
+    define(debug="plain"),
+    impl(K.CPU, "typed", typed(signature="a")),
+    impl(K.CPU, "newer", BOXED),
+    impl(K.CUDA, "other", typed(signature="b")),
+    impl(None, "math", BOXED),
+    impl(K.Autograd, "autograd", BOXED),
+    fallback(K.XLA, "fb"),
+    fallback(K.AutogradCPU, "fb_autograd"),
+]
+MIXES = 1_500
+
+
+def overlooked(semantics: str, without: Callable[[CodedSpace], Any] | None = None) -> tuple[int, str | None]:
+    """How many mixes of good states broke an invariant, and what was overlooked in the first where something was.
+
+    A mix has every part from one good state or another: nothing in it is new but what stands beside what.
+    """
+    space = CodedSpace(LOOKED_AT, [FOO], SEMANTICS[semantics])
+    plain, random = space.plain, SplitMix64(2)
+    good: set[int] = set()
+    state, mask = space.empty(), 0
+    for _ in range(600):  # not always the shortest way, so that no part gets more bits afterwards
+        index = random.below(len(LOOKED_AT))
+        if mask >> index & 1:
+            state, mask = space.release(state, index), mask ^ 1 << index
+        else:
+            state, refusal = space.register(state, index)
+            mask |= 0 if refusal else 1 << index
+        good |= set() if plain.violations(space.decoded(state)) else {state}
+    parts = _parts(space)
+    mixes: list[int] = []
+    several = sorted(good)
+    while len(mixes) < MIXES:
+        mixed = 0
+        donors = [several[random.below(len(several))] for _ in range(2)]
+        for part in parts:
+            mixed |= donors[random.chance(20)] & part.mask
+        mixes.append(space._code(space.decoded(mixed)))  # which counts its kernels
+    space._renew()
+    if without is not None:
+        masks, left_out = space._looked_at_masks(), without(space).mask
+        assert left_out
+        space._looked_at = [(mask & ~left_out, set()) for mask in masks]
+    assert not any(space.violations(state) for state in good)
+    broken = 0
+    for mixed in mixes:
+        wanted = plain.violations(space.decoded(mixed))
+        broken += bool(wanted)
+        if space.violations(mixed) != wanted:
+            return broken, wanted[0].rule
+    return broken, None
+
+
+def _parts(space: CodedSpace) -> list[Any]:
+    operator = space.operator(str(FOO))
+    atoms = [part for _, part in operator.atoms]
+    return [
+        *operator.fields,
+        operator.kinds,
+        operator.strange,
+        *operator.kernels.values(),
+        *atoms,
+        *space._others.values(),
+    ]
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])
+def test_no_broken_invariant_is_overlooked_where_every_part_was_seen_in_order(semantics: str) -> None:
+    broken, missed = overlooked(semantics)
+    assert missed is None
+    assert 300 < broken < MIXES
+
+
+NEEDED: dict[str, tuple[str, Callable[[CodedSpace], Any], str]] = {
+    "whether the operator exists": ("strict", _field("name"), "stale slot"),
+    "the schema": ("strict", _field("stored"), "schema without def"),
+    "defs": ("strict", _field("defs"), "schema without def"),
+    "tags": ("strict", _field("tags"), "tags"),
+    "kernels": ("strict", lambda space: space.operator(str(FOO)).at(KEY_BIT[K.CPU]), "stale slot"),
+    "kinds of kernels": ("strict", lambda space: space.operator(str(FOO)).kinds, "signatures differ"),
+    "held signatures": ("torch-2.13", _field("signatures"), "signature that is not held"),
+    "fallbacks": ("strict", lambda space: space.other(FALLBACKS), "stale slot"),
+    "slots": ("strict", lambda space: space.operator(str(FOO))._atom_of_slot[KEY_BIT[K.CPU]][1], "stale slot"),
+}
+
+
+@pytest.mark.parametrize("what", NEEDED)
+def test_every_part_that_an_invariant_reads_is_needed(what: str) -> None:
+    semantics, left_out, rule = NEEDED[what]
+    assert overlooked(semantics, left_out)[1] == rule
+
+
+def test_few_states_are_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    violations = LabSpace.violations
+
+    def counted(self: LabSpace, state: Any) -> Any:
+        looked.append(state)
+        return violations(self, state)
+
+    monkeypatch.setattr(LabSpace, "violations", counted)
+    assert explore_graph(LabEngine().space(ten(), [FOO]), 10).states == 1024
+    assert 20 <= len(looked) < 400
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
+def test_many_steps_at_once_are_these_steps(semantics: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coded_states, "_EVERY", 5)
+    count = len(LOOKED_AT)
+    together, single = (CodedSpace(LOOKED_AT, [FOO], SEMANTICS[semantics]) for _ in range(2))
+    state, other, mask, refused = together.empty(), single.empty(), 0, 0
+    for chosen in (step % count for step in _steps(59)):
+        found = together.successors(state, mask, range(count))
+        for index, after in enumerate(found):
+            if mask >> index & 1:
+                assert after is not None
+                assert looks(together, after) == looks(single, single.release(other, index))
+                continue
+            wanted, refusal = single.register(other, index)
+            assert (after is None) is (refusal is not None)
+            refused += after is None
+            if after is not None:
+                assert looks(together, after) == looks(single, wanted)
+        if found[chosen] is not None:
+            state = found[chosen] or 0
+            other = single.release(other, chosen) if mask >> chosen & 1 else single.register(other, chosen)[0]
+            mask ^= 1 << chosen
+    assert refused > 20
+
+
+def looks(space: CodedSpace, state: int) -> object:
+    return space.observe(state), space.violations(state)

@@ -26,6 +26,17 @@ as integers] and Note [What a transition reads].
 # What reads an entry in any other way than by its narrow methods ends the run, and this registration is computed from
 # the whole state for ever after. So is a registration with very many different readings, and every `_EVERY`th
 # transition whatever it is: if a memo were wrong, such an edge would lead to another state than its neighbours.
+# What steps and windows come to together is kept once more, by all that they read, where that is not too much: then a
+# transition is one look-up and two operations on integers.
+#
+# Note [What an invariant reads]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Every invariant of `violations_in` is about one thing: the slots of an atom, which are held against the kernels at the
+# keys that are relevant to them (`Plain.relevant`, by which the reference table goes as well) and the fallbacks; the
+# kernels at one key and the signatures held; the fields, how many kernels there are of each kind, and the strange
+# slots. That the operator exists is a field, and is read by all. So there is no violation in a state that agrees, thing
+# by thing, with states in which there was none, not always the same one; no state in which there is one is remembered.
+# Every `_EVERY`th look is at the whole state whatever is known.
 
 from __future__ import annotations
 
@@ -34,7 +45,7 @@ from typing import Any, Final, NamedTuple, Never, TypeAlias
 
 from dispatchlab.engine import lowering
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
-from dispatchlab.engine.kernel import RegisteredKernel
+from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.engine.lab_space import LabSpace, LabState
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Fill, Slots
@@ -50,9 +61,12 @@ from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 _WIDTH: Final = 4
 _ONES: Final = (1 << _WIDTH) - 1
-_EVERY: Final = 256
+_EVERY: Final = 251  # no multiple of how many registrations there are, so that each has its turn
 _MOST_READINGS: Final = 1 << 11
 _MOST_WINDOWS: Final = 1 << 17
+_MOST_KNOWN: Final = 1 << 10
+_MOST_GOOD: Final = 1 << 14
+_KEYS_AT_ONCE: Final = 6
 _FIELDS: Final = ("name", "stored", "defs", "signatures", "tags", "names")
 _NOTHING: Final = OperatorEntry(OperatorName("", ""))
 
@@ -132,7 +146,7 @@ class _Operator:
         self.atoms = tuple((slots, _Part(frozenset())) for slots in atoms)
         self.strange = _Part(frozenset())  # slots that no window covers, and entries with no slot
         self._atom_of_slot = {1 << slot: atom for atom in self.atoms for slot in each_slot(atom[0])}
-        self._tables: dict[tuple[object, ...], int] = {}
+        self._pieces: dict[tuple[TableEntry, int], _Pieces] = {}
         self.mask = self.fields_mask = 0
 
     def masks(self) -> None:
@@ -144,6 +158,8 @@ class _Operator:
         for part in (*self.kernels.values(), *(part for _, part in self.atoms)):
             self.mask |= part.mask
         self._heads: dict[int, tuple[Any, ...]] = {}
+        keys = [(bit, part) for bit, part in self.kernels.items() if part.mask]
+        self._some_keys = [_SomeKeys(keys[at : at + _KEYS_AT_ONCE]) for at in range(0, len(keys), _KEYS_AT_ONCE)]
 
     def at(self, bit: int) -> _Part:
         """The part of the kernels at a key."""
@@ -153,15 +169,23 @@ class _Operator:
             self.bits |= bit
         return part
 
+    def mask_at(self, bits: int) -> int:
+        """The mask of the kernels at some keys."""
+        mask = 0
+        for bit, part in self.kernels.items():
+            if bit & bits:
+                mask |= part.mask
+        return mask
+
     def kernels_in(self, state: int) -> tuple[dict[int, _Kernels], int]:
         """The kernels of a state, and the keys that it says have some."""
-        kernels, present = {}, 0
-        for bit, part in self.kernels.items():
-            held, is_present = part.values[state & part.mask]
-            if held is not None:
-                kernels[bit] = held
-            if is_present:
-                present |= bit
+        kernels: dict[int, _Kernels] = {}
+        present = 0
+        for some in self._some_keys:
+            known = some.known.get(state & some.mask)
+            held, bits = some.kernels_in(state) if known is None else known
+            kernels.update(held)
+            present |= bits
         return kernels, present
 
     def entry(self, state: int) -> OperatorEntry | None:
@@ -197,27 +221,90 @@ class _Operator:
 
     def table_code(self, slots: Slots, layout: _Layout) -> int:
         """The bits of what slots hold."""
-        key = tuple(slots.items())
-        code = self._tables.get(key)
-        if code is None:
-            found: dict[_Part, list[tuple[object, int]]] = {}
-            for held, bits in key:
-                left = bits
-                while left:
-                    covered, part = self._atom_of_slot.get(left & -left, _NO_ATOM)
-                    if not covered:
-                        break
-                    found.setdefault(part, []).append((held, left & covered))
-                    left &= ~covered
-                if left or not bits:
-                    found.setdefault(self.strange, []).append((held, left))
-            code = 0
-            for part, items in found.items():
-                code |= part.code(frozenset(items), layout)
-            if len(self._tables) >= _MOST_READINGS:
-                self._tables.clear()
-            self._tables[key] = code
+        code = covered = 0
+        shared: dict[_Part, list[tuple[TableEntry, int]]] = {}
+        for item in slots.items():
+            pieces = self._pieces.get(item)
+            if pieces is None:
+                pieces = self._pieces_of(*item, layout)
+            bits = item[1]
+            if bits & covered or not bits:
+                return self._odd_table_code(slots, layout)
+            covered |= bits
+            code |= pieces.code
+            for part, piece in pieces.shared:
+                shared.setdefault(part, []).append(piece)
+        for part, held in shared.items():
+            code |= part.code(frozenset(held), layout)
         return code
+
+    def _pieces_of(self, held: TableEntry, bits: int, layout: _Layout) -> _Pieces:
+        code, left = 0, bits
+        shared: list[tuple[_Part, tuple[TableEntry, int]]] = []
+        while left:
+            covered, part = self._atom_of_slot.get(left & -left, (left, self.strange))
+            if not covered & ~bits and part is not self.strange:
+                code |= part.code(frozenset({(held, covered)}), layout)
+            else:
+                shared.append((part, (held, left & covered)))
+            left &= ~covered
+        if len(self._pieces) >= _MOST_READINGS:
+            self._pieces.clear()
+        pieces = self._pieces[held, bits] = _Pieces(code, tuple(shared))
+        return pieces
+
+    def _odd_table_code(self, slots: Slots, layout: _Layout) -> int:
+        """The bits of a table in which several entries have the same slot, or one has none."""
+        found: dict[_Part, list[tuple[object, int]]] = {}
+        for held, bits in slots.items():
+            left = bits
+            while left:
+                covered, part = self._atom_of_slot.get(left & -left, _NO_ATOM)
+                if not covered:
+                    break
+                found.setdefault(part, []).append((held, left & covered))
+                left &= ~covered
+            if left or not bits:
+                found.setdefault(self.strange, []).append((held, left))
+        code = 0
+        for part, items in found.items():
+            code |= part.code(frozenset(items), layout)
+        return code
+
+
+class _Pieces(NamedTuple):
+    """What the slots of one entry come to: the bits of all atoms that are full of it, and its share of the others."""
+
+    code: int
+    shared: tuple[tuple[_Part, tuple[TableEntry, int]], ...]
+
+
+class _SomeKeys:
+    """The kernels at a few keys, by the bits of their parts."""
+
+    __slots__ = ("_keys", "known", "mask")
+
+    def __init__(self, keys: Sequence[tuple[int, _Part]]) -> None:
+        self._keys = keys
+        self.mask = 0
+        for _, part in keys:
+            self.mask |= part.mask
+        self.known: dict[int, tuple[dict[int, _Kernels], int]] = {}
+
+    def kernels_in(self, state: int) -> tuple[dict[int, _Kernels], int]:
+        """The kernels of a state, and the keys that it says have some."""
+        kernels: dict[int, _Kernels] = {}
+        present = 0
+        for bit, part in self._keys:
+            held, is_present = part.of(state)
+            if held is not None:
+                kernels[bit] = held
+            if is_present:
+                present |= bit
+        if len(self.known) >= _MOST_READINGS:
+            self.known.clear()
+        self.known[state & self.mask] = kernels, present
+        return kernels, present
 
 
 class _Kinds:
@@ -288,28 +375,51 @@ class _Step(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What a transition does: its steps, the first of them by itself, and the refusal."""
+    """What a transition does: its steps, and the refusal."""
 
-    keep: int
-    put: int
-    window: _Window | None
-    further: tuple[_Step, ...]
+    steps: tuple[_Step, ...]
     refusal: Refusal | None
 
 
 class _Transition:
-    """A registration or a release, and what it does by what it read."""
+    """A registration or a release: `table` has what it does by what it read.
 
-    __slots__ = ("is_whole", "mask", "table")
+    `known` has the same with its windows computed, by all that they read besides: the bits to keep and those to put.
+    """
+
+    __slots__ = ("is_whole", "is_wide", "known", "mask", "reads", "table")
 
     def __init__(self) -> None:
         self.is_whole = False  # whether it is computed from the whole state
+        self.is_wide = False  # whether one of its windows reads too much for `known`
         self.forget()
 
     def forget(self) -> None:
         """Begin anew."""
-        self.mask = 0
+        self.mask = self.reads = 0
         self.table: dict[int, _Kept] = {}
+        self.known: dict[int, tuple[int, int]] = {}
+
+    def learn(self, state: int, kept: _Kept) -> None:
+        """Keep what its steps come to in a state, after they were taken there."""
+        keep, put, reads = -1, 0, self.mask
+        for step in kept.steps:
+            keep, put = keep & step.keep, put & step.keep | step.put
+            if step.window is not None:
+                reads |= step.window.mask
+                code = step.window.table.get((state & keep | put) & step.window.mask)
+                if code is None:  # the same window came twice, and read more the second time
+                    return
+                keep, put = keep & step.window.keep, put & step.window.keep | code
+                self.is_wide |= len(step.window.table) > _MOST_KNOWN
+        if reads & ~self.reads:
+            self.reads |= reads
+            self.known.clear()
+        self.is_wide |= len(self.known) >= _MOST_READINGS
+        if self.is_wide:
+            self.known.clear()
+        else:
+            self.known[state & self.reads] = keep, put
 
 
 class CodedSpace:
@@ -340,7 +450,10 @@ class CodedSpace:
         self._windows: dict[tuple[str, int], _Window] = {}
         self._registers = [_Transition() for _ in self._lowered]
         self._releases = [_Transition() for _ in self._lowered]
+        self._transitions = tuple(zip(self._registers, self._releases, strict=True))
         self._calls = 0
+        self._looks = 0
+        self._looked_at: list[tuple[int, set[int]]] | None = None
         self._decoded: tuple[int, LabState] = (-1, self.plain.empty())
         self._is_whole = False  # whether everything is computed from whole states
         self._empty = self._code(self.plain.empty())
@@ -355,39 +468,46 @@ class CodedSpace:
 
     def register(self, state: int, index: int, /) -> tuple[int, Refusal | None]:
         """The state after registering `index`, and how it was refused if it was."""
-        transition = self._registers[index]
-        kept = transition.table.get(state & transition.mask)
         self._calls = calls = self._calls + 1
-        if kept is None or not calls % _EVERY:
-            return self._computed(state, index, transition, is_release=False)
-        keep, put, window, further, refusal = kept
-        after = state & keep | put
-        if window is not None:
-            code = window.table.get(after & window.mask)
-            if code is None:
-                return self._computed(state, index, transition, is_release=False)
-            after = after & window.keep | code
-        if further:
-            return self._computed(state, index, transition, is_release=False)
-        return after, refusal
+        if not calls % _EVERY:
+            return self._from_whole(state, index, is_release=False)
+        transition = self._registers[index]
+        known = transition.known.get(state & transition.reads)
+        if known is not None:
+            return state & known[0] | known[1], None
+        return self._computed(state, index, transition, is_release=False)
 
     def release(self, state: int, index: int, /) -> int:
         """The state after releasing `index`."""
-        transition = self._releases[index]
-        kept = transition.table.get(state & transition.mask)
         self._calls = calls = self._calls + 1
-        if kept is None or not calls % _EVERY:
-            return self._computed(state, index, transition, is_release=True)[0]
-        keep, put, window, further, _ = kept
-        after = state & keep | put
-        if window is not None:
-            code = window.table.get(after & window.mask)
-            if code is None:
-                return self._computed(state, index, transition, is_release=True)[0]
-            after = after & window.keep | code
-        if further:
-            return self._computed(state, index, transition, is_release=True)[0]
-        return after
+        if not calls % _EVERY:
+            return self._from_whole(state, index, is_release=True)[0]
+        transition = self._releases[index]
+        known = transition.known.get(state & transition.reads)
+        if known is not None:
+            return state & known[0] | known[1]
+        return self._computed(state, index, transition, is_release=True)[0]
+
+    def successors(self, state: int, active: int, indices: Sequence[int], /) -> list[int | None]:
+        """The states after registering each of `indices` that is not active, and releasing each that is.
+
+        None stands for a refusal, and for a release that failed: `register` and `release` say more.
+        """
+        found: list[int | None] = []
+        transitions = self._transitions
+        for index in indices:
+            transition = transitions[index][active >> index & 1]
+            known = transition.known.get(state & transition.reads)
+            if known is None:
+                found.append(self._successor(state, index, transition, is_release=bool(active >> index & 1)))
+            else:
+                found.append(state & known[0] | known[1])
+        count = len(indices)
+        self._calls = calls = self._calls + count
+        for at in range(count - 1 - calls % _EVERY, -1, -_EVERY):
+            index = indices[at]
+            found[at] = self._successor(state, index, None, is_release=bool(active >> index & 1))
+        return found
 
     def observe(self, state: int, /) -> tuple[Snapshot, ...]:
         """What can be seen of the observed operators."""
@@ -395,7 +515,22 @@ class CodedSpace:
 
     def violations(self, state: int, /) -> tuple[Violation, ...]:
         """The invariants that do not hold for the observed operators."""
-        return self.plain.violations(self.decoded(state))
+        self._looks = looks = self._looks + 1
+        looked_at = self._looked_at
+        if looked_at is None:
+            looked_at = self._looked_at = [(mask, set()) for mask in self._looked_at_masks()]
+        if looks % _EVERY and looked_at and not self._is_whole:
+            for mask, good in looked_at:
+                if state & mask not in good:
+                    break
+            else:
+                return ()
+        found = self.plain.violations(self.decoded(state))
+        if not found:
+            for mask, good in looked_at:
+                if len(good) < _MOST_GOOD:
+                    good.add(state & mask)
+        return found
 
     def why(self, expected: int, actual: int, /) -> tuple[str, ...]:
         """Why two states of the same registrations differ."""
@@ -464,24 +599,42 @@ class CodedSpace:
 
     # --- transitions
 
+    def _successor(self, state: int, index: int, transition: _Transition | None, *, is_release: bool) -> int | None:
+        """The state after a transition, from the whole state when its memo is not given; None when it fails."""
+        try:
+            if transition is None:
+                after, refusal = self._from_whole(state, index, is_release=is_release)
+            else:
+                after, refusal = self._computed(state, index, transition, is_release=is_release)
+        except RegistrationError:
+            return None
+        return after if refusal is None else None
+
     def _computed(
         self, state: int, index: int, transition: _Transition, *, is_release: bool
     ) -> tuple[int, Refusal | None]:
-        """A transition with what is kept of it, or run and kept."""
-        while not (self._is_whole or transition.is_whole) and self._calls % _EVERY:
+        """A transition by what is kept of it; else it is run, and kept."""
+        while not (self._is_whole or transition.is_whole):
             try:
                 kept = transition.table.get(state & transition.mask)
                 if kept is None:
                     kept = self._run(state, index, transition, is_release=is_release)
-                after = self._after(state, _Step(*kept[:3]))
-                for step in kept.further:
-                    after = self._after(after, step)
+                after = state
+                for keep, put, window in kept.steps:
+                    after = after & keep | put
+                    if window is not None:
+                        code = window.table.get(after & window.mask)
+                        if code is None:
+                            code = self._filled(after, window)
+                        after = after & window.keep | code
+                if not transition.is_wide and kept.refusal is None:
+                    transition.learn(state, kept)
                 return after, kept.refusal
             except _MasksChanged:
                 self._renew()
             except _ReadsTheWhole:
                 transition.is_whole = True
-                transition.table.clear()
+                transition.forget()
         return self._from_whole(state, index, is_release=is_release)
 
     def _from_whole(self, state: int, index: int, *, is_release: bool) -> tuple[int, Refusal | None]:
@@ -511,8 +664,7 @@ class CodedSpace:
                     watched.steps.clear()
         if self._layout.generation != self._generation:
             raise _MasksChanged
-        first, *further = watched.steps or [_Step(-1, 0, None)]
-        kept = _Kept(*first, tuple(further), refusal)
+        kept = _Kept(tuple(watched.steps), refusal)
         mask = transition.mask
         for part in watched.read:
             mask |= part.mask
@@ -523,16 +675,6 @@ class CodedSpace:
             raise _ReadsTheWhole
         transition.table[state & mask] = kept
         return kept
-
-    def _after(self, state: int, step: _Step) -> int:
-        after = state & step.keep | step.put
-        window = step.window
-        if window is None:
-            return after
-        code = window.table.get(after & window.mask)
-        if code is None:
-            code = self._filled(after, window)
-        return after & window.keep | code
 
     def _filled(self, state: int, window: _Window) -> int:
         """The bits of what a window holds, computed from the kernels and fallbacks of a state."""
@@ -585,6 +727,31 @@ class CodedSpace:
             window.forget()
         for transition in (*self._registers, *self._releases):
             transition.forget()
+        self._looked_at = None
+
+    def _looked_at_masks(self) -> list[int]:
+        """What the invariants look at, one by one; see Note [What an invariant reads]."""
+        masks: list[int] = []
+        fallbacks, relevant = self.other(FALLBACKS).mask, self._semantics.precedence.plain.relevant
+        for name in self.plain.operators:
+            operator = self._operators.get(str(name))
+            if operator is None:
+                continue
+            fields, keys = operator.fields_mask, operator.bits
+            masks += {
+                fields | operator.kinds.mask | operator.strange.mask,
+                *(fields | operator.mask_at(1 << bit) for bit in each_slot(keys)),
+                *(
+                    fields | fallbacks | part.mask | operator.mask_at(bits)
+                    for slots, part in operator.atoms
+                    for bits in {relevant[slot] & keys for slot in each_slot(slots)}
+                ),
+            }
+        largest: list[int] = []
+        for mask in sorted(masks, key=int.bit_count, reverse=True):
+            if all(mask & ~other for other in largest):
+                largest.append(mask)
+        return largest
 
     def _windows_wanted(self) -> Iterator[int]:
         yield self._semantics.precedence.slots

@@ -75,6 +75,11 @@ class LabSpace:
         return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
 
     @property
+    def operators(self) -> tuple[OperatorName, ...]:
+        """What is observed."""
+        return self._operators
+
+    @property
     def lowered(self) -> tuple[LoweredRegistration, ...]:
         """What the dispatcher does for each registration."""
         return self._lowered
