@@ -48,7 +48,7 @@ BUILTIN_FALLBACKS = SEMANTICS["torch-2.13"].builtin_fallbacks
 
 PROGRAMS, SEED = 300, 20301
 ALL_SEMANTICS = ("strict", "torch-2.13", "pr35061")
-README = Path(__file__).parents[1] / "README.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "python.md"
 
 
 def user_operator(schema: str, semantics: str = "strict", **kernels: object) -> tuple[Dispatcher, Library]:
@@ -65,12 +65,12 @@ def user_operator(schema: str, semantics: str = "strict", **kernels: object) -> 
 
 
 @pytest.mark.parametrize("semantics", ALL_SEMANTICS)
-def test_the_example_of_the_readme_can_be_called_under_every_semantics(semantics: str) -> None:
-    found = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def test_the_example_of_the_guide_can_be_called_under_every_semantics(semantics: str) -> None:
+    found = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     assert "Dispatcher()" in found[1]
     names: dict[str, object] = {"print": lambda *values: None}
-    exec(compile(found[1].replace("Dispatcher()", f"Dispatcher({semantics!r})"), str(README), "exec"), names)
+    exec(compile(found[1].replace("Dispatcher()", f"Dispatcher({semantics!r})"), str(GUIDE), "exec"), names)
     dispatcher = names["dispatcher"]
     assert isinstance(dispatcher, Dispatcher)
     one = tensor([1.0])

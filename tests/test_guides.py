@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import os
 import re
@@ -28,7 +29,8 @@ def test_a_guide_shows_what_its_programs_print(guide: Path) -> None:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile("\n" * line + match[2], str(guide), "exec"), names)
-        return match[1] + printed.getvalue() + match[4]
+        steady = re.sub(r"registered at .*?([^/\\]*:\d+)$", r"registered at \1", printed.getvalue(), flags=re.MULTILINE)
+        return match[1] + steady + match[4]
 
     now = _STEP.sub(fresh, text)
     if os.environ.get("EXPECTTEST_ACCEPT"):
@@ -38,5 +40,14 @@ def test_a_guide_shows_what_its_programs_print(guide: Path) -> None:
     assert steps == text.count("```python") > 0
 
 
+def test_the_session_in_a_guide_prints_what_it_shows() -> None:
+    guide = DOCS / "python.md"
+    found = re.search(r"```pycon\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    with contextlib.chdir(DOCS.parent):
+        session = doctest.DocTestParser().get_doctest(found[1], {}, guide.stem, str(guide), 0)
+        assert doctest.DocTestRunner().run(session) == (0, 4)
+
+
 def test_every_guide_with_printed_output_is_run() -> None:
-    assert [path.name for path in GUIDES] == ["overrides.md"]
+    assert [path.name for path in GUIDES] == ["overrides.md", "python.md"]

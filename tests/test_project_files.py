@@ -14,6 +14,7 @@ from dispatchlab.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 HOME = "https://github.com/dispatchlab/dispatchlab"
+SITE = "https://dispatchlab.github.io/dispatchlab/"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -31,7 +32,8 @@ def test_the_versions_of_python_are_those_that_are_tested() -> None:
 
 def test_every_address_is_of_the_same_home() -> None:
     assert PROJECT["urls"]
-    assert all(url.startswith(HOME) for url in PROJECT["urls"].values())
+    assert {name for name, url in PROJECT["urls"].items() if not url.startswith(HOME)} == {"Documentation"}
+    assert PROJECT["urls"]["Documentation"] == loaded("mkdocs.yml")["site_url"] == SITE
     assert loaded("CITATION.cff")["repository-code"] == HOME
     for name in ("SECURITY.md", ".github/ISSUE_TEMPLATE/config.yml", "docs/ci.md"):
         found = re.findall(r"https://github\.com/[\w-]+/[\w-]+", (ROOT / name).read_text(encoding="utf-8"))
@@ -57,7 +59,7 @@ def test_the_release_finds_the_section_of_its_version_in_the_list_of_changes() -
 
 
 def test_no_input_or_name_of_a_branch_is_put_into_a_script() -> None:
-    workflows = [loaded(f".github/workflows/{name}.yml")["jobs"].values() for name in ("test", "release")]
+    workflows = [loaded(f".github/workflows/{name}.yml")["jobs"].values() for name in ("test", "release", "site")]
     steps = [step for jobs in workflows for job in jobs for step in job["steps"]]
     steps += loaded("action.yml")["runs"]["steps"]
     scripts = [step["run"] for step in steps if "run" in step]

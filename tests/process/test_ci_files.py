@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests import shown_commands
+from tests.shown_commands import bash
+
 pytest.importorskip("torch", reason="imports a package that registers operators, and there is no PyTorch")
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "ci.md"
-BASH = shutil.which("bash")
 _BLOCK = re.compile(r"<!-- run(?:: (\d+))? -->\n```bash\n(.*?)```\n", re.DOTALL)
 PACKAGE = """\
 import torch
@@ -59,41 +57,7 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(tmp_path: Path, checkout: Path) -> dict[str, str]:
     """An environment in which the commands are this code, and the package is installed."""
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    plugin = "" if find_spec("dispatchlab") is None or _is_installed() else "-p dispatchlab.pytest_plugin "
-    for name, line in {
-        "dispatchlab": f'exec "{sys.executable}" -P -m dispatchlab "$@"',
-        "pytest": f'exec "{sys.executable}" -P -m pytest {plugin}-p no:cacheprovider "$@"',
-        "python": f'exec "{sys.executable}" "$@"',
-    }.items():
-        (commands / name).write_text(f"#!/usr/bin/env bash\n{line}\n")
-        (commands / name).chmod(0o755)
-    return {
-        **os.environ,
-        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(checkout)]),
-    }
-
-
-def _is_installed() -> bool:
-    from importlib.metadata import entry_points
-
-    return any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
-
-
-def bash(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a script as GitHub's runner does."""
-    assert BASH is not None
-    return subprocess.run(
-        [BASH, "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    return shown_commands.environment(tmp_path / "bin", checkout)
 
 
 def test_the_commands_of_the_guide_end_as_it_says(checkout: Path, environment: dict[str, str]) -> None:

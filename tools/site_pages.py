@@ -1,0 +1,355 @@
+"""The hook of mkdocs: pages that are made while the site is built, links that leave docs/, and drawn pictures.
+
+mkdocs.yml names this file. The pages that are made: the API reference, one page for each topic of `scenarios/`, the
+fields of scenario files, the list of lint rules, CONTRIBUTING.md and CHANGELOG.md. A link from docs/ to another file of
+the checkout leads to its page on the site, or else to the file on GitHub; a file that does not exist is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import logging
+import posixpath
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from dispatchlab.lint.rules import RULES  # noqa: E402  # of this checkout
+from dispatchlab.scenario.load import json_schema, load_scenario  # noqa: E402
+
+_LOG = logging.getLogger("mkdocs.hooks.site_pages")
+SOURCE = "https://github.com/dispatchlab/dispatchlab"
+SITE = "https://dispatchlab.github.io/dispatchlab/"
+"""Where the site is published. Links to it, which a reader on GitHub can follow, become links inside of the site."""
+_ORIGINS = {
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "scenarios/index.md": "scenarios/README.md",
+}
+"""A page that is made -> the file of the checkout whose text it has, which its links are relative to."""
+
+
+# -- the API reference
+
+
+def public_packages() -> dict[str, list[str]]:
+    """Each package that lists its public names in `__all__` -> these names."""
+    found = {}
+    for path in sorted((ROOT / "dispatchlab").rglob("__init__.py")):
+        names = _all_of(path)
+        if names:
+            found[".".join(path.parent.relative_to(ROOT).parts)] = names
+    return found
+
+
+def _all_of(path: Path) -> list[str]:
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+                return [str(name) for name in ast.literal_eval(value)]
+    return []
+
+
+def _docstring(package: str) -> str:
+    text = (ROOT / Path(*package.split(".")) / "__init__.py").read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(text)) or ""
+
+
+def groups_of_names(docstring: str, names: Sequence[str]) -> dict[str, list[str]]:
+    """The public names by the item of the docstring's list that names them first; at the end those of no item."""
+    left, groups = set(names), {}
+    for item in re.findall(r"^- (.*(?:\n  .*)*)", docstring, re.MULTILINE):
+        title = item.partition(":")[0]
+        named = [name for name in dict.fromkeys(re.findall(r"`(\w+)`", item)) if name in left]
+        if named:
+            groups[title] = named
+            left -= set(named)
+    if left:
+        groups["other names"] = [name for name in names if name in left]
+    return groups
+
+
+_TITLES = {
+    "check": "Check the order",
+    "register": "Register",
+    "registrations as values": "Registrations as values",
+    "call": "Call operators",
+    "look up": "Look up",
+    "errors": "Errors",
+}
+
+
+def _reference() -> Iterator[tuple[str, str]]:
+    packages = public_packages()
+    lines = ["# API reference\n", _first_paragraph(_docstring("dispatchlab")), ""]
+    for title, names in groups_of_names(_docstring("dispatchlab"), packages["dispatchlab"]).items():
+        page = f"{re.sub(r'[^a-z]+', '_', title)}.md"
+        heading = _TITLES.get(title, title[0].upper() + title[1:])
+        yield f"reference/{page}", _names_page(heading, "from dispatchlab import ...", "dispatchlab", names)
+        shown = ", ".join(f"[`{name}`][dispatchlab.{name}]" for name in names)
+        lines.append(f"- [{heading}]({page}): {shown}")
+    lines += ["\nPackages with public names of their own:\n"]
+    for package, names in packages.items():
+        if package != "dispatchlab":
+            page = f"{package.replace('.', '_')}.md"
+            first = _first_paragraph(_docstring(package))
+            yield f"reference/{page}", _names_page(f"{package}", first, package, names)
+            lines.append(f"- [`{package}`]({page}): {first.partition(': ')[2] or first}")
+    yield "reference/index.md", "\n".join(lines) + "\n"
+
+
+def _names_page(title: str, intro: str, package: str, names: Iterable[str]) -> str:
+    intro = f"`{intro}`" if intro.startswith("from ") else intro
+    return f"# {title}\n\n{intro}\n\n" + "\n".join(f"::: {package}.{name}\n" for name in names)
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split())
+
+
+# -- scenarios
+
+
+def topics() -> list[str]:
+    """The folders of scenarios, in the order in which they are to be read."""
+    return re.findall(r"^\| \[(\w+)\]\(\w+/\) \|", _read("scenarios/README.md"), re.MULTILINE)
+
+
+def _scenarios() -> Iterator[tuple[str, str]]:
+    yield "scenarios/index.md", _read("scenarios/README.md")
+    about = dict(re.findall(r"^\| \[(\w+)\]\(\w+/\) \| (.*) \|$", _read("scenarios/README.md"), re.MULTILINE))
+    for topic in topics():
+        parts = [f"# {topic.replace('_', ' ').capitalize()}\n\n{about[topic]}\n"]
+        parts += [_scenario(path) for path in sorted((ROOT / "scenarios" / topic).glob("*.yaml"))]
+        yield f"scenarios/{topic}.md", "\n".join(parts)
+
+
+def _scenario(path: Path) -> str:
+    scenario = load_scenario(str(path))
+    name = path.relative_to(ROOT).as_posix()
+    golden = (ROOT / "expect" / path.relative_to(ROOT / "scenarios")).with_suffix(".txt").read_text(encoding="utf-8")
+    found = re.search(r"^verdict: (.*)$", golden, re.MULTILINE)
+    verdict = found[1] if found is not None else "refused"
+    return (
+        f"## {path.stem}\n\n{scenario.claim}\n\n"
+        f'```yaml title="{name}"\n{path.read_text(encoding="utf-8").strip()}\n```\n\n'
+        f'??? example "What `dispatchlab permute` finds: {verdict}"\n\n'
+        + _indented(f"```text\n{golden.strip()}\n```\n")
+        + f"\n[The file on GitHub]({SOURCE}/blob/main/{name})\n"
+    )
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" if line else "\n" for line in text.splitlines())
+
+
+# -- the fields of scenario files
+
+
+def scenario_fields() -> str:
+    """Tables of all fields of scenario files, made from the JSON Schema."""
+    schema = json.loads(json.dumps(json_schema()))
+    kinds = schema["$defs"]
+    parts = ["## The file\n\n", _fields_table(schema)]
+    for each in kinds["registration"]["oneOf"]:
+        name = each["$ref"].rpartition("/")[2]
+        title = kinds[name]["title"]
+        parts += [f"\n## {title[0].upper()}{title[1:]}\n\n", _fields_table(kinds[name])]
+        for field, shape in kinds[name]["properties"].items():
+            if "properties" in shape:
+                parts += [f"\n### `{field}` of {title}\n\n", _fields_table(shape)]
+    return "".join(parts)
+
+
+def _fields_table(shape: dict[str, Any]) -> str:
+    rows = ["| field | is | meaning |\n|---|---|---|\n"]
+    for name, field in shape["properties"].items():
+        required = ", required" if name in shape.get("required", ()) else ""
+        meaning = field.get("description", "").replace("|", "\\|")
+        rows.append(f"| `{name}` | {_kind(field)}{required} | {meaning} |\n")
+    return "".join(rows)
+
+
+_FEW = 15
+
+
+def _kind(field: dict[str, Any]) -> str:
+    """What stands in a field, in words."""
+    match field:
+        case {"$ref": str(where)} if where.endswith("key"):
+            return "a [dispatch key](concepts.md#dispatch-keys)"
+        case {"$ref": str(where)} if where.endswith("nested"):
+            return "a def, an impl or a fallback"
+        case {"$ref": _}:
+            return "a registration"
+        case {"enum": [*values]} if len(values) <= _FEW:
+            return " \\| ".join(f"`{value}`" for value in values)
+        case {"enum": _}:
+            return "a [dispatch key](concepts.md#dispatch-keys)"
+        case {"anyOf": [*several]}:
+            return ", or ".join(dict.fromkeys(_kind(one) for one in several))
+        case {"type": "array", "items": items}:
+            return f"a list: {_kind(items)}"
+        case {"type": "object"}:
+            return "a mapping"
+        case {"type": "integer"}:
+            return "a number"
+        case _:
+            return "text"
+
+
+# -- lint rules
+
+
+def _lint() -> Iterator[tuple[str, str]]:
+    rows = [f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.level} | {rule.what} |" for rule in RULES]
+    yield (
+        "lint/index.md",
+        "# Lint rules\n\n"
+        "`dispatchlab lint` reads the registrations of a registry, of the installed PyTorch or of a scenario, and\n"
+        "reports what is probably a mistake. The page of a rule says why it matters, how to fix it, and what it\n"
+        "cannot know.\n\n"
+        "| code | name | level | what it finds |\n|---|---|---|---|\n" + "\n".join(rows) + "\n",
+    )
+
+
+# -- the hook
+
+
+def _made_pages() -> dict[str, str]:
+    return {
+        **dict(_reference()),
+        **dict(_scenarios()),
+        **dict(_lint()),
+        "contributing.md": _read("CONTRIBUTING.md"),
+        "changelog.md": _read("CHANGELOG.md"),
+    }
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages that are made into the navigation."""
+    reference = [page for page in dict(_reference()) if page != "reference/index.md"]
+    made = {
+        "scenarios/": ["scenarios/index.md", *(f"scenarios/{topic}.md" for topic in topics())],
+        "lint/": ["lint/index.md", *(f"lint/{rule.code}.md" for rule in RULES)],
+        "reference/": ["reference/index.md", *reference],
+    }
+    config.nav = _with_made(config.nav, made)
+    return config
+
+
+def _with_made(nav: Any, made: dict[str, list[str]]) -> Any:
+    match nav:
+        case dict():
+            return {key: _with_made(value, made) for key, value in nav.items()}
+        case list():
+            return [_with_made(value, made) for value in nav]
+        case _:
+            return made.get(nav, nav)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made."""
+    for name, text in _made_pages().items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
+_FENCE = re.compile(r"^ *(```+|~~~+)")
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links at pages of the site, and draw pictures inside of the page."""
+    here = page.file.src_uri
+    text = markdown.replace("<!-- the fields of scenario files -->", scenario_fields())
+    lines, fence = [], ""
+    for line in text.splitlines():
+        found = _FENCE.match(line)
+        if found is not None and (not fence or line.strip() == fence):
+            fence = "" if fence else found[1]
+        elif not fence:
+            line = _LINK.sub(lambda match: _relinked(match, here), line)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _relinked(match: re.Match[str], here: str) -> str:
+    mark, label, target = match.groups()
+    if target.startswith(SITE):
+        page = (target.removeprefix(SITE) or "index.html").replace(".html", ".md", 1)
+        return f"{mark}[{label}]({posixpath.relpath(page, posixpath.dirname(here) or '.')})"
+    path, _, anchor = target.partition("#")
+    if not path or "://" in target or target.startswith(("/", "mailto:")):
+        return match[0]
+    origin = _ORIGINS.get(here, f"docs/{here}")
+    file = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
+    if mark and file.startswith("docs/pictures/") and _is_drawing(ROOT / file):
+        return _drawing(ROOT / file, label)
+    to = _page_of(file)
+    if to is None:
+        if file.startswith("docs/") and origin.startswith("docs/"):
+            return match[0]
+        if not (ROOT / file).exists():
+            _LOG.warning("%s links to %s, which does not exist", origin, file)
+        kind = "tree" if (ROOT / file).is_dir() else "blob"
+        return f"{mark}[{label}]({SOURCE}/{kind}/main/{file})"
+    page, _, own_anchor = to.partition("#")
+    anchor = anchor or own_anchor
+    relative = posixpath.relpath(page, posixpath.dirname(here) or ".")
+    return f"{mark}[{label}]({relative}{'#' + anchor if anchor else ''})"
+
+
+def _page_of(file: str) -> str | None:
+    """The page of the site that shows a file of the checkout, with its anchor."""
+    for page, origin in _ORIGINS.items():
+        if origin == file:
+            return page
+    parts = file.split("/")
+    match parts:
+        case ["scenarios"]:
+            return "scenarios/index.md"
+        case ["scenarios", topic] if topic in topics():
+            return f"scenarios/{topic}.md"
+        case ["scenarios", topic, name] if name.endswith(".yaml") and (ROOT / file).exists():
+            return f"scenarios/{topic}.md#{name.removesuffix('.yaml')}"
+        case ["docs", "lint"]:
+            return "lint/index.md"
+        case ["docs"]:
+            return "index.md"
+        case ["docs", "design"]:
+            return "design/index.md"
+        case ["docs", *rest] if (ROOT / file).is_file() and not file.startswith("docs/defects/"):
+            return "/".join(rest)
+        case _:
+            return None
+
+
+_INLINE = "<!-- drawn in the page -->"
+
+
+def _is_drawing(path: Path) -> bool:
+    """Whether a picture takes its colours from the page, so that it has to be a part of it."""
+    return path.suffix == ".svg" and _INLINE in path.read_text(encoding="utf-8")
+
+
+def _drawing(path: Path, label: str) -> str:
+    svg = path.read_text(encoding="utf-8").partition(_INLINE)[2]
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1)
+    return '<div class="dl-drawing">' + re.sub(r"\s*\n\s*", " ", svg.strip()) + "</div>"
+
+
+def _read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
