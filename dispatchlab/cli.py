@@ -185,8 +185,14 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     help="Print without colours, as the environment variable NO_COLOR does; FORCE_COLOR asks for them. "
     "May stand before and after the command.",
 )
+@click.option(
+    "--no-pager",
+    is_flag=True,
+    help="Print long output without a pager. On a terminal, what is longer than the screen goes to DISPATCHLAB_PAGER, "
+    "PAGER or less. May stand before and after the command.",
+)
 @click.pass_context
-def main(ctx: click.Context, *, no_color: bool) -> None:
+def main(ctx: click.Context, *, no_color: bool, no_pager: bool) -> None:
     """Prove that the order of registrations does not matter, or show the shortest counterexample.
 
     \b
@@ -195,6 +201,10 @@ def main(ctx: click.Context, *, no_color: bool) -> None:
       dispatchlab dump test::foo --from scenario.yaml
     """
     ctx.obj = not no_color
+    if no_pager:
+        from dispatchlab.commands.output import NO_PAGER
+
+        ctx.meta[NO_PAGER] = True
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\r\x7f\x00[red]{}%s'\"\\</title>--><
 NAME = "\x1b]0;owned\x07\x9b31m\u202eé'\"$(touch RUN)"
 """The same, as far as the name of a file can be."""
 
-_DRAWN = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]|\r")
-"""What drawings on a terminal consist of: colours, the cursor's visibility, lines that are drawn anew."""
+_LINK = r"\x1b\]8;(?:id=[0-9.-]*)?;(?:(?:https|file)://[\w!#$%&'()*+,./:;=?@~-]*)?\x1b\\"
+_DRAWN = re.compile(rf"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]|\r|{_LINK}", re.ASCII)
+"""What drawings on a terminal consist of: colours, the cursor's visibility, lines that are drawn anew, links."""
 
 
 def raw_characters(text: str) -> set[str]:

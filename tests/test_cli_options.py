@@ -100,15 +100,16 @@ def test_no_argument_is_an_empty_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_global_options_work_before_and_after_the_command(name: str) -> None:
-    assert {param.name for param in main.params} == {"version", "no_color"}
-    assert {option.name for at, option in options(hidden=True) if at == name} == {"version", "no_color"}
+    assert {param.name for param in main.params} == {"version", "no_color", "no_pager"}
+    assert {option.name for at, option in options(hidden=True) if at == name} == {"version", "no_color", "no_pager"}
     for line in (["--version", name], [name, "--version"]):
         assert run(*line).stdout == f"dispatchlab, version {__version__}\n"
     with main.make_context("dispatchlab", [name]) as group:
         for line in (["--no-color"], []):
             with command(name).make_context(name, [*line, *needed(name)], parent=group, resilient_parsing=True) as made:
                 assert made.params is not None
-    assert run(name, "--no-color", "--help").exit_code == 0
+    assert run(name, "--no-color", "--no-pager", "--help").exit_code == 0
+    assert run("--no-color", "--no-pager", name, "--help").exit_code == 0
 
 
 WRITES = re.compile("^(Write|Save|Draw|The file to write)")
@@ -127,11 +128,11 @@ def test_every_command_that_writes_files_has_force() -> None:
 BOTH: dict[str, set[str]] = {
     "permute": {
         "engine", "walk", "samples", "seed", "max_states", "timeout_s", "max_memory", "jobs", "require_proof", "replay",
-        "save", "force", "format", "progress", "allow_import", "checkpoint",
+        "save", "force", "format", "progress", "allow_import", "checkpoint", "moments",
     },
     "dump": {
         "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",
-        "across",
+        "across", "everything",
     },
     "explain": {"engine", "args", "exclude", "include", "source", "format"},
 }  # fmt: skip
@@ -275,8 +276,8 @@ def test_colours_are_forced_and_forbidden_by_variables_and_by_the_option_on_eith
 @pytest.mark.usefixtures("folder")
 def test_the_defect_is_red_in_the_diff_of_a_counterexample() -> None:
     result = CliRunner().invoke(main, ["permute", "twice.yaml"], env={"FORCE_COLOR": "1", "NO_COLOR": None})
-    assert "\x1b[31m+CPU: fn_a [kernel]" in result.stdout
-    assert "\x1b[32m-CPU: fn_b [kernel]" in result.stdout
+    assert "\x1b[31m    actual   \x1b[0mfn_a [kernel]" in result.stdout
+    assert "\x1b[32m    expected \x1b[0mfn_b [kernel]" in result.stdout
 
 
 def test_ctrl_c_while_the_command_line_is_read_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from dispatchlab.model.keys import BACKENDS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.render.formatting import digits, readable, seconds
+from dispatchlab.render.key_names import key_names
 from dispatchlab.render.operator_text import operator_text
-from dispatchlab.render.rich_view import families
 from dispatchlab.render.text import conflict_text, golden_text, report_text, summary
 
 FOO = OperatorName("test", "foo")
@@ -206,16 +206,16 @@ def test_control_characters_are_spelled_out() -> None:
     assert printable("a\x1b[31m\tb\nc\u202e é") == "a\\x1b[31m\\tb\nc\\u202e é"
 
 
-def test_keys_of_all_backends_are_named_by_their_first_and_last() -> None:
+def test_keys_of_all_backends_are_one_phrase() -> None:
     sparse = [f"Sparse{name}" for name in ("CPU", "CUDA")]
     backends = list(BACKENDS)
-    assert families(["Undefined", *backends, "FPGA", "Metal", *sparse]) == [
-        "Undefined",
-        "CPU ... Meta",
-        "FPGA Metal SparseCPU SparseCUDA",
+    assert key_names(["Undefined", *backends, "FPGA", "Metal", *sparse]) == [
+        *("Undefined", "every backend", "FPGA", "Metal", "SparseCPU", "SparseCUDA"),
     ]
-    assert families([name for name in backends if name != "XLA"]) == ["CPU ... Meta but XLA"]
-    assert families(backends[:8]) == [" ".join(backends[:8])]
+    assert key_names([name for name in backends if name != "XLA"]) == ["every backend (not XLA)"]
+    assert key_names([f"Autograd{name}" for name in backends]) == ["every Autograd backend"]
+    assert key_names([f"Quantized{name}" for name in backends[2:]]) == ["every Quantized backend (not CPU, CUDA)"]
+    assert key_names(backends[:8]) == backends[:8]
 
 
 def test_a_note_of_several_lines_stays_one_note() -> None:

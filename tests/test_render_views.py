@@ -28,7 +28,9 @@ from dispatchlab.model.operator_view import view_of
 from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, KernelForm
 from dispatchlab.render.json_view import dump_json, report_json
 from dispatchlab.render.progress import BarDisplay, LineDisplay, progress_text
-from dispatchlab.render.rich_view import console, print_operator, print_report
+from dispatchlab.render.rich_operator import print_operator
+from dispatchlab.render.rich_report import print_report
+from dispatchlab.render.rich_view import console
 from dispatchlab.render.state_graph import dot, svg
 from dispatchlab.scenario import parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS, many
@@ -65,18 +67,21 @@ def dispatcher(text: str) -> tuple[Dispatcher, list[object]]:
 
 
 @pytest.mark.parametrize("width", [60, 100])
-def test_a_report_fits_the_terminal_and_ends_in_its_panel(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_fits_the_terminal_and_begins_with_its_verdict(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     text = shown(stream=Terminal(), width=width, color=True, draw=lambda target: print_report(target, DEPENDENT))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert max(map(cell_len, lines)) == width
-    assert lines[-1].startswith("╰")
+    assert lines[0].startswith("╭")
+    assert lines[1].startswith("│ order-dependent, NOT as expected")
     assert ESCAPE in text
     printed = " ".join(lines)
     assert "NOT as expected" in printed
     assert "why: the newest wins" in printed
-    assert any("+1 impl" in line and "+2 impl" in line for line in lines), "the two sequences are side by side"
+    (parted,) = [line for line in lines if line.startswith("> ")]
+    assert "+1 impl" in parted
+    assert "> +2 impl" in parted, "the two sequences are beside each other, marked where they part"
 
 
 def test_a_pipe_gets_neither_colours_nor_box_characters() -> None:
@@ -105,10 +110,19 @@ def test_an_operator_shows_reasons_losers_and_stale_slots() -> None:
     view = made.explain(FOO)
     assert view is not None
     text = shown(stream=io.StringIO(), width=200, color=False, draw=lambda target: print_operator(target, view))
-    assert "fn_explicit [default backend kernel] at CompositeExplicitAutograd" in text
-    assert "instead of fn_implicit [math kernel] at CompositeImplicitAutograd, since" in text
-    assert "STALE, calls use: fn_implicit [math kernel]" in text
-    assert "invariant broken: test::foo: stale slot" in text
+    assert "34 stale slots: calls use another kernel than the table says" in text
+    assert "calls use fn_implicit [math kernel]" in text
+    assert "should be nothing at every NestedTensor backend" in text
+    assert "beaten, since CompositeExplicitAutograd has a kernel, at" in text
+    assert "the table has it for no key, and stale slots use it" in text
+    assert "default backend kernel of Undefined, every backend" in text
+    assert "invariant broken" not in text, "stale slots are said once"
+    rows = shown(
+        stream=io.StringIO(), width=200, color=False, draw=lambda it: print_operator(it, view, everything=True)
+    )
+    assert "default backend kernel of CompositeExplicitAutograd" in rows
+    assert "instead of the math kernel of CompositeImplicitAutograd (CompositeExplicitAutograd has a kernel)" in rows
+    assert "STALE, calls use fn_implicit [math kernel]" in rows
     assert len(held) == 2
 
 
@@ -118,8 +132,9 @@ def test_rows_can_be_limited_to_keys() -> None:
     assert view is not None
     draw: Callable[[Console], None] = lambda target: print_operator(target, view, keys=["CPU"])  # noqa: E731
     text = shown(stream=io.StringIO(), width=120, color=False, draw=draw)
-    assert "| CPU  | fn_cpu [kernel]" in text
-    assert "math kernel] at Comp" in text
+    assert re.findall("^  CPU .*", text, re.MULTILINE) == ["  CPU  fn_cpu", "  CPU  kernel: fn_cpu"]
+    assert "instead of the math kernel of CompositeImplicitAutograd" in text
+    assert "2 of 4 kernels" in text
     assert ("CUDA" in text, len(held)) == (False, 5)
 
 
@@ -391,7 +406,7 @@ def test_a_bar_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.rstrip("\r\n").endswith(("\x1b[2K", "\x1b[?25h"))
 
 
-def test_every_verdict_has_a_panel() -> None:
+def test_every_verdict_is_shown() -> None:
     for verdict in Verdict:
         report = replace(INDEPENDENT, exploration=replace(INDEPENDENT.exploration, verdict=verdict))
         draw: Callable[[Console], None] = lambda target, report=report: print_report(target, report)  # type: ignore[misc]  # noqa: E731

@@ -264,7 +264,7 @@ def inspect_registry(recorded: Recorded, operator: str, *, source: str, semantic
 
 def inspect_scenario(
     path: str,
-    operator: str,
+    operator: str | None = None,
     *,
     after: str | None = None,
     engine: EngineName = "lab",
@@ -272,18 +272,20 @@ def inspect_scenario(
     imports: tuple[str, ...] = (),
     allow_import: bool = False,
     reasons: bool = False,
+    most: int | None = None,
 ) -> Inspection:
     """Run steps of a scenario and inspect operators then.
 
     Args:
         path: the scenario file.
-        operator: as `find_operators` reads it.
+        operator: as `find_operators` reads it; those that the scenario is about when left out.
         after: the steps, `+0 +2 -0`; all registrations in the order of the file when left out.
         engine: the engine that runs it.
         semantics: those of the lab engine; those that the scenario names when left out.
         imports: modules that the live PyTorch imports first.
         allow_import: import the functions that the scenario names.
         reasons: see Note [Reasons for a live table].
+        most: how many operators to inspect, the first ones; all of them when left out.
 
     Raises:
         DispatchLabError: the scenario, the sequence, the operator or the engine cannot be used.
@@ -292,14 +294,18 @@ def inspect_scenario(
 
     scenario = load_scenario(path, allow_import=allow_import)
     sequence = _sequence(after, scenario)
-    asked = operator if "::" in operator or not scenario.namespace else f"{scenario.namespace}::{operator}"
     own = tuple(map(str, operators_in(scenario)))
     beneath = registry_of_scenario(scenario)
+    asked = operator
+    if operator is not None and "::" not in operator and scenario.namespace:
+        asked = f"{scenario.namespace}::{operator}"
     if beneath is not None:
         every = tuple(sorted({*own, *beneath.names}))
-        asked = asked if find_names(every, asked) else operator  # `mul.Tensor` may well be one of aten
-        found_names = find_operators(asked, every, source=path)
-        names = tuple(map(name_of, found_names))
+        if asked is None or operator is None:
+            found_names = list(own)
+        else:  # `mul.Tensor` may well be one of aten
+            found_names = list(find_operators(asked if find_names(every, asked) else operator, every, source=path))
+        names = tuple(map(name_of, found_names))[:most]
         if engine == "lab":
             asked_semantics = semantics or scenario.semantics or "strict"
             return _with_rules(_over_registry(scenario, beneath, names, sequence, path, asked_semantics), scenario)
@@ -307,7 +313,7 @@ def inspect_scenario(
         if foreign is not None:
             raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
     else:
-        names = tuple(map(name_of, find_operators(asked, own, source=path)))
+        names = tuple(map(name_of, own if asked is None else find_operators(asked, own, source=path)))[:most]
     with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
         found = _after(scenario, made, names, sequence, path)
     if engine == "lab":

@@ -24,5 +24,6 @@
 - `every_command`: what all options of all commands have in common.
 - `interrupts`: Ctrl-C and SIGTERM, and their exit codes.
 - `unexpected`: the last resort, exit 70 with a file of details.
+- `pager`: long output on a terminal.
 - `output`: where results, notes and files go; formats, colour and progress.
 """

@@ -69,6 +69,12 @@ class DumpOptionsError(DispatchLabError):
 @click.option("--dangling", is_flag=True, help="List the operators of a registry that have no def.")
 @click.option("--overridden", is_flag=True, help="List the kernels of a registry that override another.")
 @click.option("--counts", is_flag=True, help="Show how many kernels a registry has at each key.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="On a terminal, also show every row of the table with what lost to it, and shorten nothing.",
+)
 @click.option("--across", is_flag=True, help="Show the operator in every bundled version of PyTorch, 2.4 to 2.15.")
 @import_option()
 @format_option
@@ -88,6 +94,7 @@ def dump(
     dangling: bool,
     overridden: bool,
     counts: bool,
+    everything: bool,
     across: bool,
     imports: tuple[str, ...],
     format: Format | None,
@@ -126,7 +133,7 @@ def dump(
     if asked is not None:
         refuse(
             context,
-            ("after", "semantics", "allow_import", "across"),
+            ("after", "semantics", "allow_import", "everything", "across"),
             f"is for the table of an operator: leave {asked} out",
         )
         if engine == "torch" and source not in (None, LIVE):
@@ -169,7 +176,8 @@ def dump(
     )
     if reason:
         note(f"note: {reason}")
-    _show(found, source, engine, table_rows(keys, privateuse1=found.privateuse1), format)
+    rows = table_rows(keys, privateuse1=found.privateuse1)
+    _show(found, source, engine, rows, format, everything=everything)
 
 
 def _default(keys: tuple[str, ...]) -> tuple[str, str]:
@@ -179,7 +187,7 @@ def _default(keys: tuple[str, ...]) -> tuple[str, str]:
     return default_registry(keys)
 
 
-_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import")
+_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import", "everything")
 
 
 def _across(operator: str, rows: tuple[str, ...], format: Format | None) -> None:
@@ -231,7 +239,13 @@ def _list(
 
 
 def _show(
-    found: Inspection, source: str | None, engine: EngineName, rows: tuple[str, ...], format: Format | None
+    found: Inspection,
+    source: str | None,
+    engine: EngineName,
+    rows: tuple[str, ...],
+    format: Format | None,
+    *,
+    everything: bool,
 ) -> None:
     from dispatchlab.render.operator_text import operator_text, refused_step_text
 
@@ -250,7 +264,7 @@ def _show(
         format,
         text=lambda: "\n".join(operator_text(snapshot, keys=rows) for snapshot in shown),
         json=lambda: _json(found, source, engine, rows),
-        rich=lambda console: _print(console, found, shown, rows),
+        rich=lambda console: _print(console, found, shown, rows, everything=everything),
     )
 
 
@@ -268,8 +282,12 @@ def _json(found: Inspection, source: str | None, engine: EngineName, rows: tuple
     )
 
 
-def _print(console: Console, found: Inspection, shown: Sequence[Snapshot], rows: tuple[str, ...]) -> None:
-    from dispatchlab.render.rich_view import print_operator
+def _print(
+    console: Console, found: Inspection, shown: Sequence[Snapshot], rows: tuple[str, ...], *, everything: bool
+) -> None:
+    from dispatchlab.render.rich_operator import print_operator
 
-    for snapshot in shown:
-        print_operator(console, found.view(snapshot.operator), keys=rows)
+    for number, snapshot in enumerate(shown):
+        if number:
+            console.print()
+        print_operator(console, found.view(snapshot.operator), keys=rows, everything=everything, torch=found.build)

@@ -1,7 +1,7 @@
 """What is the same for the options of every command: global options, and values that no option takes.
 
-`--no-color` and `--version` are accepted before the command and after it. No option takes an empty text, which a shell
-makes of a variable that is not set, and no number is infinite or no number at all.
+`--no-color`, `--no-pager` and `--version` are accepted before the command and after it. No option takes an empty text,
+which a shell makes of a variable that is not set, and no number is infinite or no number at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 
 from dispatchlab import __version__
 from dispatchlab.commands.options import refuse
-from dispatchlab.commands.output import out
+from dispatchlab.commands.output import NO_PAGER, out
 
 _Callback: TypeAlias = Callable[[click.Context, click.Parameter, Any], Any]
 
@@ -41,6 +41,16 @@ def as_every_command(command: click.Command) -> click.Command:
     )
     command.params.append(
         click.Option(
+            ["--no-pager"],
+            is_flag=True,
+            expose_value=False,
+            hidden=True,
+            callback=_without_pager,
+            help="Print long output without a pager.",
+        )
+    )
+    command.params.append(
+        click.Option(
             ["--version"],
             is_flag=True,
             is_eager=True,
@@ -62,6 +72,11 @@ def _print_version(context: click.Context, param: click.Parameter, asked: bool) 
 def _without_color(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
     if asked:
         context.obj = False
+
+
+def _without_pager(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
+    if asked:
+        context.meta[NO_PAGER] = True
 
 
 def _checked(callback: _Callback | None) -> _Callback:

@@ -112,6 +112,7 @@ def explain(
 
 
 def _print(console: Console, explained: ExplainedOperator) -> None:
-    from dispatchlab.render.rich_trees import print_explanation
+    from dispatchlab.render.rich_explain import print_explanation
 
-    print_explanation(console, explained.explanation, no_answer=explained.no_answer)
+    build = explained.inspection.build
+    print_explanation(console, explained.explanation, no_answer=explained.no_answer, torch=build)

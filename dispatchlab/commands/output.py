@@ -28,6 +28,9 @@ Format: TypeAlias = Literal["rich", "text", "json"]
 QUIET: Final = "dispatchlab.quiet"
 """The place in click's `meta` that says whether `--quiet` was given."""
 
+NO_PAGER: Final = "dispatchlab.no_pager"
+"""The place that says whether `--no-pager` was given."""
+
 _FIRST_LINE_S: Final = 5.0
 _LINE_S: Final = 10.0
 
@@ -78,9 +81,9 @@ def show(
         case "json":
             out(json())
         case "rich" if rich is not None:
-            out(rich_text(rich))
+            out_paged(rich_text(rich))
         case _:
-            out(text())
+            out_paged(text())
 
 
 def chosen_format(asked: Format | None) -> Format:
@@ -165,6 +168,29 @@ def out(text: str) -> None:
     except OSError as error:
         abandon_stdout()
         raise OutputFailed(error.strerror or str(error)) from None
+
+
+def out_paged(text: str) -> None:
+    """Write to standard output as `out` does; through a pager on a terminal, where the text is longer than the screen.
+
+    Raises:
+        OutputClosed: see `out`.
+        OutputFailed: see `out`.
+    """
+    context = click.get_current_context(silent=True)
+    refused = context is not None and bool(context.meta.get(NO_PAGER))
+    if sys.stdout.isatty() and not refused:
+        from dispatchlab.commands.pager import page, pager_for
+
+        shown = text if isinstance(text, Drawn) else printable(text)
+        pager = pager_for(shown)
+        if pager is not None:
+            if _display is not None:
+                _display.clear()
+            sys.stdout.flush()
+            if page(shown, pager):
+                return
+    out(text)
 
 
 def save(path: str, content: str | bytes, kind: FileKind, *, force: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from dispatchlab.commands.options import (
     semantics_option,
 )
 from dispatchlab.commands.output import (
+    Drawn,
     Format,
     OutputClosed,
     chosen_format,
@@ -35,6 +36,7 @@ from dispatchlab.commands.output import (
     is_quiet,
     note,
     out,
+    out_paged,
     progress_display,
     rich_text,
     save,
@@ -43,12 +45,14 @@ from dispatchlab.commands.output import (
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
+    from dispatchlab.analysis.inspect_operators import Inspection
     from dispatchlab.analysis.report import Report
     from dispatchlab.analysis.run_scenario import Outcome, RunOptions
     from dispatchlab.analysis.state_graph import StateGraph
     from dispatchlab.file_kinds import FileKind
 
 _BAD_INPUT = 2
+_MOST_OPERATORS = 5  # that are shown beside a verdict
 _CLOSED_PIPE = 141
 
 
@@ -158,6 +162,14 @@ class PictureFormatError(DispatchLabError):
     type=click.Path(),
     help="Draw the states, with the counterexample marked and explained; Graphviz lays them out where it is installed.",
 )
+@click.option(
+    "--at",
+    "moments",
+    metavar="SEQUENCE",
+    multiple=True,
+    help="Also show the operators after these registrations, such as '0 2', or steps, such as '+0 +2 -0'; may be "
+    "repeated. On a terminal, all registrations in the order of the file are shown without it, with --engine lab.",
+)
 @force_option
 @click.option(
     "-v",
@@ -180,6 +192,7 @@ def permute(
     progress: bool | None,
     force: bool,
     verbose: bool,
+    moments: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Check whether the order of registrations matters.
@@ -195,6 +208,7 @@ def permute(
       dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.replay
       dispatchlab permute --replay found.replay
       dispatchlab permute scenario.yaml --graph states.svg
+      dispatchlab permute scenario.yaml --at '0 2'
     """
     from dispatchlab.analysis.run_scenario import RunOptions, run_scenarios
     from dispatchlab.analysis.sources import scenario_files
@@ -203,7 +217,13 @@ def permute(
     _refuse_without_effect(context, asked)
     files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
     _check(asked, files, force=force)
-    printer = _Printer(files, asked, chosen_format(format), force=force, verbose=verbose or len(files) == 1)
+    shown = chosen_format(format)
+    if moments and len(files) > 1:
+        raise OneScenarioError("--at", len(files))
+    if shown == "json":
+        refuse(context, ("moments",), "shows operators as text, and `dump --after SEQUENCE` has them as JSON: use it")
+    _check_moments(moments, files, asked)
+    printer = _Printer(files, asked, shown, force=force, verbose=verbose or len(files) == 1, moments=moments)
     interrupted = closed = False
     try:
         with (
@@ -273,8 +293,18 @@ def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
 class _Printer:
     """Prints each outcome as soon as it is there, writes the requested files, and keeps the exit code."""
 
-    def __init__(self, files: Sequence[str], asked: RunOptions, format: Format, *, force: bool, verbose: bool) -> None:
+    def __init__(
+        self,
+        files: Sequence[str],
+        asked: RunOptions,
+        format: Format,
+        *,
+        force: bool,
+        verbose: bool,
+        moments: tuple[str, ...] = (),
+    ) -> None:
         self.code = 0
+        self._moments = moments
         self._verbose = verbose
         self._wrote_report = False
         self._force = force
@@ -293,7 +323,8 @@ class _Printer:
         report = outcome.report
         self.code = max(self.code, report.exit_code)
         try:
-            out(self._shown(report))
+            deliver = out_paged if len(self._files) == 1 else out
+            deliver(self._shown(report))
             if outcome.program is not None and len(self._files) == 1 and self._format != "json":
                 out(f"\n# A program that shows it to whoever has PyTorch; --save FILE.py keeps it.\n{outcome.program}")
         finally:
@@ -337,11 +368,47 @@ class _Printer:
             case "text":
                 from dispatchlab.render.text import report_text
 
-                return f"\n{report_text(report)}" if self._reports else report_text(report)
+                text = f"\n{report_text(report)}" if self._reports else report_text(report)
+                return text + "".join(_moment_text(moment) for moment in self._seen())
             case "rich":
-                from dispatchlab.render.rich_view import print_report
+                from dispatchlab.render.rich_report import print_report
 
-                return rich_text(lambda console: print_report(console, report))
+                moments = [*self._seen(full=True)] if len(self._files) == 1 else []
+                snapshots = [
+                    (title, [found.view(each.operator) for each in found.snapshots if each.exists])
+                    for title, found in moments
+                ]
+                torch = moments[0][1].build if moments else ""
+                gap = "\n" if self._reports else ""
+                return Drawn(
+                    gap + rich_text(lambda console: print_report(console, report, snapshots=snapshots, torch=torch))
+                )
+
+    def _seen(self, *, full: bool = False) -> Iterator[tuple[str, Inspection]]:
+        """The operators at the moments that were asked for; before them with everything registered, if `full`."""
+        if full and self._asked.engine in (None, "lab"):
+            try:
+                yield self._at(None)
+            except DispatchLabError as error:  # the verdict stands, and so does its exit code
+                note(f"note: the operators cannot be shown: {error}")
+        for moment in self._moments:
+            yield self._at(moment)
+
+    def _at(self, moment: str | None) -> tuple[str, Inspection]:
+        from dispatchlab.analysis.inspect_operators import inspect_scenario
+
+        found = inspect_scenario(
+            self._files[0],
+            after=None if moment is None else _steps_of(moment),
+            engine=self._asked.engine or "lab",
+            semantics=self._asked.semantics,
+            imports=self._asked.imports,
+            allow_import=self._asked.allow_import,
+            most=_MOST_OPERATORS,
+        )
+        what = "all registrations, in the order of the file" if moment is None else moment
+        refused = f", {len(found.refused)} refused" if found.refused else ""
+        return f"after {what}{refused}", found
 
     def _save(self, outcome: Outcome) -> None:
         """Write the requested files; one that cannot be written makes a success a failure."""
@@ -371,6 +438,30 @@ class _Printer:
     def _fail(self, trouble: str) -> None:
         warn(trouble)
         self.code = self.code or _BAD_INPUT
+
+
+def _check_moments(moments: Sequence[str], files: Sequence[str], asked: RunOptions) -> None:
+    """Refuse what is no sequence of the scenario, before anything runs."""
+    if not moments:
+        return
+    from dispatchlab.model.sequence import parse_sequence
+    from dispatchlab.scenario.load import load_scenario
+
+    count = len(load_scenario(files[0], allow_import=asked.allow_import).registrations)
+    for moment in moments:
+        parse_sequence(_steps_of(moment), count=count)
+
+
+def _steps_of(moment: str) -> str:
+    """A sequence in full: `0 2` is `+0 +2`."""
+    return " ".join(f"+{word}" if word.isascii() and word.isdigit() else word for word in moment.split())
+
+
+def _moment_text(seen: tuple[str, Inspection]) -> str:
+    from dispatchlab.render.operator_text import operator_text
+
+    title, found = seen
+    return f"\n{title}\n\n" + "\n".join(operator_text(each) for each in found.snapshots if each.exists)
 
 
 def _picture(graph: StateGraph, path: str) -> str:

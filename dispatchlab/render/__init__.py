@@ -2,9 +2,12 @@
 
 Plain text is the contract; rich is imported when a terminal is drawn on.
 
-- text, operator_text: reports and operators as plain text, which golden files hold; rich_view: both for a terminal;
+- text, operator_text: reports and operators as plain text, which golden files hold;
+- rich_report, rich_operator, rich_explain, rich_trees: reports, operators, explanations and recorded calls for a
+  terminal; page: lines in which no word is broken; styles: the colours of all views; rich_view: the console;
+- source_locations: source locations, short and as links; key_names: many dispatch keys in few words;
 - json_view: reports and operators as JSON; as_json: how any value becomes JSON, and its version;
-- explain, trace: explanations and recorded calls, as text and as JSON; rich_trees: both as trees for a terminal;
+- explain, trace: explanations and recorded calls, as text and as JSON;
 - golden: the golden file of a scenario; demo, doctor, init: what these commands show;
 - certify, coverage, lint: what these commands show, in every form; sarif: findings of lint for forges and editors;
 - registry, across_versions, import_orders, record: listings and comparisons; upgrade: what an upgrade means, in every

@@ -36,7 +36,7 @@ def print_across(console: Console, found: Sequence[OperatorHistory]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from dispatchlab.render.rich_view import families
+    from dispatchlab.render.key_names import key_names
 
     for one in found:
         console.print(Text(printable(_title(one)), "bold"))
@@ -47,7 +47,7 @@ def print_across(console: Console, found: Sequence[OperatorHistory]) -> None:
                 table.add_column(header, header_style="dim", no_wrap=header == "PyTorch")
             previous = ""
             for keys, versions, content in rows:
-                shown = "" if keys == previous else "\n".join(families(keys.split(", ")))
+                shown = "" if keys == previous else "\n".join(key_names(keys.split(", ")))
                 cells = (*((shown,) if keyed else ()), versions, printable(content))
                 table.add_row(*map(Text, cells))
                 previous = keys

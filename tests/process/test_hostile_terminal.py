@@ -29,6 +29,7 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 def on_terminal(folder: Path, *arguments: str) -> tuple[int, str]:
     """The exit code of a command, and what its terminal is given by both of its streams."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}", "TERM": "xterm", "COLUMNS": "100", "PYTHONUTF8": "1"}
+    env["DISPATCHLAB_PAGER"] = ""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)

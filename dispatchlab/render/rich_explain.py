@@ -1,0 +1,107 @@
+"""The explanation of a call for a terminal: the kernels that run, the key sets, and why for each hop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from dispatchlab.call.explain import CallExplanation, Chosen, Hop
+from dispatchlab.model.operator_view import OUTRANKED
+from dispatchlab.render.explain import set_text, thread_set_text, thread_sets
+from dispatchlab.render.page import Page, schema_words, words
+from dispatchlab.render.styles import BAD, GOOD, KERNEL, QUIET, REASON_STYLES, TITLE, WARNING
+
+_FIELD = 11
+
+
+def print_explanation(console: Console, found: CallExplanation, *, no_answer: str = "", torch: str = "") -> None:
+    """Print an explanation: the keys whose kernels run first, then why.
+
+    Args:
+        console: where to.
+        found: the explanation.
+        no_answer: why the source cannot answer; empty when it can.
+        torch: the version of the PyTorch that source locations are of; empty when that is not known.
+    """
+    page = Page(console, torch=torch)
+    refused = any(hop.refusal is not None for hop in found.hops)
+    style = WARNING if no_answer or not found.known else BAD if refused else GOOD
+    with page.framed(style):
+        if no_answer:
+            page.line(no_answer, f"bold {WARNING}")
+        page.flow(schema_words(found.schema))
+        page.flow(list(_path(found)), indent=2)
+        page.line(found.end, "italic" if found.known else f"bold {WARNING}", indent=2)
+    page.title("key sets")
+    for argument in found.arguments:
+        page.flow(
+            [
+                Text(argument.name, TITLE),
+                *words(f"({argument.type}), {argument.given}:"),
+                *words(set_text(argument.keys)),
+                *words(f"({argument.note})" if argument.note else "", QUIET),
+            ],
+            indent=4,
+            first=Text("  "),
+        )
+    if not found.arguments:
+        page.line("no argument decides the dispatch", QUIET, indent=2)
+    for title, keys in thread_sets(found.thread):
+        if keys:
+            line = [*words(f"{title} of the thread:", QUIET), *words(thread_set_text(title, keys))]
+            page.flow(line, indent=4, first=Text("  "))
+    for number, hop in enumerate(found.hops, 1):
+        _print_hop(page, number, hop)
+
+
+def _path(found: CallExplanation) -> Iterator[Text]:
+    """The keys whose kernels run, in their order."""
+    for number, hop in enumerate(found.hops):
+        if number:
+            yield Text("->", QUIET)
+        yield Text(str(hop.key), f"bold {_style(hop)}")
+        if hop.refusal is not None:
+            yield Text("(no", BAD)
+            yield Text("kernel", BAD)
+            yield Text("runs)", BAD)
+
+
+def _style(hop: Hop) -> str:
+    if hop.refusal is not None:
+        return "red"
+    return KERNEL if hop.kernel is None else REASON_STYLES.get(hop.kernel.reason, KERNEL)
+
+
+def _print_hop(page: Page, number: int, hop: Hop) -> None:
+    page.title(f"{number}. {hop.kind} -> {hop.key}", f"bold {_style(hop)}")
+    if hop.refusal is not None:
+        page.field("refused", words(f"nothing can run: {hop.refusal}", BAD), width=_FIELD, indent=2)
+    if hop.kernel is not None:
+        page.field("kernel", _kernel(page, hop.kernel), width=_FIELD, indent=2)
+        if hop.kernel.stale is not None:
+            stale = [*words("the slot is stale: it should hold", BAD), *page.source(hop.kernel.stale, BAD)]
+            page.field("stale", stale, width=_FIELD, indent=2, style=BAD)
+    page.field("key set", words(set_text(hop.start)), width=_FIELD, indent=2)
+    page.field("", words(f"({hop.why})", QUIET), width=_FIELD, indent=2)
+    for at, left in enumerate(hop.left_out):
+        whose = page.source(left.debug, QUIET) + words(f"[{left.reason}]", QUIET) if left.debug else []
+        line = [*words(f"{left.key}, {left.why}{':' if whose else ''}"), *whose]
+        page.field("" if at else "left out", line, width=_FIELD, indent=2)
+    if hop.left_out:
+        page.field("remaining", words(set_text(hop.keys), TITLE), width=_FIELD, indent=2)
+    if hop.kernel is None:
+        return
+    title = "beat" if hop.kernel.stale is None else "should beat"
+    for at, lost in enumerate(hop.kernel.beaten):
+        why = "" if lost.why == OUTRANKED else f", since {lost.why}"
+        line = [*page.source(lost.debug, QUIET), *words(f"[{lost.reason}] at {lost.source}{why}", QUIET)]
+        page.field("" if at else title, line, width=_FIELD + (title != "beat"), indent=2)
+
+
+def _kernel(page: Page, kernel: Chosen) -> list[Text]:
+    style = REASON_STYLES.get(kernel.reason, "")
+    source = words(f"at {kernel.source}") if kernel.source else []
+    fallthrough = words("fallthrough", WARNING) if kernel.fallthrough else []
+    return [*fallthrough, *page.source(kernel.debug), *words(f"[{kernel.reason}]", style), *source]
