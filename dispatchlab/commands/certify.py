@@ -125,6 +125,6 @@ def certify(
         format,
         text=lambda: certification_text(found),
         json=lambda: certification_json(found),
-        rich=lambda console: print_certification(console, found),
+        rich=lambda console: print_certification(console, found, torch=recorded.torch),
     )
     exit_with(interrupt_code() if found.interrupted else found.exit_code)

@@ -84,5 +84,5 @@ def coverage(
         format,
         text=lambda: coverage_text(report),
         json=lambda: coverage_json(report),
-        rich=lambda console: print_coverage(console, report),
+        rich=lambda console: print_coverage(console, report, torch=recorded.torch),
     )

@@ -50,7 +50,7 @@ def imports(
       dispatchlab imports my_package --again
     """
     from dispatchlab.analysis.import_orders import EVERY, compare_import_orders
-    from dispatchlab.render.import_orders import import_orders_json, import_orders_text
+    from dispatchlab.render.import_orders import import_orders_json, import_orders_text, print_import_orders
 
     if len(packages) <= EVERY:
         refuse(
@@ -60,5 +60,10 @@ def imports(
             "every order: leave it out",
         )
     found = compare_import_orders(packages, samples=samples, seed=seed, again=again)
-    show(format, text=lambda: import_orders_text(found), json=lambda: import_orders_json(found))
+    show(
+        format,
+        text=lambda: import_orders_text(found),
+        json=lambda: import_orders_json(found),
+        rich=lambda console: print_import_orders(console, found),
+    )
     exit_with(found.exit_code)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SLOTS_SHOWN = 4
-_STYLES = {Certified.ORDER_INDEPENDENT: "green", Certified.ORDER_DEPENDENT: "red", Certified.NOT_DECIDED: "yellow"}
 
 
 def certification_text(found: Certification) -> str:
@@ -124,11 +123,26 @@ def _(value: OrderReason) -> dict[str, object]:
     return fields_of(value, expected_sequence=expected, actual_sequence=actual)
 
 
-def print_certification(console: Console, found: Certification) -> None:
-    """Print what matters: overrides counted by their owners, each slot that can go stale, and the summary."""
-    from rich.panel import Panel
-    from rich.table import Table
+def print_certification(console: Console, found: Certification, *, torch: str = "") -> None:
+    """Print the summary, then what matters: overrides counted by their owners, and each slot that can go stale.
 
+    Args:
+        console: where to.
+        found: the certificates.
+        torch: the version of the PyTorch that source locations are of; empty when that is not known.
+    """
+    from rich.text import Text
+
+    from dispatchlab.render.page import Page, commas, words
+    from dispatchlab.render.styles import BAD, GOOD, QUIET, TITLE, WARNING
+
+    page = Page(console, torch=torch)
+    undecided, dependent = found.of(Certified.NOT_DECIDED), found.of(Certified.ORDER_DEPENDENT)
+    with page.framed(WARNING if undecided else "red" if dependent else GOOD):
+        first, *rest = summary(found)
+        page.line(first, TITLE)
+        for line in rest:
+            page.line(line.strip(), indent=len(line) - len(line.lstrip()))
     owners: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], str] = {}
     for each in found.certificates:
@@ -138,20 +152,26 @@ def print_certification(console: Console, found: Certification) -> None:
                 owners[row] += 1
                 examples.setdefault(row, each.operator)
     if owners:
-        table = Table("key", "the newest wins", "over", "operators", "such as", box=None, padding=(0, 2, 0, 0))
-        for row, number in sorted(owners.items(), key=lambda item: (-item[1], item[0])):
-            table.add_row(*map(printable, row), f"{number:,}", examples[row])
-        console.print(table)
+        page.title("kernels that override another: the newest wins", BAD)
+    for row, number in sorted(owners.items(), key=lambda item: (-item[1], item[0])):
+        key, winner, losers = row
+        such = f"{_count(number, 'operator')}, such as {examples[row]}" if number > 1 else examples[row]
+        about = [*words(key, TITLE), *words(f"{winner} overrides {losers}:"), *words(such, QUIET)]
+        page.flow(about, indent=4, first=Text("  "))
     for each in found.certificates:
         for reason in each.reasons:
             if reason.cause is Cause.STALE:
-                console.print(f"{each.operator}: {printable(reason_text(reason))}")
+                when = "" if reason.in_force else ", but not when everything is registered"
+                page.title(f"{each.operator}: a slot can go stale{when}", BAD)
+                page.flow(commas([str(key) for key in reason.keys]), indent=4, first=Text("  "))
+                sequences = (reason.expected_sequence, reason.actual_sequence)
+                one, other = map(format_sequence, sequences)
+                page.line(f"{one} and {other} end differently", indent=2)
+                for at, owner in enumerate(reason.registrations):
+                    what = words(f"{at} is {owner.key or 'def'}:")
+                    page.flow([*what, *page.source(owner.debug)], indent=6, first=Text("    "))
         if each.not_decided:
-            console.print(f"{each.operator}: {printable(each.not_decided)}", style=_STYLES[each.verdict])
-    worst = next(
-        (v for v in (Certified.NOT_DECIDED, Certified.ORDER_DEPENDENT) if found.of(v)), Certified.ORDER_INDEPENDENT
-    )
-    console.print(Panel("\n".join(summary(found)), border_style=_STYLES[worst], expand=False))
+            page.flow([*words(f"{each.operator}:", WARNING), *page.words(each.not_decided)], indent=2, first=Text())
 
 
 def _file(owner: Owner) -> str:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _ROWS_SHOWN = 12
-_STYLES = {Way.DIRECT: "green", Way.COMPOSITE: "cyan", Way.FALLBACK: "yellow", Way.AMBIGUOUS: "red", Way.MISSING: "red"}
 
 
 def coverage_text(report: CoverageReport) -> str:
@@ -104,24 +103,54 @@ def _(value: WhatIf) -> dict[str, object]:
     return fields_of(value, operator=value.operator or None, refused=value.refused or None)
 
 
-def print_coverage(console: Console, report: CoverageReport) -> None:
-    """Print a bar for each way, then what `coverage_text` says of the rest."""
-    from rich.table import Table
+def print_coverage(console: Console, report: CoverageReport, *, torch: str = "") -> None:
+    """Print a bar for each way, then what `coverage_text` says of the rest.
+
+    Args:
+        console: where to.
+        report: what is covered.
+        torch: the version of the PyTorch that source locations are of; empty when that is not known.
+    """
     from rich.text import Text
 
+    from dispatchlab.render.page import Page, words
+    from dispatchlab.render.styles import QUIET, TITLE, WARNING
+
+    page = Page(console, torch=torch)
     found = report.coverage
     if report.no_answer:
-        console.print(Text(report.no_answer, "bold yellow"))
-    console.print(f"{found.key} in {found.registry}: {len(found.operators):,} operators")
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        page.line(report.no_answer, f"bold {WARNING}")
+    page.line(f"{found.key} in {found.registry}: {_operators(len(found.operators))}", TITLE)
+    styles = _way_styles()
     total = max(1, len(found.operators))
     for way in Way:
         number = len(found.by(way))
-        if number or way is not Way.AMBIGUOUS:
-            bar = Text("#" * round(30 * number / total), _STYLES[way])
-            table.add_row(str(way), f"{number:,}", f"{100 * number / total:.0f} %", bar, _of(report, way).strip(" ()"))
-    console.print(table)
+        if not number and way is Way.AMBIGUOUS:
+            continue
+        share = Text(f"  {way!s:<10}{number:>6,} {100 * number / total:>3.0f} %  ")
+        page.flow([], first=share.append(page.bar(number / total, _BAR), styles[way]))
+        page.flow(words(_of(report, way).strip(" ()"), QUIET), indent=4)
+    if found.fallthrough:
+        page.line(f"({found.fallthrough:,} of them fall through to the next key)", QUIET, indent=2)
     rest = list(_lines(report))
-    rest = rest[rest.index("") :] if "" in rest else []
-    for line in rest:
-        console.print(Text(line))
+    for line in rest[rest.index("") :] if "" in rest else []:
+        if not line:
+            page.blank()
+            continue
+        indent = len(line) - len(line.lstrip())
+        page.line(line, "" if indent else TITLE if line.endswith(":") else "", indent=indent)
+
+
+_BAR = 30
+
+
+def _way_styles() -> dict[Way, str]:
+    from dispatchlab.render.styles import BAD, COMPOSITE, FALLBACK, KERNEL
+
+    return {
+        Way.DIRECT: KERNEL,
+        Way.COMPOSITE: COMPOSITE,
+        Way.FALLBACK: FALLBACK,
+        Way.AMBIGUOUS: BAD,
+        Way.MISSING: "red",
+    }

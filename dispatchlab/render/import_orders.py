@@ -1,4 +1,4 @@
-"""Comparisons of import orders as text and as JSON.
+"""Comparisons of import orders as text, for a terminal and as JSON.
 
 As JSON, one object on one line; a field is never renamed or dropped within a version:
 
@@ -17,9 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import factorial
+from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.import_orders import Difference, ImportComparison
 from dispatchlab.render.as_json import as_json, json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def import_orders_text(found: ImportComparison) -> str:
@@ -60,3 +64,43 @@ def _lines(found: Sequence[Difference]) -> Iterator[str]:
     for each in found:
         yield f"  {each.what}{', registered at ' if each.owners else ''}{', '.join(each.owners)}"
         yield from (f"    {line}" for line in each.diff.splitlines())
+
+
+def print_import_orders(console: Console, found: ImportComparison) -> None:
+    """Print whether an order of imports matters, what was tried, and each difference with its owners."""
+    from rich.text import Text
+
+    from dispatchlab.render.page import Page, commas, words
+    from dispatchlab.render.styles import BAD, DIFF_STYLES, FIRST_STYLES, GOOD, QUIET
+
+    page = Page(console)
+    failed = {**found.failed, **{package: f"it {how}" for package, how in found.ended.items()}}
+    differ = len(found.between_orders)
+    with page.framed("red" if differ or failed else GOOD):
+        if differ:
+            page.line(f"{differ:,} difference{'' if differ == 1 else 's'} between orders of imports", BAD)
+        else:
+            page.line("no differences between orders of imports", f"bold {GOOD}")
+        page.field("packages", commas(found.packages), width=_FIELD)
+        orders = f"{len(found.orders):,} of {factorial(len(found.packages)):,}, each in a process of its own"
+        page.field("orders", words(orders), width=_FIELD)
+        if len(found.packages) == 1:
+            page.field("", words("one package has one order: name those that are imported with it"), width=_FIELD)
+        new = f"{len(found.operators):,} new or changed, those of PyTorch's own modules included"
+        page.field("operators", words(new), width=_FIELD)
+        for package, reason in sorted(failed.items()):
+            page.field("failed", [*words(f"{package}:", BAD), *page.words(reason)], width=_FIELD, style=BAD)
+        if found.again:
+            again = f"{len(found.imported_again) or 'no'} differences"
+            page.field("again", words(again), width=_FIELD)
+    for title, differences in (("", found.between_orders), ("when imported again: ", found.imported_again)):
+        for each in differences:
+            page.title(f"{title}{each.what}")
+            for owner in each.owners:
+                page.field("registered", page.source(owner), width=12, indent=2)
+            for line in each.diff.splitlines():
+                style = DIFF_STYLES.get(line[:3], FIRST_STYLES.get(line[:1], QUIET))
+                page.flow(page.words(line[1:], style), indent=6, first=Text(f"  {line[:1]} ", style))
+
+
+_FIELD = 11

@@ -20,7 +20,6 @@ SHOWN = 20
 """How many findings of a source are shown, findings of one cause counted once, unless all are requested."""
 
 _OTHERS = 3
-_STYLES = {Level.ERROR: "bold red", Level.WARNING: "bold yellow", Level.INFORMATION: "bold"}
 
 
 def lint_text(report: LintReport, *, complete: bool = False) -> str:
@@ -143,22 +142,33 @@ def _rule_fields(code: str) -> dict[str, str]:
 
 
 def print_lint(console: Console, reports: Sequence[LintReport], *, complete: bool = False) -> None:
-    """Print the findings by cause, then the summary, for each source."""
-    for report in reports:
+    """Print the summary, then the findings by cause, for each source."""
+    for number, report in enumerate(reports):
+        if number:
+            console.print()
         _print_report(console, report, complete=complete)
 
 
 def _print_report(console: Console, report: LintReport, *, complete: bool) -> None:
-    from rich.panel import Panel
     from rich.text import Text
 
+    from dispatchlab.render.page import Page, words
+    from dispatchlab.render.styles import BAD, GOOD, QUIET, TITLE, WARNING
+
+    styles = {Level.ERROR: BAD, Level.WARNING: f"bold {WARNING}", Level.INFORMATION: TITLE}
+    page = Page(console, whole=complete)
+    with page.framed(BAD if report.exit_code else GOOD):
+        first, *rest = lint_summary(report, complete=complete)
+        page.line(first, TITLE)
+        for line in rest:
+            page.line(line.strip(), indent=2)
     for group in _shown(report, complete=complete):
-        first = group.first
-        key = "" if first.key is None else f" {first.key}"
-        head = (f"{group.level} {group.code} {rule_named(group.code).name}", _STYLES[group.level])
-        console.print(Text.assemble(head, "  ", (f"{first.operator}{key}", "cyan")))
-        for line in (printable(first.message), *_details(group, complete=complete)):
-            console.print(Text(f"  {line}"))
-        console.print()
-    text = "\n".join(lint_summary(report, complete=complete))
-    console.print(Panel(Text(text), border_style="red" if report.exit_code else "green", expand=False))
+        found = group.first
+        key = "" if found.key is None else f" {found.key}"
+        page.blank()
+        head = words(f"{group.level} {group.code} {rule_named(group.code).name}", styles[group.level])
+        page.flow([*head, *words(f" {found.operator}{key}", TITLE)], indent=4, first=Text())
+        page.line(found.message, indent=2)
+        for line in _details(group, complete=complete):
+            title, _, content = line.partition(": ")
+            page.flow(page.words(content), indent=4, first=Text(f"  {title}:", QUIET))

@@ -50,6 +50,14 @@ class Page:
         """Print an empty line."""
         self._print(Text())
 
+    def bar(self, share: float, width: int) -> str:
+        """A bar as long as its share of a width."""
+        return ("\N{BOX DRAWINGS HEAVY HORIZONTAL}" if self._console.is_terminal else "#") * round(share * width)
+
+    def exact(self, line: Text) -> None:
+        """Print a line as it is, shortened where it is too long."""
+        self._print(line if self.whole or cell_len(line.plain) <= self.width else shortened(line, self.width))
+
     @contextmanager
     def framed(self, style: str) -> Iterator[None]:
         """Draw a frame around what is printed inside; on a pipe there is none.
@@ -80,8 +88,8 @@ class Page:
         self.flow([Text(word, style) for word in printable(text).split()])
 
     def line(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Print a sentence, wrapped between its words."""
-        self.flow(words(text, style), indent=indent)
+        """Print a sentence, wrapped between its words; the other lines hang."""
+        self.flow(self.words(text, style), indent=indent + 2, first=Text(" " * indent))
 
     def field(self, title: str, content: Iterable[Text], *, width: int, style: str = QUIET, indent: int = 0) -> None:
         """Print a title with what belongs to it beside it.
@@ -141,6 +149,26 @@ class Page:
         if not debug.strip():
             return [Text(word, QUIET) for word in ("(no", "debug", "text)")]
         return [self._source_word(piece, style, room) for piece in located(debug)]
+
+    def words(self, text: str, style: str = "") -> list[Text]:
+        """The words of a sentence, those that are source locations short and as links.
+
+        Args:
+            text: the sentence, of a user or about one.
+            style: the style of its words.
+        """
+        return [self._sentence_word(word, style) for word in text.split()]
+
+    def _sentence_word(self, word: str, style: str) -> Text:
+        core = word.strip(_AROUND)
+        (piece, *more) = located(core) or (Located(core),)
+        if more or not piece.path:
+            return Text(printable(word), style)
+        before, after = word[: word.index(core)], word[word.index(core) + len(core) :]
+        shown = self._source_word(piece, style, None)
+        if not before + after:
+            return shown
+        return _PathText(before + shown.plain + after, shown.style)
 
     def _source_word(self, piece: Located, style: str, room: int | None) -> Text:
         text = printable(piece.text)
@@ -219,11 +247,15 @@ def commas(texts: Sequence[str], style: str = "") -> list[Text]:
 
 
 def shortened(word: Text, width: int) -> Text:
-    """A word in at most `width` characters. See Note [What may be broken]."""
+    """A word in at most `width` characters, its brackets and commas kept. See Note [What may be broken]."""
     if cell_len(word.plain) <= width:
         return word
-    plain = word.plain.rstrip(",")
-    short = Text(fitted(plain, width - (len(word.plain) - len(plain))) + word.plain[len(plain) :], word.style)
+    core = word.plain.strip(_AROUND)
+    before, after = word.plain.split(core, 1) if core else (word.plain, "")
+    short = Text(f"{before}{fitted(core, width - len(before) - len(after))}{after}", word.style)
     for span in word.spans:
         short.stylize(span.style)
     return short
+
+
+_AROUND = "()[],;:"

@@ -158,7 +158,7 @@ def _print_kernel(page: Page, group: KernelGroup, width: int, shown: _Shown) -> 
         first.append(" " * (start - cell_len(first.plain)))
         page.flow(about, indent=start, first=first)
     else:
-        page.flow(about, indent=start, first=first.append(" "))
+        page.flow(about, indent=4, first=first.append(" "))
     if group.registered is not None and not (group.served or group.is_overridden or shown.chosen):
         used = any(actual.startswith(f"{group.debug} [") for actual in shown.stale)
         what = "the table has it for no key, and stale slots use it" if used else "runs for no key"
@@ -190,8 +190,8 @@ def _about(page: Page, group: KernelGroup, style: str, shown: _Shown) -> list[Te
     if kernel is None:
         return about
     if group.fallthrough:
-        about += words("calls skip its keys", WARNING)
-    if kernel.flags != shown.usual:
+        about += words("calls skip the key", WARNING)
+    elif kernel.flags != shown.usual:
         about += words(f"[{' '.join(kernel.flags)}]", QUIET)
     if not shown.one_type or (page.whole and kernel.inferred is None):
         about += words(kernel.inferred or "(no schema)", QUIET)

@@ -111,11 +111,11 @@ def link_of(piece: Located, torch: str) -> str:
 
     if not piece.path:
         return ""
-    if os.path.isabs(piece.path) and os.path.isfile(piece.path):
-        return f"file://{quote(piece.path, safe='/')}"
+    if os.path.isfile(piece.path):
+        return f"file://{quote(os.path.abspath(piece.path), safe='/')}"
     release = _RELEASE.fullmatch(torch)
-    if release is None or not piece.is_pytorch or _GENERATED.search(piece.text):
-        return ""
     path = piece.text.rpartition(":")[0]
+    if release is None or not piece.is_pytorch or _GENERATED.search(path):
+        return ""
     tag = f"v{release[1]}.{release[2]}.{release[3]}"
     return f"https://github.com/pytorch/pytorch/blob/{tag}/{quote(path, safe='/')}#L{piece.line}"

@@ -71,7 +71,7 @@ SCREEN = 24
 _CUT = " ..."
 _MOST_KEYS = 4
 _SHOWN = 10  # entries of a part, unless everything is asked for
-_STYLES = {"head": "bold", "bad": "red", "good": "green", "part": "bold cyan", "quiet": "dim"}
+_STYLES = {"head": "bold", "bad": "red", "good": "green", "part": "bold", "quiet": "dim"}
 
 
 class _Line(NamedTuple):
@@ -95,11 +95,25 @@ def upgrade_text(report: UpgradeReport, *, everything: bool = False, width: int 
 
 
 def print_upgrade(console: Console, report: UpgradeReport, *, everything: bool = False) -> None:
-    """Print the same on a terminal, in colour and as wide as it is."""
+    """Print the same on a terminal, in colour and as wide as it is; no word and no path is broken."""
     from rich.text import Text
 
-    for text, style in _wrapped(report, everything=everything, width=console.width):
-        console.print(Text(text, _STYLES.get(style, "")), soft_wrap=True)
+    from dispatchlab.render.page import Page
+
+    page = Page(console, torch=report.after.torch, whole=everything)
+    lines = list(_lines(report, everything=everything))
+    head = next((at for at, line in enumerate(lines) if not line.text), len(lines))
+    summary = _fitting([_rows(line, page.width, broken=False) for line in lines[:head]], page.width)
+    with page.framed(_STYLES["bad" if any(line.style == "bad" for line in lines[:head]) else "quiet"]):
+        for line, rows in zip(lines[:head], summary, strict=True):
+            for row in rows:
+                page.exact(Text(row, _STYLES.get(line.style, "")))
+    for line in lines[head:]:
+        style = _STYLES.get(line.style, "")
+        if not line.text:
+            page.blank()
+        else:
+            page.flow(page.words(line.text, style), indent=len(line.rest), first=Text(line.first))
 
 
 def upgrade_json(report: UpgradeReport) -> str:
@@ -134,13 +148,14 @@ def _wrapped(report: UpgradeReport, *, everything: bool, width: int) -> Iterator
         yield from ((row, line.style) for row in rows)
 
 
-def _rows(line: _Line, width: int) -> list[str]:
+def _rows(line: _Line, width: int, *, broken: bool = True) -> list[str]:
     rows = wrap(
         printable(line.text),
         max(width, len(line.rest) + 24),
         initial_indent=line.first,
         subsequent_indent=line.rest,
         break_on_hyphens=False,
+        break_long_words=broken,
     )
     return rows or [""]
 

@@ -1,0 +1,268 @@
+"""No view for a terminal breaks a word or a path, at any width, and nothing is lost with `--all`."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from dispatchlab.analysis.explain_calls import explain_operator
+from dispatchlab.analysis.inspect_operators import Inspection, inspect_registry
+from dispatchlab.analysis.run_scenario import RunOptions, run_scenario
+from dispatchlab.analysis.sources import recorded_from
+from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.render.key_names import key_names
+from dispatchlab.render.operator_text import operator_text
+from dispatchlab.render.page import Page, words
+from dispatchlab.render.rich_explain import print_explanation
+from dispatchlab.render.rich_operator import print_operator
+from dispatchlab.render.rich_report import print_report
+from dispatchlab.render.rich_view import console
+from dispatchlab.render.source_locations import ELLIPSIS, fitted, link_of, located
+from dispatchlab.render.styles import REASON_STYLES
+from dispatchlab.scenario import parse_scenario
+from tests.scenario_texts import TWICE
+from tests.test_render_views import Terminal
+
+TORCH = "torch-2.13-cuda"
+WIDTHS = (60, 80, 120, 200)
+MOST = 10
+"""How many operators are looked at here: those that have the most kernels."""
+
+
+@cache
+def most_kernels(most: int = MOST) -> tuple[OperatorView, ...]:
+    """The operators that have the most kernels."""
+    recorded = recorded_from(TORCH)
+    counts = {name: len(found.kernels) for name in recorded.names if (found := recorded.operator(name)) is not None}
+    names = sorted(counts, key=lambda name: (-counts[name], name))[:most]
+    assert counts[names[-1]] >= 12
+    return tuple(inspection(name).only_view for name in names)
+
+
+@cache
+def inspection(name: str) -> Inspection:
+    """An operator of PyTorch."""
+    return inspect_registry(recorded_from(TORCH), name, source=TORCH)
+
+
+def drawn(draw: Callable[[Console], None], width: int, *, terminal: bool = False) -> str:
+    """What a view prints at a width, without colours and links."""
+    stream = Terminal() if terminal else io.StringIO()
+    target = console(stream)
+    target.width = width
+    draw(target)
+    return re.sub(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\", "", stream.getvalue())
+
+
+def known_words(*texts: str) -> set[str]:
+    """The words that a view may show: those of the texts, and the paths in them as they are shown."""
+    found: set[str] = set()
+    for text in texts:
+        for word in text.split():
+            core = word.strip("()[],;:")
+            found |= {core, *(piece.text for piece in located(core))}
+    return found
+
+
+def is_whole(word: str, known: set[str]) -> bool:
+    """Whether a word is one of these, or one that a `…` shortens."""
+    core = word.strip("()[],;:")
+    if core in known:
+        return True
+    before, mark, after = core.partition(ELLIPSIS)
+    named = known | {whole.rpartition("/")[2] for whole in known}
+    return bool(mark) and any(whole.startswith(before) and whole.endswith(after) for whole in named)
+
+
+def words_of(view: OperatorView) -> set[str]:
+    """Every word about an operator."""
+    texts = [view.name, view.schema or "", view.debug or "", *view.tags, *(row.stale or "" for row in view.table)]
+    texts += (f"{kernel.key} {kernel.debug} {kernel.inferred or ''}" for kernel in view.kernels)
+    texts += (f"{row.key} {row.debug} {row.source}" for row in view.table)
+    texts += (f"{one.source} {one.debug} {one.why}" for row in view.table for one in row.beaten)
+    texts += key_names([row.key for row in view.table])
+    texts += (word for name in key_names([row.key for row in view.table]) for word in name.split())
+    return known_words(*texts)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_word_of_the_operators_with_the_most_kernels_is_broken(width: int) -> None:
+    check_words(most_kernels(), width)
+
+
+def check_words(views: Sequence[OperatorView], width: int) -> None:
+    """No word of these operators is broken at a width."""
+    seen = 0
+    for view in views:
+        known = words_of(view)
+        text = drawn(lambda target, view=view: print_operator(target, view), width)  # type: ignore[misc]
+        assert max(map(cell_len, text.splitlines())) <= width
+        for word in text.split():
+            if len(word) > 12 or "/" in word or "::" in word:  # the words of the view itself are shorter
+                assert is_whole(word, known) or word.isalpha(), word
+                seen += 1
+    assert seen > 20 * len(views)
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_nothing_is_lost_with_every_row(width: int) -> None:
+    for view in most_kernels()[:4]:
+        text = drawn(lambda target, view=view: print_operator(target, view, everything=True), width)  # type: ignore[misc]
+        assert ELLIPSIS not in text
+        shown = set(text.split()) | {word.strip("()[],;:") for word in text.split()}
+        for kernel in view.kernels:
+            assert {kernel.key, *(piece.text for piece in located(kernel.debug))} <= shown
+            assert set((kernel.inferred or "").replace(",", " ").split()) <= {word.strip(",") for word in shown} | shown
+        rows = text[text.index("\ntable, ") :]
+        for row in view.table:
+            assert re.search(rf"^  {row.key} ", rows, re.MULTILINE)
+            assert {piece.text for piece in located(row.debug)} <= shown
+            for one in row.beaten:
+                assert {one.source, *(piece.text for piece in located(one.debug))} <= shown
+
+
+def test_the_dump_of_add_fits_a_screen_or_two() -> None:
+    view = inspection("aten::add.Tensor").only_view
+    for width, most in ((80, 45), (100, 45), (120, 42), (200, 42)):
+        assert len(drawn(lambda target: print_operator(target, view), width).splitlines()) <= most
+
+
+def test_a_key_that_is_left_out_is_counted() -> None:
+    view = inspection("aten::add.Tensor").only_view
+    text = drawn(lambda target: print_operator(target, view), 80)
+    (fallbacks,) = re.findall(r"builtin fallbacks  (.*)", text)
+    shown, more = re.fullmatch(r"(.*) and (\d+) more \(--all\)", fallbacks).groups()  # type: ignore[union-attr]
+    served = [row.key for row in view.table if row.reason is Provenance.FALLBACK and not row.fallthrough]
+    assert len(shown.split(", ")) + int(more) == len(key_names(served))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_reports_and_explanations_fit_and_break_no_word(
+    width: int,
+    terminal: bool,  # noqa: FBT001  a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    report = run_scenario(parse_scenario(TWICE), RunOptions()).report
+    explained = explain_operator("aten::add.Tensor", ("cuda requires_grad", "cuda"), source=TORCH)
+    views = most_kernels()[:2]
+    draws: Sequence[Callable[[Console], None]] = (
+        lambda target: print_report(target, report, snapshots=[("after +0 +1", views)], torch="2.13.0"),
+        lambda target: print_explanation(target, explained.explanation, torch="2.13.0+cu130"),
+    )
+    wide = known_words(*(drawn(draw, 400, terminal=terminal) for draw in draws))
+    wide |= set().union(*map(words_of, views))
+    for draw in draws:
+        text = drawn(draw, width, terminal=terminal)
+        assert max(map(cell_len, text.splitlines())) <= width
+        for word in text.split():
+            if len(word) > 12 and not set(word) & set("╭╮╰╯─│"):
+                assert is_whole(word, wide), word
+
+
+# -- source locations
+
+
+def test_a_path_gives_up_folders_before_its_name() -> None:
+    path = "build/aten/src/ATen/RegisterCPU_0.cpp:1297"
+    shown = [fitted(path, width) for width in (60, 40, 36, 32, 27, 20)]
+    assert shown == [
+        path,
+        "build/aten/src/…/RegisterCPU_0.cpp:1297",
+        "build/aten/…/RegisterCPU_0.cpp:1297",
+        "build/…/RegisterCPU_0.cpp:1297",
+        "…/RegisterCPU_0.cpp:1297",
+        "Registe…U_0.cpp:1297",
+    ]
+    assert all(len(one) <= width for one, width in zip(shown, (60, 40, 36, 32, 27, 20), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("debug", "shown", "link"),
+    [
+        (
+            "registered at /__w/pytorch/pytorch/aten/src/ATen/core/MetaFallbackKernel.cpp:23",
+            "aten/src/ATen/core/MetaFallbackKernel.cpp:23",
+            "https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/core/MetaFallbackKernel.cpp#L23",
+        ),
+        (
+            "registered at ../torch/csrc/jit/python/init.cpp:7",  # PyTorch 2.4
+            "torch/csrc/jit/python/init.cpp:7",
+            "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/python/init.cpp#L7",
+        ),
+        (
+            "registered at torch/_meta_registrations.py:54",
+            "torch/_meta_registrations.py:54",
+            "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_meta_registrations.py#L54",
+        ),
+        # what a build generates is in no repository
+        (
+            "registered at /__w/p/p/build/aten/src/ATen/RegisterCPU_0.cpp:1",
+            "build/aten/src/ATen/RegisterCPU_0.cpp:1",
+            "",
+        ),
+        ("registered at aten/src/ATen/RegisterSchema.cpp:6", "aten/src/ATen/RegisterSchema.cpp:6", ""),
+        (
+            "/pytorch/torch/csrc/autograd/generated/TraceType_2.cpp:7",
+            "torch/csrc/autograd/generated/TraceType_2.cpp:7",
+            "",
+        ),
+        ("registered at my_package/ops.py:12", "my_package/ops.py:12", ""),
+        ("/a/lib/python3.11/site-packages/my_package/ops.py:12", "my_package/ops.py:12", ""),
+        ("fn_cpu", "fn_cpu", ""),
+    ],
+)
+def test_a_source_location_is_short_and_leads_to_the_release(debug: str, shown: str, link: str) -> None:
+    (piece,) = located(debug)
+    assert (piece.text, link_of(piece, "2.13.0+cpu")) == (shown, link)
+    assert link_of(piece, "2.13.0a0+git1234") == link_of(piece, "") == ""
+
+
+def test_a_local_file_is_a_link_that_hides_nothing(tmp_path: pytest.TempPathFactory) -> None:
+    (piece,) = located(f"{__file__}:3")
+    assert link_of(piece, "") == f"file://{__file__}"
+    hostile = located("registered at torch/\x1b]8;;http://evil\x1b\\.py:3 torch/é\"'.py:4")
+    for part in hostile:
+        assert re.fullmatch(r"[\w:/.#%'-]*", link_of(part, "2.13.0"), re.ASCII)
+
+
+def test_links_are_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = inspection("aten::add.Tensor").only_view
+    for term, stream, linked in (
+        ("xterm", Terminal(), True),
+        ("dumb", Terminal(), False),
+        ("xterm", io.StringIO(), False),
+    ):
+        monkeypatch.setenv("TERM", term)
+        target = console(stream, color=False)
+        print_operator(target, view, torch="2.13.0+cpu")
+        assert ("]8;id=" in stream.getvalue()) is linked
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", stream.getvalue())
+
+
+def test_every_reason_has_a_colour_of_the_palette() -> None:
+    assert set(REASON_STYLES) == set(Provenance)
+    assert {style.split()[-1] for style in REASON_STYLES.values()} <= {"green", "cyan", "blue", "magenta", "red"}
+
+
+def test_a_word_that_is_longer_than_the_line_is_shortened_and_whole_on_request() -> None:
+    long = "x" * 90
+
+    def draw(target: Console, *, whole: bool = False) -> None:
+        Page(target, whole=whole).flow(words(f"a {long} b"), indent=4, first=words("first")[0])
+
+    assert drawn(draw, 60).split() == ["first", "a", fitted(long, 56), "b"]
+    assert drawn(lambda target: draw(target, whole=True), 60).split() == ["first", "a", long, "b"]
+
+
+def test_the_plain_text_of_an_operator_is_what_the_engine_prints() -> None:
+    (snapshot,) = inspection("aten::add.Tensor").snapshots
+    assert operator_text(snapshot) == f"{snapshot.dump}\n{snapshot.table}"
