@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.engine import coded_states
+from dispatchlab.engine import coded_states, introspection, lab_space
 from dispatchlab.engine.coded_states import CodedSpace
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.lab_engine import LabEngine
@@ -26,8 +26,10 @@ from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.explore.result import Verdict
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Claim, NameOnly, Registration
 from dispatchlab.model.slot_set import KEY_BIT
+from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.scenario.load import load_scenario
 from tests.effort import examples
 from tests.engine_shorthand import ALL_SEMANTICS, BAR, BOXED, FOO, TYPED, K, define, fallback, impl, typed
@@ -283,16 +285,16 @@ LOOKED_AT: list[Registration] = [
     impl(K.Autograd, "autograd", BOXED),
     fallback(K.XLA, "fb"),
     fallback(K.AutogradCPU, "fb_autograd"),
+    NameOnly(FOO),
 ]
 MIXES = 1_500
 
 
-def overlooked(semantics: str, without: Callable[[CodedSpace], Any] | None = None) -> tuple[int, str | None]:
-    """How many mixes of good states broke an invariant, and what was overlooked in the first where something was.
+def mixes(space: CodedSpace) -> tuple[list[int], list[int]]:
+    """States in which all invariants hold, and mixes of them; of `LOOKED_AT`.
 
     A mix has every part from one good state or another: nothing in it is new but what stands beside what.
     """
-    space = CodedSpace(LOOKED_AT, [FOO], SEMANTICS[semantics])
     plain, random = space.plain, SplitMix64(2)
     good: set[int] = set()
     state, mask = space.empty(), 0
@@ -304,26 +306,29 @@ def overlooked(semantics: str, without: Callable[[CodedSpace], Any] | None = Non
             state, refusal = space.register(state, index)
             mask |= 0 if refusal else 1 << index
         good |= set() if plain.violations(space.decoded(state)) else {state}
-    parts = _parts(space)
-    mixes: list[int] = []
-    several = sorted(good)
-    while len(mixes) < MIXES:
-        mixed = 0
+    several, mixed = sorted(good), []
+    for _ in range(MIXES):
         donors = [several[random.below(len(several))] for _ in range(2)]
-        for part in parts:
-            mixed |= donors[random.chance(20)] & part.mask
-        mixes.append(space._code(space.decoded(mixed)))  # which counts its kernels
+        code = sum(donors[random.chance(20)] & part.mask for part in _parts(space))
+        mixed.append(space._code(space.decoded(code)))  # which counts its kernels
     space._renew()
+    return several, mixed
+
+
+def overlooked(semantics: str, without: Callable[[CodedSpace], Any] | None = None) -> tuple[int, str | None]:
+    """How many mixes of good states broke an invariant, and what was overlooked in the first where something was."""
+    space = CodedSpace(LOOKED_AT, [FOO], SEMANTICS[semantics])
+    good, mixed = mixes(space)
     if without is not None:
         masks, left_out = space._looked_at_masks(), without(space).mask
         assert left_out
         space._looked_at = [(mask & ~left_out, set()) for mask in masks]
     assert not any(space.violations(state) for state in good)
     broken = 0
-    for mixed in mixes:
-        wanted = plain.violations(space.decoded(mixed))
+    for state in mixed:
+        wanted = space.plain.violations(space.decoded(state))
         broken += bool(wanted)
-        if space.violations(mixed) != wanted:
+        if space.violations(state) != wanted:
             return broken, wanted[0].rule
     return broken, None
 
@@ -365,6 +370,55 @@ NEEDED: dict[str, tuple[str, Callable[[CodedSpace], Any], str]] = {
 def test_every_part_that_an_invariant_reads_is_needed(what: str) -> None:
     semantics, left_out, rule = NEEDED[what]
     assert overlooked(semantics, left_out)[1] == rule
+
+
+def seen_alike(semantics: str, *, most: int = 200) -> bool:
+    """Whether states and mixes of them are observed as they are."""
+    space = CodedSpace(LOOKED_AT, [FOO, BAR], SEMANTICS[semantics])
+    good, mixed = mixes(space)
+    states = [*good[:most], *mixed[:most]]
+    return all(space.observe(state) == space.plain.observe(space.decoded(state)) for state in states)
+
+
+@pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])
+def test_what_is_seen_of_a_state_is_its_own(semantics: str) -> None:
+    assert seen_alike(semantics)
+
+
+@pytest.mark.parametrize("left_out", ["name", "stored", "kernels", "slots"])
+def test_every_field_that_is_shown_is_needed(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mask_of = coded_states._Operator.mask_of
+
+    def forgetful(self: Any, field: str) -> int:
+        fields = {"kernels": ("kernels", "present")}.get(left_out, (left_out,))
+        return 0 if field in fields else mask_of(self, field)
+
+    monkeypatch.setattr(coded_states._Operator, "mask_of", forgetful)
+    assert not seen_alike("strict")
+
+
+def test_a_snapshot_that_shows_more_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = introspection.snapshot
+
+    def more(how: Callable[[Any], object]) -> Callable[..., Snapshot]:
+        def snapshot(state: Any, name: OperatorName, semantics: Semantics) -> Snapshot:
+            entry = introspection.operator_in(state, name)
+            seen = shown(state, name, semantics)
+            return seen if entry is None else replace(seen, dump=seen.dump + f"{how(entry)}")
+
+        return snapshot
+
+    ways: list[Callable[[Any], object]] = [
+        lambda entry: entry.signatures,
+        lambda entry: entry.def_and_impl_count,
+        lambda entry: sorted(map(str, entry[7])),
+        lambda entry: [*entry][6],
+        lambda entry: entry._replace(names=()).signatures,
+    ]
+    for how in ways:
+        for module in (coded_states, lab_space):
+            monkeypatch.setattr(module, "snapshot", more(how))
+        assert seen_alike("torch-2.13", most=50)
 
 
 def test_few_states_are_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,12 @@ as integers] and Note [What a transition reads].
 # slots. That the operator exists is a field, and is read by all. So there is no violation in a state that agrees, thing
 # by thing, with states in which there was none, not always the same one; no state in which there is one is remembered.
 # Every `_EVERY`th look is at the whole state whatever is known.
+#
+# Note [What is observed]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# A snapshot is made from an entry that notes which of its fields are read, and from the fallbacks. It is kept by the
+# values of all fields that any snapshot of this operator has read: where they agree, it is the same. So the states of
+# one set that differ in what is never shown, such as who brought a signature that is held, are seen once.
 
 from __future__ import annotations
 
@@ -45,6 +51,7 @@ from typing import Any, Final, NamedTuple, Never, TypeAlias
 
 from dispatchlab.engine import lowering
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
+from dispatchlab.engine.introspection import snapshot
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.engine.lab_space import LabSpace, LabState
 from dispatchlab.engine.operator_entry import OperatorEntry
@@ -66,6 +73,7 @@ _MOST_READINGS: Final = 1 << 11
 _MOST_WINDOWS: Final = 1 << 17
 _MOST_KNOWN: Final = 1 << 10
 _MOST_GOOD: Final = 1 << 14
+_MOST_SNAPSHOTS: Final = 1 << 9
 _KEYS_AT_ONCE: Final = 6
 _FIELDS: Final = ("name", "stored", "defs", "signatures", "tags", "names")
 _NOTHING: Final = OperatorEntry(OperatorName("", ""))
@@ -168,6 +176,19 @@ class _Operator:
             part = self.kernels[bit] = _Part((None, False))
             self.bits |= bit
         return part
+
+    def mask_of(self, field: str) -> int:
+        """The mask of a field of the entry, by its name."""
+        if field in self.field:
+            return self.field[field].mask
+        if field in ("kernels", "present"):
+            return self.mask_at(self.bits)
+        if field == "slots":
+            mask = self.strange.mask
+            for _, part in self.atoms:
+                mask |= part.mask
+            return mask
+        return self.mask
 
     def mask_at(self, bits: int) -> int:
         """The mask of the kernels at some keys."""
@@ -452,7 +473,9 @@ class CodedSpace:
         self._releases = [_Transition() for _ in self._lowered]
         self._transitions = tuple(zip(self._registers, self._releases, strict=True))
         self._calls = 0
-        self._looks = 0
+        self._looks = self._observations = 0
+        self._observed: tuple[StateVariable, ...] = (FALLBACKS, *map(str, self.plain.operators))
+        self._snapshots: dict[OperatorName, _Snapshots] = {}
         self._looked_at: list[tuple[int, set[int]]] | None = None
         self._decoded: tuple[int, LabState] = (-1, self.plain.empty())
         self._is_whole = False  # whether everything is computed from whole states
@@ -511,7 +534,14 @@ class CodedSpace:
 
     def observe(self, state: int, /) -> tuple[Snapshot, ...]:
         """What can be seen of the observed operators."""
-        return self.plain.observe(self.decoded(state))
+        self._observations = calls = self._observations + 1
+        if not calls % _EVERY or self._is_whole:
+            return self.plain.observe(self.decoded(state))
+        self._touched.update(self._observed)
+        try:
+            return tuple([self._snapshot(state, name) for name in self.plain.operators])
+        except _ReadsTheWhole:
+            return self.plain.observe(self.decoded(state))
 
     def violations(self, state: int, /) -> tuple[Violation, ...]:
         """The invariants that do not hold for the observed operators."""
@@ -728,6 +758,31 @@ class CodedSpace:
         for transition in (*self._registers, *self._releases):
             transition.forget()
         self._looked_at = None
+        self._snapshots.clear()
+
+    def _snapshot(self, state: int, name: OperatorName) -> Snapshot:
+        """What can be seen of one operator; see Note [What is observed]."""
+        kept = self._snapshots.get(name)
+        if kept is not None:
+            seen = kept.seen.get(state & kept.mask)
+            if seen is not None:
+                return seen
+        operator, fallbacks = self.operator(str(name)), self.other(FALLBACKS)
+        if self._layout.generation != self._generation:
+            self._renew()
+        read: set[str] = set()
+        entry = operator.entry(state)
+        noted = None if entry is None else _NotedEntry.of(entry, read)
+        seen = snapshot(_OnlyThese({FALLBACKS: fallbacks.of(state), str(name): noted}), name, self._semantics)
+        mask = fallbacks.mask
+        for field in ("name", *read):
+            mask |= operator.mask_of(field)
+        if kept is None or mask & ~kept.mask:
+            kept = self._snapshots[name] = _Snapshots(mask | (0 if kept is None else kept.mask), {})
+        if len(kept.seen) >= _MOST_SNAPSHOTS:
+            kept.seen.clear()
+        kept.seen[state & kept.mask] = seen
+        return seen
 
     def _looked_at_masks(self) -> list[int]:
         """What the invariants look at, one by one; see Note [What an invariant reads]."""
@@ -812,6 +867,55 @@ class CodedSpace:
         if not window.fits:
             raise _ReadsTheWhole
         return window
+
+
+class _Snapshots(NamedTuple):
+    """What was seen of an operator, by the bits that were read for it."""
+
+    mask: int
+    seen: dict[int, Snapshot]
+
+
+class _OnlyThese(Mapping[StateVariable, Any]):
+    """The variables that are read for an operator's snapshot; to read others is to read everything."""
+
+    def __init__(self, variables: Mapping[StateVariable, Any]) -> None:
+        self._variables = variables
+
+    def __getitem__(self, variable: StateVariable) -> Any:
+        if variable not in self._variables:
+            raise _ReadsTheWhole
+        return self._variables[variable]
+
+    def __iter__(self) -> Never:
+        raise _ReadsTheWhole
+
+    def __len__(self) -> Never:
+        raise _ReadsTheWhole
+
+
+class _NotedEntry(OperatorEntry):
+    """An entry that notes which of its fields are read; what is no field counts as all of them."""
+
+    _read: set[str]
+
+    @classmethod
+    def of(cls, entry: OperatorEntry, read: set[str]) -> _NotedEntry:
+        """An entry that notes in `read`."""
+        noted = cls(*entry)
+        noted._read = read
+        return noted
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            object.__getattribute__(self, "_read").add(name)
+        return object.__getattribute__(self, name)
+
+    def _whole(self, *_: object, **__: object) -> Never:
+        raise _ReadsTheWhole
+
+    __iter__ = __len__ = __getitem__ = __contains__ = __eq__ = __ne__ = __hash__ = __repr__ = __add__ = _whole
+    _replace = _asdict = _whole
 
 
 def _atoms(windows: Iterator[int]) -> list[int]:

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.model.dump_format import Provenance
+
+_MOST_KNOWN: Final = 256
 
 
 class Fallbacks:
@@ -30,7 +33,7 @@ class Fallbacks:
         replacing: those that replace others and are not released, in force or not; see Note [Fallbacks that replace].
     """
 
-    __slots__ = ("_by_slot", "_entries", "builtin", "fallthrough_slots", "replacing", "slots")
+    __slots__ = ("_by_slot", "_entries", "_known", "builtin", "fallthrough_slots", "replacing", "slots")
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Fallbacks:
         self._by_slot = dict(by_slot)
         self.builtin, self.replacing = builtin, replacing
         self._entries = {bit: entry.because(Provenance.FALLBACK) for bit, entry in self._by_slot.items()}
+        self._known: dict[int, dict[TableEntry, int]] = {}
         self.slots = sum(self._by_slot)
         self.fallthrough_slots = sum(bit for bit, entry in self._by_slot.items() if entry.kernel.is_fallthrough)
 
@@ -62,12 +66,18 @@ class Fallbacks:
     def entries_in(self, slots: int) -> dict[TableEntry, int]:
         """What the fallbacks put into `slots`."""
         slots &= self.slots
+        known = self._known.get(slots)
+        if known is not None:
+            return known.copy()
         found: dict[TableEntry, int] = {}
-        while slots:
-            bit = slots & -slots
-            slots ^= bit
+        left = slots
+        while left:
+            bit = left & -left
+            left ^= bit
             held = self._entries[bit]
             found[held] = found.get(held, 0) | bit
+        if len(self._known) < _MOST_KNOWN:
+            self._known[slots] = found.copy()
         return found
 
     def put(self, bit: int, entry: RegisteredKernel, *, replaces: bool = False) -> Fallbacks:
