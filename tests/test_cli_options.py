@@ -129,6 +129,7 @@ BOTH: dict[str, set[str]] = {
     "permute": {
         "engine", "walk", "samples", "seed", "max_states", "timeout_s", "max_memory", "jobs", "require_proof", "replay",
         "save", "force", "format", "progress", "allow_import", "checkpoint", "moments",
+        "page",
     },
     "dump": {
         "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",
@@ -213,7 +214,7 @@ def test_an_option_of_one_engine_is_refused_with_the_other(
         ("lint torch-2.13 --explain DL001", "--explain prints the page of a rule, and checks nothing"),
         ("lint torch-2.13 --root .", "--root is for the paths of --format sarif"),
         ("lint torch-2.13 --format json --all", "--all has no effect with --format json"),
-        ("lint torch-2.13 --force", "--force is for the file of --write-baseline"),
+        ("lint torch-2.13 --force", "--force is for the files of --write-baseline and --report"),
         ("lint torch-2.13 --import json", "--import json needs the installed PyTorch"),
         ("lint torch-2.13 --import-timeout 5", "--import-timeout limits the time of imports"),
         ("diff torch-2.13 torch-2.13 --key CPU --lines", "--lines lists what moved in all operators"),
@@ -287,3 +288,51 @@ def test_ctrl_c_while_the_command_line_is_read_is_no_verdict(monkeypatch: pytest
     monkeypatch.setattr("click.Group.parse_args", interrupt)
     result = run("permute", "x.yaml")
     assert (result.exit_code, result.output) == (130, "")
+
+
+REPORTS = {
+    "permute": ["twice.yaml"],
+    "certify": ["twice.yaml", "--jobs", "1"],
+    "lint": ["twice.yaml"],
+    "diff": ["twice.yaml", "five.yaml"],
+    "coverage": ["twice.yaml", "--key", "CPU"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(REPORTS))
+def test_a_report_that_cannot_be_written_is_refused_before_any_work(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("work was done")
+
+    for work in (
+        "analysis.run_scenario.run_scenarios",
+        "analysis.sources.recorded_from",
+        "lint.run.lint_source",
+        "analysis.upgrade.upgrade_sources",
+    ):
+        monkeypatch.setattr(f"dispatchlab.{work}", never)
+    (folder / "mine.html").write_text("mine\n")
+    for path, message in (
+        ("mine.html", "mine.html exists, and dispatchlab did not write it: write a report to keep to another file"),
+        ("nowhere/page.html", "nowhere/page.html could not be written: No such file or directory"),
+        (".", "expected a file that ends in .html; --format json prints a report for programs"),
+        ("page.json", "--report page.json: expected a file that ends in .html"),
+    ):
+        result = run(name, *REPORTS[name], "--report", path)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert message in result.stderr
+    assert (folder / "mine.html").read_text() == "mine\n"
+    if name not in ("permute", "lint"):
+        alone = run(name, *REPORTS[name], "--force")
+        assert (alone.exit_code, "--force is for the file of --report" in alone.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", sorted(REPORTS))
+def test_a_report_changes_nothing_else(name: str, folder: Path) -> None:
+    plain, kept = run(name, *REPORTS[name]), run(name, *REPORTS[name], "--report", "page.html")
+    assert kept.exit_code == plain.exit_code
+    without_time = [re.sub(r"[\d.]+ (ms|s)\b", "T", result.stdout) for result in (plain, kept)]
+    assert without_time[0] == without_time[1]
+    assert (folder / "page.html").read_text().endswith("</html>\n")

@@ -37,6 +37,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.model.short_names import short_names
+from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, wait_for
 from dispatchlab.processes.memory import default_memory_bound
@@ -79,12 +80,13 @@ class RunOptions:
     replay: str | None = None
     save: str | None = None
     graph: str | None = None
+    pictures: Literal["all", "violations"] | None = None
     checkpoint: str | None = None
 
     @property
     def what(self) -> dict[str, str]:
         """What makes a run the same as another, by the names of its options; bounds may change from one to the next."""
-        bounds = {"timeout_s", "max_states", "max_memory", "checkpoint"}
+        bounds = {"timeout_s", "max_states", "max_memory", "checkpoint", "pictures"}
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in bounds}
         return {
             _OPTION.get(name, f"--{name.replace('_', '-')}"): " ".join(value)
@@ -233,6 +235,8 @@ class Outcome:
         program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
         graph: the states, when a picture of them was asked for.
         not_drawn: why there is no picture, when one was asked for.
+        names: a short name for each registration.
+        operators: the operators with everything registered in the order of the file, when a picture was asked for.
         notes: what else a reader should know, a line each.
         interrupted: somebody pressed Ctrl-C, and the report is what was covered until then.
     """
@@ -243,6 +247,8 @@ class Outcome:
     program: str | None = None
     graph: StateGraph | None = None
     not_drawn: str | None = None
+    names: tuple[str, ...] = ()
+    operators: tuple[Snapshot, ...] = ()
     notes: tuple[str, ...] = field(default=())
     interrupted: bool = False
 
@@ -350,8 +356,9 @@ def run_scenario(
         elif name == "torch":
             with suppress(DispatchLabError):
                 program = program_of(run, report)
-        outcome = Outcome(report, kept, not_kept, program, notes=notes, interrupted=interrupted)
-        if options.graph is None or interrupted:
+        names = short_names(scenario.registrations)
+        outcome = Outcome(report, kept, not_kept, program, names=names, notes=notes, interrupted=interrupted)
+        if interrupted or not _is_drawn(options, report):
             return outcome
         if scenario.modules and not options.free:
             return replace(outcome, not_drawn=str(FreeOptionError("--graph")))
@@ -503,21 +510,39 @@ def _stoppable(
     return stop_or_report
 
 
+def _is_drawn(options: RunOptions, report: Report) -> bool:
+    """Whether a picture is wanted, by itself or in a report."""
+    if options.graph is not None or options.pictures == "all":
+        return True
+    return options.pictures == "violations" and report.exploration.counterexample is not None
+
+
 def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome:
     if not isinstance(engine, Forkable):
         return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
     report = outcome.report
+    outcome = replace(outcome, operators=_all_registered(engine, scenario))
     try:
         graph = state_graph(
             _parts_to_draw(engine, scenario, report.exploration),
             report.registrations,
             title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
-            names=short_names(scenario.registrations),
+            names=outcome.names,
             counterexample=report.exploration.counterexample,
         )
     except NotDrawnError as error:
         return replace(outcome, not_drawn=str(error))
     return replace(outcome, graph=_counted(graph, report.exploration))
+
+
+def _all_registered(engine: Forkable, scenario: Scenario) -> tuple[Snapshot, ...]:
+    """The operators after the registrations in the order of the file, without those that are refused."""
+    space = engine.space(scenario.registrations, scenario.operators)
+    state = space.empty()
+    for index in range(len(scenario.registrations)):
+        new, refusal = space.register(state, index)
+        state = new if refusal is None else state
+    return space.observe(state)
 
 
 def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:

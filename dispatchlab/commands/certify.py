@@ -12,14 +12,17 @@ from dispatchlab.commands.options import (
     LIVE_IMPORT_HELP,
     SOURCE,
     OneOf,
+    check_page,
     checkpoint_option,
+    force_option,
     format_option,
     import_option,
     operators_option,
     progress_option,
     quiet_option,
+    report_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, progress_display, show
+from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show
 
 
 def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -55,10 +58,15 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
     is_flag=True,
     help="Certify every operator. Default: of a recording, those that are not as in the registry that it was made on.",
 )
+@report_option()
+@force_option
 @format_option
 @progress_option
 @quiet_option
+@click.pass_context
 def certify(
+    context: click.Context,
+    /,
     *,
     registry: str | None,
     operators: tuple[str, ...],
@@ -67,6 +75,8 @@ def certify(
     checkpoint: str | None,
     imports: tuple[str, ...],
     everything: bool,
+    page: str | None,
+    force: bool,
     format: Format | None,
     progress: bool | None,
 ) -> None:
@@ -88,6 +98,7 @@ def certify(
       dispatchlab certify
       dispatchlab certify --semantics torch-2.13 --operator 'aten::*matmul*'
       dispatchlab certify today.registry --jobs 2 --format json
+      dispatchlab certify today.registry --report certificates.html
     """
     from dispatchlab.analysis.certify import certification_of, without_known
     from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
@@ -95,6 +106,7 @@ def certify(
     from dispatchlab.registry.builds import default_registry
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 
+    check_page(context, page, force=force)
     reason = ""
     if registry is None:
         registry, reason = default_registry()
@@ -127,4 +139,8 @@ def certify(
         json=lambda: certification_json(found),
         rich=lambda console: print_certification(console, found, torch=recorded.torch),
     )
+    if page is not None:
+        from dispatchlab.render.html.certify_report import certify_report
+
+        save_page(page, certify_report(found), force=force)
     exit_with(interrupt_code() if found.interrupted else found.exit_code)

@@ -8,11 +8,14 @@ from dispatchlab.commands.options import (
     LIVE_IMPORT_HELP,
     ROW,
     SOURCE,
+    check_page,
+    force_option,
     format_option,
     import_option,
     operators_option,
+    report_option,
 )
-from dispatchlab.commands.output import Format, note, show
+from dispatchlab.commands.output import Format, note, save_page, show
 
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
 
@@ -37,8 +40,13 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     "those before it.",
 )
 @import_option(LIVE_IMPORT_HELP)
+@report_option(", with every operator unless --list selects some")
+@force_option
 @format_option
+@click.pass_context
 def coverage(
+    context: click.Context,
+    /,
     *,
     source: str | None,
     key: str,
@@ -46,6 +54,8 @@ def coverage(
     listed: tuple[str, ...],
     what_if: tuple[str, ...],
     imports: tuple[str, ...],
+    page: str | None,
+    force: bool,
     format: Format | None,
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
@@ -59,6 +69,7 @@ def coverage(
       dispatchlab coverage --key PrivateUse1 --list missing --operator 'aten::_foreach*'
       dispatchlab coverage --key PrivateUse1 --what-if "impl aten::mul.Tensor PrivateUse1"
       dispatchlab coverage live --key MPS --import my_package
+      dispatchlab coverage --key PrivateUse1 --report coverage.html
     """
     from dispatchlab.analysis.coverage import coverage_report
     from dispatchlab.analysis.sources import chosen, recorded_from
@@ -66,6 +77,7 @@ def coverage(
     from dispatchlab.registry.coverage import Way, runtime_key
     from dispatchlab.render.coverage import coverage_json, coverage_text, print_coverage
 
+    check_page(context, page, force=force)
     reason = ""
     if source is None:
         source, reason = default_registry([key])
@@ -86,3 +98,7 @@ def coverage(
         json=lambda: coverage_json(report),
         rich=lambda console: print_coverage(console, report, torch=recorded.torch),
     )
+    if page is not None:
+        from dispatchlab.render.html.coverage_report import coverage_page
+
+        save_page(page, coverage_page(report), force=force)

@@ -9,13 +9,16 @@ from dispatchlab.commands.options import (
     SCENARIO,
     SOURCE,
     OneOf,
+    check_page,
+    force_option,
     format_option,
     import_option,
     operators_option,
     quiet_option,
     refuse,
+    report_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, reading, show
+from dispatchlab.commands.output import Format, exit_with, note, reading, save_page, show
 
 
 @click.command()
@@ -53,6 +56,8 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, show
     "is first used, too.",
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything is reported; else it is 0 in any case.")
+@report_option(", with every detail")
+@force_option
 @format_option
 @quiet_option
 @click.pass_context
@@ -70,6 +75,8 @@ def diff(
     lines: bool,
     everything: bool,
     exit_code: bool,
+    page: str | None,
+    force: bool,
     format: Format | None,
 ) -> None:
     """Report what an upgrade from A to B means: operators, schemas, kernels, composites, tags, fallbacks, slots.
@@ -90,12 +97,14 @@ def diff(
       dispatchlab diff torch-2.12 torch-2.15 --for my_package.yaml
       dispatchlab diff live live --import my_package --all
       dispatchlab diff before.dlreg after.dlreg --exit-code
+      dispatchlab diff torch-2.12 torch-2.15 --report upgrade.html
     """
     from dispatchlab.analysis.upgrade import upgrade_sources
     from dispatchlab.render.upgrade import print_upgrade, upgrade_json, upgrade_text
 
     if key is not None or package is not None:
         refuse(context, ("lines",), "lists what moved in all operators: leave out --key and --for, or it")
+    check_page(context, page, force=force)
     if package is not None:
         refuse(context, ("operators",), "selects among all operators, and --for names those of its file: leave it out")
     with reading((before, after), imports):
@@ -119,4 +128,8 @@ def diff(
         json=lambda: upgrade_json(report),
         rich=lambda console: print_upgrade(console, report, everything=everything),
     )
+    if page is not None:
+        from dispatchlab.render.html.upgrade_report import upgrade_page
+
+        save_page(page, upgrade_page(report), force=force)
     exit_with(report.exit_code if exit_code else 0)

@@ -10,13 +10,15 @@ from dispatchlab.commands.options import (
     FORMAT_HELP,
     LIVE_IMPORT_HELP,
     SOURCE,
+    check_page,
     force_option,
     import_option,
     operators_option,
     quiet_option,
     refuse,
+    report_option,
 )
-from dispatchlab.commands.output import exit_with, note, out, reading, save, show
+from dispatchlab.commands.output import exit_with, note, out, reading, save, save_page, show
 
 
 @click.command()
@@ -41,6 +43,7 @@ from dispatchlab.commands.output import exit_with, note, out, reading, save, sho
     type=click.Path(),
     help="Write the findings to FILE, as accepted ones for --baseline.",
 )
+@report_option(" of all findings")
 @force_option
 @click.option("--explain", metavar="RULE", help="Print the page of a rule: what it reports, why, and how to fix it.")
 @click.option(
@@ -67,6 +70,7 @@ def lint(
     against: str | None,
     baseline: str | None,
     write_baseline: str | None,
+    page: str | None,
     force: bool,
     explain: str | None,
     show_all: bool,
@@ -84,6 +88,7 @@ def lint(
       dispatchlab lint live --import my_package
       dispatchlab lint my_package.yaml --select DL001,shadowed-kernel
       dispatchlab lint live --import my_package --baseline accepted.json --format sarif
+      dispatchlab lint live --import my_package --report findings.html
       dispatchlab lint --explain DL004
     """
     from dispatchlab.analysis.sources import LIVE, check_sources
@@ -104,9 +109,12 @@ def lint(
             raise click.UsageError(f"--explain prints the page of a rule, and checks nothing: leave {sources[0]} out")
         out(rule_named(explain).page())
         return
-    if write_baseline is None:
-        refuse(context, ("force",), "is for the file of --write-baseline, and nothing is written: leave it out")
-    else:
+    if write_baseline is None and page is None:
+        refuse(
+            context, ("force",), "is for the files of --write-baseline and --report, and none is written: leave it out"
+        )
+    check_page(context, page, force=force, others=True)
+    if write_baseline is not None:
         check_output(write_baseline, FileKind.BASELINE, force=force)
     if format != "sarif":
         refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
@@ -131,6 +139,10 @@ def lint(
             json=lambda: lint_json(reports),
             rich=lambda console: print_lint(console, reports, complete=show_all),
         )
+    if page is not None:
+        from dispatchlab.render.html.lint_report import lint_report
+
+        save_page(page, lint_report(reports), force=force)
     if write_baseline is not None:
         text, count = renewed_baseline(reports, accepted)
         save(write_baseline, text, FileKind.BASELINE, force=force)

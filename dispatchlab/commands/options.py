@@ -241,6 +241,52 @@ def force_option(command: _Command) -> _Command:
     )(command)
 
 
+def report_option(what: str = "") -> Callable[[_Command], _Command]:
+    """`--report`, of a command whose result can be kept as a page.
+
+    Args:
+        what: what is in it, a clause that goes on from `a report to keep`; empty when that needs no word.
+    """
+    return click.option(
+        "--report",
+        "page",
+        metavar="FILE.html",
+        type=click.Path(),
+        help=f"Also write a report to keep{what}: one page that needs no network, for a browser or as a CI artifact.",
+    )
+
+
+class PageNameError(DispatchLabError):
+    """A report to keep was asked for under a name that no browser takes for a page."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"--report {self.path}: expected a file that ends in .html; --format json prints a report for programs"
+
+
+def check_page(context: click.Context, path: str | None, *, force: bool, others: bool = False) -> None:
+    """Refuse, before work is done for it, a report that cannot be written, and --force where nothing is.
+
+    Args:
+        context: the context of the command.
+        path: the value of `--report`.
+        force: the value of `--force`.
+        others: whether the command writes another file.
+    """
+    if path is None:
+        if not others:
+            refuse(context, ("force",), "is for the file of --report, and nothing is written: leave it out")
+        return
+    from dispatchlab.file_kinds import FileKind, check_output
+
+    if not path.endswith((".html", ".htm")) and not path.startswith("/dev/"):
+        raise PageNameError(path)
+    check_output(path, FileKind.PAGE, force=force)
+
+
 def progress_option(command: _Command) -> _Command:
     """`--progress` and `--no-progress`."""
     return click.option(

@@ -215,6 +215,23 @@ def save(path: str, content: str | bytes, kind: FileKind, *, force: bool) -> Non
     note(f"wrote {path}: {kind.label}")
 
 
+def save_page(path: str, text: str, *, force: bool) -> None:
+    """Write a report to keep.
+
+    Args:
+        path: the value of `--report`.
+        text: the page.
+        force: write over whatever is there.
+
+    Raises:
+        OverwriteError: there is something else.
+        WriteError: it could not be written.
+    """
+    from dispatchlab.file_kinds import FileKind
+
+    save(path, text, FileKind.PAGE, force=force)
+
+
 def abandon_stdout() -> None:
     """Lead standard output nowhere, so that Python does not stumble over it again when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -16,6 +16,7 @@ from dispatchlab.commands.options import (
     SEED,
     NoEffectError,
     allow_import_option,
+    check_page,
     checkpoint_option,
     engine_option,
     force_option,
@@ -25,6 +26,7 @@ from dispatchlab.commands.options import (
     progress_option,
     quiet_option,
     refuse,
+    report_option,
     semantics_option,
 )
 from dispatchlab.commands.output import (
@@ -170,6 +172,7 @@ class PictureFormatError(DispatchLabError):
     help="Also show the operators after these registrations, such as '0 2', or steps, such as '+0 +2 -0'; may be "
     "repeated. On a terminal, all registrations in the order of the file are shown without it, with --engine lab.",
 )
+@report_option(" of all scenarios, with pictures of states and their tables")
 @force_option
 @click.option(
     "-v",
@@ -193,6 +196,7 @@ def permute(
     force: bool,
     verbose: bool,
     moments: tuple[str, ...],
+    page: str | None,
     **options: Any,
 ) -> None:
     """Check whether the order of registrations matters.
@@ -209,6 +213,7 @@ def permute(
       dispatchlab permute --replay found.replay
       dispatchlab permute scenario.yaml --graph states.svg
       dispatchlab permute scenario.yaml --at '0 2'
+      dispatchlab permute scenarios/ --report report.html
     """
     from dispatchlab.analysis.run_scenario import RunOptions, run_scenarios
     from dispatchlab.analysis.sources import scenario_files
@@ -223,7 +228,12 @@ def permute(
     if shown == "json":
         refuse(context, ("moments",), "shows operators as text, and `dump --after SEQUENCE` has them as JSON: use it")
     _check_moments(moments, files, asked)
-    printer = _Printer(files, asked, shown, force=force, verbose=verbose or len(files) == 1, moments=moments)
+    check_page(context, page, force=force, others=True)
+    if page is not None:
+        from dataclasses import replace
+
+        asked = replace(asked, pictures="all" if len(files) == 1 else "violations")
+    printer = _Printer(files, asked, shown, force=force, verbose=verbose or len(files) == 1, moments=moments, page=page)
     interrupted = closed = False
     try:
         with (
@@ -241,6 +251,7 @@ def permute(
         interrupted = True
     if len(files) > 1 and not closed:
         closed = printer.print_summary()
+    printer.save_page(interrupted=interrupted)
     exit_with(interrupt_code() if interrupted else _CLOSED_PIPE if closed else printer.code)
 
 
@@ -302,9 +313,12 @@ class _Printer:
         force: bool,
         verbose: bool,
         moments: tuple[str, ...] = (),
+        page: str | None = None,
     ) -> None:
         self.code = 0
         self._moments = moments
+        self._page = page
+        self._outcomes: list[Outcome | DispatchLabError] = []
         self._verbose = verbose
         self._wrote_report = False
         self._force = force
@@ -313,6 +327,8 @@ class _Printer:
 
     def print(self, outcome: Outcome | DispatchLabError) -> bool:
         """Print the outcome of one scenario; whether it was interrupted."""
+        if self._page is not None:
+            self._outcomes.append(outcome)
         if isinstance(outcome, DispatchLabError):
             warn(str(outcome))
             self._unreadable += 1
@@ -335,14 +351,7 @@ class _Printer:
 
     def print_summary(self) -> bool:
         """Print the line that ends several reports; whether nobody reads it."""
-        from dispatchlab.render.text import summary
-
-        text = summary(
-            self._reports,
-            as_expected=self._as_expected,
-            unreadable=self._unreadable,
-            not_explored=len(self._files) - self._reports - self._unreadable,
-        )
+        text = self._summary()
         if self._format == "json":
             note(text)
             return False
@@ -351,6 +360,35 @@ class _Printer:
         except OutputClosed:
             return True
         return False
+
+    def save_page(self, *, interrupted: bool) -> None:
+        """Write the report to keep, if one was asked for."""
+        if self._page is None:
+            return
+        from dispatchlab.file_kinds import FileKind
+        from dispatchlab.render.html.permute_report import Explored, permute_report
+
+        found = [each for each in self._outcomes if not isinstance(each, DispatchLabError)]
+        text = permute_report(
+            [
+                Explored(each.report, each.graph, each.not_drawn or "", each.operators, each.names, each.notes)
+                for each in found
+            ],
+            failed=[str(each) for each in self._outcomes if isinstance(each, DispatchLabError)],
+            summary=self._summary(),
+            interrupted=interrupted,
+        )
+        self._write(self._page, text, FileKind.PAGE)
+
+    def _summary(self) -> str:
+        from dispatchlab.render.text import summary
+
+        return summary(
+            self._reports,
+            as_expected=self._as_expected,
+            unreadable=self._unreadable,
+            not_explored=len(self._files) - self._reports - self._unreadable,
+        )
 
     def _shown(self, report: Report) -> str:
         if self._format != "json" and not report.exit_code and not self._verbose:

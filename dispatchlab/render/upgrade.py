@@ -116,6 +116,26 @@ def print_upgrade(console: Console, report: UpgradeReport, *, everything: bool =
             page.flow(page.words(line.text, style), indent=len(line.rest), first=Text(line.first))
 
 
+def summary_rows(found: Upgrade) -> tuple[tuple[str, str], ...]:
+    """The summary of an upgrade: what each row is about, and its text."""
+    return tuple((line.first.strip(), line.text) for line in _summary(found))
+
+
+def change_texts(change: OperatorChange) -> tuple[str, ...]:
+    """What changes in one operator besides its schema and its lines, a phrase each."""
+    return tuple(line.text for line in _change(change))
+
+
+def find_text(find: Find) -> str:
+    """What a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
+    return _find(find)
+
+
+def held_text(held: Held) -> str:
+    """What runs in a slot, and whose it is."""
+    return _held(held, debug=True)
+
+
 def upgrade_json(report: UpgradeReport) -> str:
     """All of it, one line."""
     value: dict[str, object] = {

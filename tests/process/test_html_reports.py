@@ -1,0 +1,195 @@
+"""Reports to keep, in a browser: no request, no message, hostile texts stay text, tables sort, pictures answer."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatchlab.escape import printable
+from tests.browser import Visit, chromium
+from tests.command_line import run
+from tests.hostile_texts import EVIL, write_hostile_files
+from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS, many
+
+HOSTILE = {
+    "permute": "permute {scenario}",
+    "folder": "permute {scenario} {broken} {five} {conflict}",
+    "certify": "certify {registry} --jobs 1",
+    "certify live kinds": "certify {scenario} --jobs 1 --semantics torch-2.13",
+    "lint": "lint {registry} {scenario}",
+    "diff": "diff {registry} {other} --all",
+    "diff key": "diff {registry} {other} --key CPU",
+    "diff package": "diff {registry} {other} --for {scenario}",
+    "coverage": "coverage {registry} --key CUDA --what-if |impl~test::foo~CUDA|",
+}
+"""Command lines on hostile files, each with a report."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, once for all tests here."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A report of each command on hostile files."""
+    folder = tmp_path_factory.mktemp("reports")
+    files = write_hostile_files(folder)
+    for name, text in (("five", FIVE), ("conflict", TWO_DEFS)):
+        (folder / f"{name}.yaml").write_text(text)
+        files[name] = str(folder / f"{name}.yaml")
+    found = {}
+    for name, command in HOSTILE.items():
+        words = [word.strip("|").replace("~", " ").format(**files) for word in command.split()]
+        page = folder / f"{name}.html"
+        result = run(*words, "--report", str(page))
+        assert result.exit_code in (0, 1, 2), result.output
+        assert f"wrote {page}: a report to keep" in result.stderr
+        found[name] = page
+    return found
+
+
+def written(folder: Path, text: str) -> Path:
+    """The report of a scenario."""
+    (folder / "scenario.yaml").write_text(text)
+    assert run("permute", str(folder / "scenario.yaml"), "--report", str(folder / "page.html")).exit_code in (0, 1)
+    return folder / "page.html"
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_a_report_asks_for_nothing_says_nothing_and_shows_hostile_texts_as_text(
+    name: str, browser: Any, reports: dict[str, Path]
+) -> None:
+    text = reports[name].read_text(encoding="utf-8")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert "http:" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "https:" not in text
+    with Visit(browser, reports[name]) as visit:
+        page = visit.page
+        assert visit.requests == [reports[name].as_uri()]
+        page.wait_for_timeout(50)
+        assert visit.messages == []
+        assert page.evaluate("document.scripts.length") == 1
+        assert page.evaluate("document.querySelectorAll('body title').length") == page.evaluate(
+            "document.querySelectorAll('svg title').length"
+        )
+        shown = page.evaluate("document.body.textContent")
+        assert "$(touch RUN)" in shown
+        if name in ("permute", "folder", "lint", "coverage"):
+            assert re.sub(r"\s+", " ", printable(EVIL)) in re.sub(r"\s+", " ", shown)
+        assert page.title().endswith(f"dispatchlab {name.partition(' ')[0].replace('folder', 'permute')}")
+        headings = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])")
+        assert headings[0] == 1
+        assert headings.count(1) == 1
+        assert all(after - before <= 1 for before, after in itertools.pairwise(headings))
+        for name_of_landmark in ("header", "main", "footer"):
+            assert page.evaluate(f"document.querySelectorAll('body > {name_of_landmark}').length") == 1
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_axe_finds_nothing_serious(name: str, dark: bool, browser: Any, reports: dict[str, Path]) -> None:  # noqa: FBT001
+    with Visit(browser, reports[name], dark=dark) as visit:
+        visit.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        paper = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")
+        assert visit.broken_rules() == []
+
+
+def test_a_violation_is_accessible_too_with_its_picture(browser: Any, tmp_path: Path) -> None:
+    path = written(tmp_path, COMPOSITES)
+    for dark in (False, True):
+        with Visit(browser, path, dark=dark) as visit:
+            visit.page.click("a.box.actual")
+            assert visit.broken_rules() == []
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_without_scripts_everything_is_there(name: str, browser: Any, reports: dict[str, Path]) -> None:
+    with Visit(browser, reports[name]) as with_scripts, Visit(browser, reports[name], scripts=False) as without:
+        rows = [visit.page.locator("table.data tbody tr").all_text_contents() for visit in (with_scripts, without)]
+        assert rows[0] == rows[1]
+        assert len(rows[0]) > 0
+        assert without.page.locator("button, input").count() == 0  # nothing that does nothing
+        for each in without.page.locator("main > section > details").all()[:3]:
+            if each.get_attribute("open") is None:
+                each.locator("summary").first.click()
+            assert each.locator(".inside").first.is_visible()
+
+
+def test_a_box_leads_to_its_table_without_scripts(browser: Any, tmp_path: Path) -> None:
+    path = written(tmp_path, FIVE)
+    with Visit(browser, path, scripts=False) as visit:
+        box = visit.page.locator("a.box").nth(3)
+        table = visit.page.locator(str(box.get_attribute("href")))
+        assert not table.is_visible()
+        box.click()
+        assert table.is_visible()
+        assert visit.requests == [path.as_uri()]
+
+
+def test_a_picture_answers_to_the_mouse_and_the_keyboard(browser: Any, tmp_path: Path) -> None:
+    with Visit(browser, written(tmp_path, FIVE)) as visit:
+        page = visit.page
+        boxes = page.locator("a.box")
+        assert boxes.count() == 32
+        boxes.nth(1).hover()
+        assert page.locator("a.box.near").count() == 6  # itself, what it came from, and its four registrations
+        assert page.locator("g.line.near").count() == 5
+        page.mouse.move(0, 0)
+        assert page.locator(".near").count() == 0
+        boxes.nth(1).click()
+        panel = page.locator(".panel")
+        assert "def: def test::foo(Tensor x) -> Tensor" in panel.inner_text()
+        boxes.nth(2).focus()
+        page.keyboard.press("Enter")
+        assert "impl test::foo CompositeImplicitAutograd (fn_math)" in panel.inner_text()
+        assert "Kernels of test::foo" in panel.inner_text()
+        assert page.locator("a.box[aria-current]").count() == 1
+        panel.locator("th button").first.click()  # the table in it sorts as well
+        assert panel.locator("th[aria-sort]").count() == 1
+        assert visit.messages == []
+
+
+def test_tables_sort_by_numbers_and_texts_and_filter(browser: Any, tmp_path: Path) -> None:
+    with Visit(browser, written(tmp_path, many(12))) as visit:
+        page = visit.page
+        table = page.locator("#s0-registrations table")
+        numbers = table.locator("tbody th")
+        assert numbers.all_text_contents() == [str(index) for index in range(12)]
+        button = table.locator("thead button").first
+        button.click()
+        button.click()
+        assert numbers.all_text_contents() == [str(index) for index in reversed(range(12))]
+        assert table.locator("thead th").first.get_attribute("aria-sort") == "descending"
+        table.locator("thead button").nth(1).click()
+        names = table.locator("tbody td:nth-child(2)").all_text_contents()
+        assert names == sorted(names, key=str.lower)
+        page.locator("#s0-registrations input").fill("fn_ cuda")
+        assert [row for row in table.locator("tbody tr").all() if row.is_visible()] != []
+        assert sum(row.is_visible() for row in table.locator("tbody tr").all()) == 1
+        assert page.locator("#s0-registrations .tools span").inner_text() == "1 of 12 rows"
+        page.locator("#s0-registrations input").fill("")
+        assert sum(row.is_visible() for row in table.locator("tbody tr").all()) == 12
+
+
+def test_the_switch_changes_the_colours_and_paper_is_light(browser: Any, tmp_path: Path) -> None:
+    with Visit(browser, written(tmp_path, TWICE), dark=True) as visit:
+        page = visit.page
+        paper = "getComputedStyle(document.body).backgroundColor"
+        assert page.evaluate(paper) == "rgb(13, 17, 23)"
+        page.get_by_role("button", name="Light colours").click()
+        assert page.evaluate(paper) == "rgb(255, 255, 255)"
+        page.get_by_role("button", name="Dark colours").click()
+        assert page.evaluate(paper) == "rgb(13, 17, 23)"
+        page.emulate_media(media="print")
+        assert not page.locator("nav").is_visible()
+        assert not page.locator(".switch").is_visible()
+        assert page.evaluate(paper) == "rgb(255, 255, 255)"
