@@ -121,7 +121,9 @@ def test_what_torch_library_refuses_is_refused_without_a_trace(semantics: str) -
         (lambda: opened["DEF"].define("foo() -> ()", alias_analysis="PURE"), ErrorKind.UNKNOWN_ALIAS_KIND),
         (lambda: opened["DEF"].define("foo() -> ()", not_a_kernel), ErrorKind.OTHER),
         (lambda: opened["DEF"].define("foo", kernel), ErrorKind.CANNOT_INFER_SCHEMA),
-        (lambda: opened["DEF"].define("foo"), ErrorKind.CANNOT_INFER_SCHEMA),
+        # What is wrong twice is refused for its alias kind and its key before its name and its schema are read.
+        (lambda: opened["DEF"].define("foo(", alias_analysis="PURE"), ErrorKind.UNKNOWN_ALIAS_KIND),
+        (lambda: opened["DEF"].impl("foo(", kernel, "Cpu"), ErrorKind.UNKNOWN_KEY),
         (lambda: opened["DEF"].define("other::foo() -> ()"), ErrorKind.NAMESPACE_MISMATCH),
         (lambda: opened["IMPL"].define("foo() -> ()"), ErrorKind.DEF_IN_IMPL_BLOCK),
         (lambda: opened["IMPL"].impl("foo", not_a_kernel, "CPU"), ErrorKind.OTHER),
@@ -138,7 +140,7 @@ def test_what_torch_library_refuses_is_refused_without_a_trace(semantics: str) -
         del caught
     gc.collect()
     assert [found for found, _ in seen] == [expected for _, expected in seen]
-    assert len(seen) == 18
+    assert len(seen) == 19
     assert state(dispatcher) == before
 
 
@@ -150,6 +152,8 @@ def test_what_cannot_be_read_is_a_parse_error_with_its_kind() -> None:
         (lambda: library.define("foo.__x(Tensor x) -> Tensor"), ErrorKind.ILLEGAL_OVERLOAD),
         (lambda: library.impl("foo(Tensor x) -> Tensor", kernel, "CPU"), ErrorKind.NOT_A_NAME),
         (lambda: library.define("foo(Tensor x ->"), ErrorKind.OTHER),
+        (lambda: library.define("foo"), ErrorKind.NOT_A_SCHEMA),
+        (lambda: library.define("foo(t x) -> t"), ErrorKind.OTHER),
     ]
     kinds = []
     for attempt, expected in attempts:
@@ -158,6 +162,19 @@ def test_what_cannot_be_read_is_a_parse_error_with_its_kind() -> None:
         kinds.append((caught.value.kind, expected))
     assert [found for found, _ in kinds] == [expected for _, expected in kinds]
     assert dispatcher.operators() == ()
+
+
+def test_a_def_with_a_kernel_has_the_text_of_the_library_and_may_have_type_variables() -> None:
+    dispatcher = Dispatcher()
+    with Library("test", "DEF", dispatcher=dispatcher, debug="a.cpp:3") as library:
+        library.define("foo(t x) -> t", boxed(lambda x: x).debug("fn"))
+        assert dispatcher.dump("test::foo").splitlines()[1:3] == ["schema: test::foo(t x) -> t", "debug: a.cpp:3"]
+        assert "CompositeImplicitAutograd[alias]: fn :: " in dispatcher.dump("test::foo")
+
+
+def test_kernels_may_be_registered_in_the_namespace_prim_alone() -> None:
+    with Library("prim", "IMPL", dispatcher=Dispatcher()) as library:
+        library.impl("foo", kernel, "CPU")
 
 
 def test_errors_name_the_nearest_right_word() -> None:

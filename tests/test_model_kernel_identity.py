@@ -24,6 +24,7 @@ from dispatchlab.model.registration import (
     Registration,
     TorchLibraryCall,
     TorchLibraryFunction,
+    shown_text,
 )
 from tests.engine_shorthand import FOO, TYPED, K, define, each_semantics, overrides_allowed
 
@@ -32,7 +33,7 @@ ALIASES = [key for key in DispatchKey if key.is_alias]
 
 
 def _debugs(*registrations: Registration) -> list[str]:
-    return [one.debug for one in distinguished(registrations) if not isinstance(one, NameOnly)]
+    return [shown_text(one) for one in distinguished(registrations) if not isinstance(one, NameOnly)]
 
 
 def _verdict(*registrations: Registration, semantics: str = "strict") -> Verdict:

@@ -293,12 +293,17 @@ class _Renaming:
     def _debug(self, debug: str) -> str:
         return f"debug{self._number('debug', debug)}" if debug else ""
 
+    def _inside(self, registration: Def | Impl | Fallback) -> Def | Impl | Fallback:
+        renamed = replace(registration, debug=self._debug(registration.debug))
+        return replace(renamed, kernel_debug=self._debug(renamed.kernel_debug)) if isinstance(renamed, Def) else renamed
+
     def _one(self, registration: Registration, namespace: str) -> Registration:
         match registration:
             case Def(schema=schema):
                 name = self._operator(registration.operator, namespace)
                 named = clone_with_name(schema, name) if isinstance(schema, FunctionSchema) else name
-                return replace(registration, schema=named, debug=self._debug(registration.debug))
+                debug, kernel_debug = self._debug(registration.debug), self._debug(registration.kernel_debug)
+                return replace(registration, schema=named, debug=debug, kernel_debug=kernel_debug)
             case Impl() | NameOnly():
                 renamed = replace(registration, operator=self._operator(registration.operator, namespace))
                 return renamed if isinstance(renamed, NameOnly) else replace(renamed, debug=self._debug(renamed.debug))
@@ -308,5 +313,5 @@ class _Renaming:
                 return replace(registration, debug=self._debug(registration.debug))
             case Block():
                 # The rules of blocks look at namespaces, so a block keeps its own and its names keep theirs.
-                inner = tuple(replace(one, debug=self._debug(one.debug)) for one in registration.registrations)
+                inner = tuple(self._inside(one) for one in registration.registrations)
                 return replace(registration, registrations=inner, debug=self._debug(registration.debug))

@@ -20,7 +20,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Block, BlockKind, Def, Fallback, Impl
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.schema_parser import parse_name, parse_schema_or_name
+from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
 
 
 class Registrations:
@@ -102,6 +102,13 @@ def typed_kernel(function: object) -> KernelFunction:
     return kernel_function(function)
 
 
+def _definition(schema: str | FunctionSchema, *, with_kernel: bool) -> FunctionSchema | OperatorName:
+    """What a def is given: a schema, or with a kernel a name alone; only with a kernel may it have type variables."""
+    if not isinstance(schema, str):
+        return schema
+    return parse_schema_or_name(schema) if with_kernel else parse_schema(schema, typevars=False)
+
+
 _KINDS = (BlockKind.DEF, BlockKind.FRAGMENT, BlockKind.IMPL)
 
 
@@ -125,7 +132,7 @@ class Library(Registrations):
 
     Raises:
         RegistrationError: of kinds `unknown_block_kind`, `unknown_key`, `wildcard_namespace`, `key_on_def_block`,
-            `duplicate_library`, or `other` for the reserved namespace `prim`.
+            `duplicate_library`, or `other` for defs in the reserved namespace `prim`.
     """
 
     def __init__(
@@ -138,7 +145,7 @@ class Library(Registrations):
         debug: str | None = None,
     ) -> None:
         super().__init__(dispatcher)
-        if namespace == "prim":
+        if namespace == "prim" and kind != BlockKind.IMPL:
             message = "the namespace prim is reserved for the operators of TorchScript: choose another"
             raise RegistrationError(ErrorKind.OTHER, message, {"namespace": namespace})
         self._block = Block(
@@ -169,32 +176,33 @@ class Library(Registrations):
             alias_analysis: an alias kind; empty means FROM_SCHEMA for text, upstream's default for a parsed schema, and
                 CONSERVATIVE for an inferred one.
             tags: names of tags.
-            debug: what dumps print; the library's text when left out.
+            debug: what dumps print of the def; the library's text when left out. Of the kernel they print its own text,
+                or else the same.
 
         Raises:
             RegistrationError: the def, or the kernel, is refused.
             ParseError: the schema cannot be read.
         """
-        parsed = parse_schema_or_name(schema, typevars=False) if isinstance(schema, str) else schema
         kernel = None if function is None else kernel_function(function)
+        # An alias kind is read before the schema, a key before the name. A def with a kernel may have type variables.
+        alias: AliasKind | None = None
         if alias_analysis:
-            alias: AliasKind | None = choice(
-                alias_analysis, tuple(AliasKind), kind=ErrorKind.UNKNOWN_ALIAS_KIND, what="alias kind"
-            )
-        elif isinstance(parsed, OperatorName):
+            alias = choice(alias_analysis, tuple(AliasKind), kind=ErrorKind.UNKNOWN_ALIAS_KIND, what="alias kind")
+        parsed = _definition(schema, with_kernel=kernel is not None)
+        if alias is None and isinstance(parsed, OperatorName):
             alias = AliasKind.CONSERVATIVE
-        else:
-            alias = AliasKind.FROM_SCHEMA if isinstance(schema, str) else None
-        text = debug or (kernel.debug_text if kernel is not None else "")
+        elif alias is None and isinstance(schema, str):
+            alias = AliasKind.FROM_SCHEMA
         return self._add(
             Def(
                 parsed,
                 alias,
                 frozenset(tags),
-                text,
+                debug,
                 None if kernel is None else kernel.kernel,
                 None if kernel is None else kernel.key,
                 call_site(),
+                "" if kernel is None else kernel.debug_text,
             ),
             f"def {parsed}",
         )
@@ -221,9 +229,9 @@ class Library(Registrations):
             RegistrationError: it is refused.
             ParseError: the name cannot be read.
         """
-        operator = parse_name(name) if isinstance(name, str) else name
         kernel = kernel_function(function, with_keyset=with_keyset)
         named = key_named(dispatch_key)
+        operator = parse_name(name) if isinstance(name, str) else name
         key = named if named is not None else kernel.key
         text = debug or kernel.debug_text
         return self._add(Impl(operator, key, kernel.kernel, text, call_site()), f"impl {operator} {key or ''}")

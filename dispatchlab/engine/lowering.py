@@ -146,8 +146,9 @@ def _def_call(registration: Def, semantics: Semantics) -> tuple[Primitive, ...]:
         schema = clone_with_name(inferred, name)
     definition = Definition(schema, registration.alias, registration.tags, registration.debug, registration.location)
     call: tuple[Primitive, ...] = (RegisterDef(definition),)
-    if kernel is not None:
-        call += _impl_call(Impl(name, registration.key, kernel, registration.debug, registration.location), semantics)
+    own = registration.own_impl
+    if own is not None:
+        call += _impl_call(own, semantics)
     return call
 
 

@@ -8,6 +8,7 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_difference import as_compared
 
 if TYPE_CHECKING:
     from dispatchlab.engine.kernel import RegisteredKernel
@@ -84,13 +85,14 @@ def schema_mismatch(
     reason: str,
 ) -> RegistrationError:
     """A kernel whose type does not fit the schema, whichever of the two came last."""
+    compared = str(as_compared(schema, symint_kernel=kernel.kernel.symint))
     return RegistrationError(
         ErrorKind.SCHEMA_MISMATCH,
         f"the kernel{_by(kernel.debug)} at {key_text(kernel.key)} does not fit the schema of {operator}"
-        f"{_by(schema_debug)}: {reason} The def says {schema}, the kernel's type gives {inferred}: change one",
+        f"{_by(schema_debug)}: {reason} The def says {compared}, the kernel's type gives {inferred}: change one",
         {
             "operator": str(operator),
-            "def_schema": str(schema),
+            "def_schema": compared,
             "def_debug": schema_debug,
             "inferred_schema": str(inferred),
             "inferred_debug": kernel.debug,

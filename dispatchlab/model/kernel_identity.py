@@ -28,7 +28,16 @@ from types import MethodType
 from typing import TypeAlias
 
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.registration import Block, Def, Fallback, Impl, Kernel, Registration
+from dispatchlab.model.registration import (
+    Block,
+    Def,
+    Fallback,
+    Impl,
+    Kernel,
+    Registration,
+    kernel_text,
+    with_kernel_text,
+)
 from dispatchlab.model.slot_set import each_slot, slots_of_key
 
 Place: TypeAlias = tuple[object, ...]
@@ -120,7 +129,7 @@ def _sites(index: int, registration: Registration) -> Iterator[tuple[Place, _Sit
             yield (operator, made_by.function, made_by.on), _Site(index, None, None, registration.debug)
         case Block(made_by=made_by):
             for number, inner in enumerate(registration.registrations):
-                debug = inner.debug or registration.debug
+                debug = kernel_text(inner) or registration.debug
                 for place, kernel in _places(inner, registration):
                     if made_by is None:
                         yield place, _Site(index, number, kernel, debug)
@@ -128,7 +137,7 @@ def _sites(index: int, registration: Registration) -> Iterator[tuple[Place, _Sit
                         yield place, _Site(index, None, None, registration.debug)
         case Def() | Impl() | Fallback():
             for place, kernel in _places(registration, None):
-                yield place, _Site(index, None, kernel, registration.debug)
+                yield place, _Site(index, None, kernel, kernel_text(registration))
         case _:
             pass
 
@@ -159,7 +168,7 @@ def _marked(index: int, registration: Registration, marks: Mapping[tuple[int, in
         case Block():
             return _marked_block(index, registration, marks)
         case Def() | Impl() | Fallback() if (index, None) in marks:
-            return replace(registration, debug=marks[index, None])
+            return with_kernel_text(registration, marks[index, None])
         case _:
             return registration
 
@@ -168,11 +177,11 @@ def _marked_block(index: int, block: Block, marks: Mapping[tuple[int, int | None
     mark = marks.get((index, None))
     if mark is not None:
         inside = tuple(
-            replace(one, debug=mark if one.debug == block.debug else one.debug) for one in block.registrations
+            with_kernel_text(one, mark) if kernel_text(one) in ("", block.debug) else one for one in block.registrations
         )
         return replace(block, debug=mark, registrations=inside)
     registrations = [
-        replace(inner, debug=marks[index, number]) if (index, number) in marks else inner
+        with_kernel_text(inner, marks[index, number]) if (index, number) in marks else inner
         for number, inner in enumerate(block.registrations)
     ]
     unchanged = all(new is old for new, old in zip(registrations, block.registrations, strict=True))

@@ -7,7 +7,7 @@ its registrations and comes and goes as a whole. A value says nothing about whet
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -151,6 +151,8 @@ class Def:
         kernel: a kernel registered by the same call, at `key`.
         key: the key of `kernel`; None is "no key".
         location: where it was written; not compared.
+        kernel_debug: where the kernel comes from, as dumps print it; empty for the same as `debug`. Upstream, the text
+            of `CppFunction::debug` is the kernel's alone, and the def has that of its library.
     """
 
     schema: FunctionSchema | OperatorName
@@ -160,8 +162,16 @@ class Def:
     kernel: Kernel | None = None
     key: DispatchKey | None = None
     location: SourceLocation | None = field(default=None, compare=False)
+    kernel_debug: str = ""
 
     __repr__ = short_repr
+
+    @property
+    def own_impl(self) -> Impl | None:
+        """The registration of its kernel, None when it has none."""
+        if self.kernel is None:
+            return None
+        return Impl(self.operator, self.key, self.kernel, self.kernel_debug or self.debug, self.location)
 
     @property
     def operator(self) -> OperatorName:
@@ -323,6 +333,30 @@ def operators_of(registration: Registration) -> Iterator[OperatorName]:
             pass
 
 
+def kernel_text(registration: Def | Impl | Fallback) -> str:
+    """What dumps print of the kernel of a registration."""
+    own = registration.own_impl if isinstance(registration, Def) else registration
+    return registration.debug if own is None else own.debug
+
+
+def with_kernel_text(registration: Def | Impl | Fallback, text: str) -> Def | Impl | Fallback:
+    """The registration, of whose kernel dumps print this text."""
+    if isinstance(registration, Def) and registration.kernel is not None:
+        return replace(registration, kernel_debug=text)
+    return replace(registration, debug=text)
+
+
+def shown_text(registration: Registration) -> str:
+    """The debug text that tells a registration from others: that of its kernel where it has one; empty for none."""
+    match registration:
+        case NameOnly():
+            return ""
+        case Def() | Impl() | Fallback():
+            return kernel_text(registration)
+        case Claim() | Block():
+            return registration.debug
+
+
 def describe(registration: Registration) -> str:
     """One line that says what a registration is, for people: `impl test::foo CPU (fn_cpu)`."""
     match registration:
@@ -343,5 +377,5 @@ def describe(registration: Registration) -> str:
             count = len(registration.registrations)
             inside = f"{count} registration{'' if count == 1 else 's'}"
             text = f"library {registration.namespace or '_'} {registration.kind}{key} with {inside}"
-    debug = "" if isinstance(registration, NameOnly) else registration.debug
+    debug = shown_text(registration)
     return f"{text} ({debug})" if debug else text

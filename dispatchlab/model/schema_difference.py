@@ -9,6 +9,7 @@ aten/src/ATen/core/function_schema.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -83,6 +84,20 @@ def schema_difference(expected: FunctionSchema, found: FunctionSchema, *, symint
         return None
     read_expected = without_size if symint_kernel else _without_symint
     return _first_difference(expected, found, (read_expected, without_size), (without_size, without_size))
+
+
+def as_compared(schema: FunctionSchema, *, symint_kernel: bool) -> FunctionSchema:
+    """The schema of a def as it is compared with a kernel, which is how a refusal prints it: for a kernel that takes no
+    SymInt, arguments that may be int are.
+
+    Source: `cloneWithRealTypes` in aten/src/ATen/core/function_schema.cpp.
+    """
+    if symint_kernel or schema.is_opaque:
+        return schema
+    arguments = tuple(
+        replace(one, type=fake_of(one.type)) if is_symint_type(one.type) else one for one in schema.arguments
+    )
+    return schema if arguments == schema.arguments else replace(schema, arguments=arguments)
 
 
 def fake_difference(expected: FunctionSchema, found: FunctionSchema) -> Difference | None:

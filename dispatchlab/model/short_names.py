@@ -15,6 +15,7 @@ from dispatchlab.model.registration import (
     Registration,
     TorchLibraryCall,
     operators_of,
+    shown_text,
 )
 
 _LONGEST = 28
@@ -47,7 +48,7 @@ def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
 def _candidates(registration: Registration, *, several: bool) -> Iterator[str]:
     """The names that a registration can have, the shortest first."""
     short, long = _plain(registration, several=several), _plain(registration, several=True)
-    debug = "" if isinstance(registration, NameOnly) else _of_debug(registration.debug)
+    debug = _of_debug(shown_text(registration))
     yield short
     if debug:
         yield f"{short} {debug}"

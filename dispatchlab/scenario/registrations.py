@@ -96,13 +96,12 @@ def _operator(node: Node, context: Context) -> OperatorName:
 
 
 def _definition(node: Node, context: Context) -> FunctionSchema | OperatorName:
-    # As in a library block: `tensor` is a slip and no type variable, which aten:: and prim:: alone may have.
-    return parsed(scalar(node, "a schema"), _definition_parser(context.classes), context)
+    return parsed(scalar(node, "a schema"), _definition_parser(context.classes, typevars=True), context)
 
 
 @cache
-def _definition_parser(classes: frozenset[str]) -> Callable[[str], FunctionSchema | OperatorName]:
-    return partial(parse_schema_or_name, typevars=False, custom_classes=KNOWN_CLASSES | classes)
+def _definition_parser(classes: frozenset[str], *, typevars: bool) -> Callable[[str], FunctionSchema | OperatorName]:
+    return partial(parse_schema_or_name, typevars=typevars, custom_classes=KNOWN_CLASSES | classes)
 
 
 def _index(node: Node, context: Context) -> int:
@@ -323,6 +322,11 @@ _TAGS = list_of(TEXT, "a list of tags", empty=True)
 
 DISPATCH = Field("dispatch", KEY, "The dispatch key; Undefined is the same as no key at all.")
 DEBUG = Field("debug", TEXT, "Where it comes from, as dumps print it; by default `registered at file:line`.")
+DEF_DEBUG = Field(
+    "def_debug",
+    TEXT,
+    "Where a def with a kernel comes from, by default as its library: there, `debug` is the text of the kernel alone.",
+)
 KERNEL_FIELD = Field(
     "kernel",
     KERNEL,
@@ -357,7 +361,7 @@ LIBRARY_FIELD = Field(
 KIND = Field("kind", _KIND, "What the block may hold.", required=True)
 NESTED = Field("registrations", _NESTED, "In the order in which they run.")
 
-DEF_TABLE = Table("a def", (SCHEMA, ALIAS, TAGS, DISPATCH, KERNEL_FIELD, SIGNATURE, DEBUG))
+DEF_TABLE = Table("a def", (SCHEMA, ALIAS, TAGS, DISPATCH, KERNEL_FIELD, SIGNATURE, DEBUG, DEF_DEBUG))
 IMPL_TABLE = Table("an impl", (OPERATOR_FIELD, DISPATCH, KERNEL_FIELD, SIGNATURE, DEBUG))
 FALLBACK_TABLE = Table("a fallback", (FALLBACK_FIELD, DISPATCH, DEBUG))
 NAME_TABLE = Table("a name", (NAME,))
@@ -409,7 +413,11 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
     if not entry.is_right:
         return None
     if table is DEF_TABLE:
-        return replace(_def(entry, around, context), debug=debug, location=location)
+        made = _def(entry, around, context)
+        if made.kernel is None:
+            return replace(made, debug=debug, location=location)
+        def_debug = entry.get(DEF_DEBUG, default)
+        return replace(made, debug=def_debug, location=location, kernel_debug="" if debug == def_debug else debug)
     if table is IMPL_TABLE:
         operator = entry[OPERATOR_FIELD].within(around.namespace)
         return Impl(operator, entry.get(DISPATCH), _kernel_of(entry, Kernel()), debug, location)
@@ -459,10 +467,13 @@ def _def(entry: Entry, around: Surroundings, context: Context) -> Def:
         if isinstance(named, OperatorName):
             hint = "write its arguments and returns, or a `kernel` that gives them"
             raise Wrong(entry.node_of(SCHEMA), f"expected a schema but found the name {named} alone", hint)
-        for field in (DISPATCH, SIGNATURE):
+        for field in (DISPATCH, SIGNATURE, DEF_DEBUG):
             if field in entry:
                 message = f"`{field.name}` belongs to a kernel, and this def has none"
                 raise Wrong(entry.node_of(field), message, "add `kernel`, or make it an impl of its own")
+        # As in a library block: `tensor` is a slip and no type variable, which a def with a kernel alone may have.
+        node = scalar(entry.node_of(SCHEMA), "a schema")
+        parsed(node, _definition_parser(context.classes, typevars=False), context)
         kernel = None
     else:
         kernel = _kernel_of(entry, Kernel())

@@ -25,6 +25,7 @@ from dispatchlab.model.registration import (
     Registration,
     TorchLibraryCall,
     describe,
+    shown_text,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
 from dispatchlab.model.schema_parser import KNOWN_CLASSES
@@ -151,8 +152,11 @@ def _registration(registration: Registration, namespace: str, debug: str | None)
             if registration.made_by:
                 yield "made_by:"
                 yield from (f"  {line}" for line in _layer(registration.made_by))
-    if registration.debug != debug:
-        yield f"debug: {scalar_text(registration.debug)}"
+    shown = shown_text(registration)
+    if shown != debug:
+        yield f"debug: {scalar_text(shown)}"
+    if isinstance(registration, Def) and registration.kernel is not None and registration.debug != debug:
+        yield f"def_debug: {scalar_text(registration.debug)}"
     if isinstance(registration, Block) and registration.registrations:
         yield "registrations:"
         yield from _registrations(registration.registrations, "", "  ", registration.debug)

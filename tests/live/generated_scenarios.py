@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from dispatchlab.model.cpp_signature import cpp_signature
@@ -17,7 +19,13 @@ KERNELS = (
     Kernel(KernelForm.FALLTHROUGH),
     Kernel(KernelForm.UNBOXED, _ONE, cpp_signature(_ONE)),
 )
-SCHEMAS = ("(Tensor x) -> Tensor", "(Tensor x, Tensor y) -> Tensor", "(Tensor(a!) x) -> Tensor(a!)", "(int x) -> int")
+SCHEMAS = (
+    "(Tensor x) -> Tensor",
+    "(Tensor x, Tensor y) -> Tensor",
+    "(Tensor(a!) x) -> Tensor(a!)",
+    "(int x) -> int",
+    "(SymInt x) -> Tensor",
+)
 ALIAS_KINDS = [None, AliasKind.CONSERVATIVE, AliasKind.FROM_SCHEMA, AliasKind.PURE_FUNCTION]
 MANY = ", ".join(f"int a{index}" for index in range(70))
 
@@ -37,7 +45,23 @@ DEBUGS = st.sampled_from(["here", "there", ""])
 def defs(draw: st.DrawFn) -> Def:
     arguments = draw(st.sampled_from([*SCHEMAS, f"({MANY}) -> ()"]))
     schema = parse_schema(f"{draw(st.sampled_from(OPERATORS))}{arguments}")
-    return Def(schema, draw(st.sampled_from(ALIAS_KINDS)), debug=draw(DEBUGS))
+    made = Def(schema, draw(st.sampled_from(ALIAS_KINDS)), debug=draw(DEBUGS))
+    kernel = draw(st.none() | st.none() | st.sampled_from(KERNELS))
+    return (
+        made if kernel is None else replace(made, kernel=kernel, key=draw(st.none() | KEYS), kernel_debug=draw(DEBUGS))
+    )
+
+
+defs_by_name = st.builds(
+    lambda name, kernel, key, debug, kernel_debug: Def(
+        name, AliasKind.CONSERVATIVE, debug=debug, kernel=kernel, key=key, kernel_debug=kernel_debug
+    ),
+    st.sampled_from(OPERATORS),
+    st.sampled_from([kernel for kernel in KERNELS if kernel.inferred is not None]),
+    st.none() | KEYS,
+    DEBUGS,
+    DEBUGS,
+)
 
 
 impls = st.builds(Impl, st.sampled_from(OPERATORS), st.none() | KEYS, st.sampled_from(KERNELS), DEBUGS)
@@ -66,4 +90,4 @@ def blocks(draw: st.DrawFn) -> Block:
     return Block("test", kind, tuple(inner), key, draw(DEBUGS))
 
 
-registrations = st.one_of(defs(), impls, impls, impls, fallbacks, blocks())
+registrations = st.one_of(defs(), defs_by_name, impls, impls, impls, fallbacks, blocks())

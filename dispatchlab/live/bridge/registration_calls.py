@@ -39,6 +39,7 @@ from dispatchlab.model.registration import (
     NameOnly,
     Registration,
     TorchLibraryCall,
+    kernel_text,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
 
@@ -88,12 +89,14 @@ class BindingCall:
         origin: what it was made from.
         leaves: the number of an earlier call that stays in force when this one is refused, if any: upstream does
             not take a def back whose kernel is refused in the same call.
+        def_number: the number in the text of the def where one call makes a def and a kernel, each with its text.
     """
 
     make: MakeCall
     number: int
     origin: CallOrigin
     leaves: int | None = None
+    def_number: int | None = None
 
     @property
     def is_torch_library_call(self) -> bool:
@@ -228,13 +231,15 @@ class CallBuilder:
         origin = CallOrigin(replace(registration, schema=schema), registration.debug)
         yield BindingCall(self._libraries.call_on_library(define, enclosing, number), number, origin)
         if registration.kernel is not None:
-            impl = Impl(schema.name, registration.key, registration.kernel, registration.debug, registration.location)
-            call = self._impl(impl, enclosing)
+            own = registration.own_impl
+            assert own is not None
+            call = self._impl(replace(own, operator=schema.name), enclosing)
             yield call if enclosing.is_block else replace(call, leaves=number)
 
     def _def_name(self, registration: Def, name: OperatorName, enclosing: EnclosingLibrary, number: int) -> BindingCall:
         check_inferred_def(registration)
-        key, debug = self._libraries.key_text(registration.key), self._libraries.debug(number)
+        kernel_number = self._number()
+        key, debug = self._libraries.key_text(registration.key), self._libraries.debug(kernel_number)
         text, make_library = self._libraries.name_text(name), self._libraries.library_maker(enclosing, number)
 
         def define() -> Library:
@@ -242,8 +247,8 @@ class CallBuilder:
             return library.def_name_t_t(text, key, debug)  # type: ignore[no-any-return]  # the bindings are untyped
 
         named = replace(registration, schema=name)
-        origin = CallOrigin(named, registration.debug, _stored(registration.key), registration.kernel)
-        return BindingCall(define, number, origin)
+        origin = CallOrigin(named, kernel_text(registration), _stored(registration.key), registration.kernel)
+        return BindingCall(define, kernel_number, origin, def_number=number)
 
     def _impl(self, registration: Impl, enclosing: EnclosingLibrary) -> BindingCall:
         libraries, number = self._libraries, self._number()

@@ -23,7 +23,7 @@ from dispatchlab.live.introspection.builtin_fallbacks import BuiltinFallbacks
 from dispatchlab.live.introspection.slot_memory import MISSING, Fingerprints, SlotView
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_text
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.registration import Fallback, Registration
+from dispatchlab.model.registration import Def, Fallback, Registration
 
 KernelNumbers: TypeAlias = npt.NDArray[np.intp]
 
@@ -104,8 +104,14 @@ class KernelNames:
         calls = builder.calls_of(registration, self._next if known is None else known[0])
         if known is None:
             self._numbers[id(registration), copy] = self._next, registration
-            self._next += len(calls)
             self.origins.update((call.number, call.origin) for call in calls)
+            for call in calls:
+                self._next += 1
+                if call.def_number is not None:
+                    self._next += 1
+                    registration = call.origin.registration
+                    assert isinstance(registration, Def)
+                    self.origins[call.def_number] = CallOrigin(registration, registration.debug)
         return calls
 
     @property
