@@ -55,8 +55,8 @@ class Page:
         return ("\N{BOX DRAWINGS HEAVY HORIZONTAL}" if self._console.is_terminal else "#") * round(share * width)
 
     def exact(self, line: Text) -> None:
-        """Print a line as it is, shortened where it is too long."""
-        self._print(line if self.whole or cell_len(line.plain) <= self.width else shortened(line, self.width))
+        """Print a line as it is."""
+        self._print(line)
 
     @contextmanager
     def framed(self, style: str) -> Iterator[None]:

@@ -103,8 +103,8 @@ def print_upgrade(console: Console, report: UpgradeReport, *, everything: bool =
     page = Page(console, torch=report.after.torch, whole=everything)
     lines = list(_lines(report, everything=everything))
     head = next((at for at, line in enumerate(lines) if not line.text), len(lines))
-    summary = _fitting([_rows(line, page.width, broken=False) for line in lines[:head]], page.width)
     with page.framed(_STYLES["bad" if any(line.style == "bad" for line in lines[:head]) else "quiet"]):
+        summary = _fitting([_rows(line, page.width, broken=False) for line in lines[:head]], page.width)
         for line, rows in zip(lines[:head], summary, strict=True):
             for row in rows:
                 page.exact(Text(row, _STYLES.get(line.style, "")))

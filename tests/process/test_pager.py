@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def on_terminal(folder: Path, *arguments: str, keys: bytes = b"", when: str = "", **variables: str) -> tuple[int, str]:
+def on_terminal(folder: Path, *arguments: str, keys: str = "", when: str = "", **variables: str) -> tuple[int, str]:
     """The exit code of a command on a terminal that someone types at, and what the terminal shows.
 
     Args:
@@ -60,8 +60,8 @@ def on_terminal(folder: Path, *arguments: str, keys: bytes = b"", when: str = ""
         data += more
         if keys and when.encode() in data:
             time.sleep(0.2)
-            os.write(terminal, keys)
-            keys = b""
+            os.write(terminal, keys.encode())
+            keys = ""
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     return os.waitstatus_to_exitcode(status), data.decode()
@@ -133,7 +133,7 @@ def test_a_pager_that_does_not_exist_loses_nothing(folder: Path) -> None:
 
 def test_ctrl_c_is_the_pagers(folder: Path) -> None:
     patient = "trap 'echo caught; exit' INT; echo waiting; while :; do sleep 0.1; done"
-    code, shown = on_terminal(folder, *VIOLATED, keys=b"\x03", when="waiting", DISPATCHLAB_PAGER=patient)
+    code, shown = on_terminal(folder, *VIOLATED, keys="\x03", when="waiting", DISPATCHLAB_PAGER=patient)
     assert code == 1
     assert "caught" in shown
     assert "Traceback" not in shown
@@ -142,7 +142,7 @@ def test_ctrl_c_is_the_pagers(folder: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("less") is None, reason="there is no less here")
 def test_less_shows_the_first_screen_and_q_ends_it(folder: Path) -> None:
-    code, shown = on_terminal(folder, *VIOLATED, keys=b"q", when=":")
+    code, shown = on_terminal(folder, *VIOLATED, keys="q", when=":")
     assert code == 1
     assert "order-dependent" in shown
     assert "Traceback" not in shown
