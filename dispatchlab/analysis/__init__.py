@@ -13,7 +13,8 @@ Scenarios:
 Registries:
 
 - `certify`: certificates for all operators, in several processes; `certificate` has the values.
-- `neighbourhoods`: the registrations that reach the same slots, explored in all orders.
+- `neighbourhoods`: the registrations that reach the same slots, explored in all orders; `slot_neighbourhoods` has those
+  that play different parts at one slot, and which of them are equal up to renaming.
 - `stale_slots`: the slots that a kernel changes and its refresh does not reach.
 - `coverage`: what a backend can run, and what further registrations would change.
 - `upgrade`: what one registry means for whoever used another; `upgrade_backend` for a backend, `upgrade_package` for a

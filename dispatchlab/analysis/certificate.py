@@ -99,6 +99,8 @@ class Certification:
         certificates: by operator.
         patterns: operators that differ in names and texts alone are of one pattern.
         neighbourhoods: small sets of registrations that were explored in all orders.
+        alike: further ones, equal to one of these up to which key is which; a sequence was run on each.
+        by_window: patterns that were explored by whole windows of slots: by slots something was not proved.
         largest: how many registrations the largest of them has.
         sets: active sets that were visited.
         edges: registrations and releases that were run there.
@@ -113,6 +115,7 @@ class Certification:
         lazy: how many operators more are left out, to which PyTorch alone added something when a part of it was used.
         known: operators whose order matters in that registry already, for the same reasons; they have no certificate.
         replaced: the backend fallbacks that replaced another one; their release is not covered.
+        unknown: the backend fallbacks at keys that these semantics do not have; they are left out.
     """
 
     registry: str
@@ -134,6 +137,9 @@ class Certification:
     lazy: int = 0
     known: tuple[str, ...] = ()
     replaced: tuple[Owner, ...] = ()
+    unknown: tuple[Owner, ...] = ()
+    alike: int = 0
+    by_window: int = 0
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:
         """The certificates with one verdict."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from time import perf_counter
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from dispatchlab._version import __version__
 from dispatchlab.analysis.certificate import (
@@ -39,8 +39,10 @@ from dispatchlab.analysis.neighbourhoods import (
     stays,
 )
 from dispatchlab.analysis.replay_on_lab import for_registry
+from dispatchlab.analysis.slot_neighbourhoods import SlotPlan, look_at, reads_more, slot_plan
 from dispatchlab.analysis.sources import Difference
 from dispatchlab.analysis.stale_slots import order_with_stale_slot
+from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import Semantics
@@ -61,6 +63,10 @@ from dispatchlab.registry.replay import fallback_registration, operator_registra
 
 _OPERATORS_A_TASK = 32
 _SMALL = 4_000  # edges that are worth a task of their own
+_NEIGHBOURHOODS_A_TASK = 64
+_LOOKS_A_TASK = 40
+
+Walk: TypeAlias = Literal["auto", "graph"]
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -111,6 +117,7 @@ def certification_of(
     partial: bool = False,
     against: str = "",
     checkpoint: str | None = None,
+    walk: Walk = "auto",
 ) -> Certification:
     """The certificates of a registry.
 
@@ -124,6 +131,8 @@ def certification_of(
         partial: after Ctrl-C return what was done, with `interrupted` true.
         against: the registry whose operators were left out, for the error where none is left.
         checkpoint: a file for what is done, from which the same call goes on.
+        walk: `auto` proves by the strongest reduction that applies to a pattern; `graph` explores all orders of
+            whatever reaches the same window of slots.
 
     Raises:
         NothingToCertifyError: there is no operator.
@@ -133,28 +142,23 @@ def certification_of(
     chosen = tuple(recorded) if operators is None else tuple(operators)
     if not chosen:
         raise NothingToCertifyError(name, against)
-    fallbacks = recorded.fallbacks
     rules = for_registry(semantics, torch=recorded.torch)
+    fallbacks = tuple(one for one in recorded.fallbacks if one.key in rules.existing)
     replaced = tuple(one for one in fallbacks if stays(rules, one.key, one.debug))
     meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
-    known: dict[Neighbourhood, Explored] = {}
+    proof = _Proof()
     certificates: dict[str, Certificate] = {}
     steps, interrupted = 0, False
     patterns = sorted({pattern_of(operator) for operator in chosen})
     try:
         with (
-            _journal(checkpoint, recorded, chosen, semantics) as journal,
+            _journal(checkpoint, recorded, chosen, semantics, walk) as journal,
             _executor(jobs) as executor,
         ):
             subject = _Subject(semantics, fallbacks, recorded.torch)
             run = _Run(subject, executor, meter.tick, journal)
-            dispatcher = _dispatcher_of(subject)
-            plans = {}
-            for pattern in patterns:
-                plans[pattern] = plan_of(dispatcher, pattern)
-                meter.tick()
-            known |= _explore(list(plans.values()), run, meter)
-            tasks = _operator_tasks(plans, known, chosen)
+            proof.take(_dispatcher_of(subject), patterns, run, meter, by_slots=walk == "auto")
+            tasks = _operator_tasks(patterns, proof, chosen)
             for task, done in run(_certify, tasks):
                 for certificate, count in done:
                     certificates[certificate.operator] = certificate
@@ -169,19 +173,22 @@ def certification_of(
         semantics=semantics,
         certificates=tuple(certificates[name] for each in chosen if (name := str(each.name)) in certificates),
         patterns=len(patterns),
-        neighbourhoods=len(known),
-        largest=max((each.size for each in known), default=0),
-        sets=sum(each.sets for each in known.values()),
-        edges=sum(each.edges for each in known.values()),
+        neighbourhoods=len(proof.known),
+        alike=len(proof.alike),
+        by_window=len(proof.plans),
+        largest=max((each.size for each in proof.known), default=0),
+        sets=sum(each.sets for each in proof.known.values()),
+        edges=sum(each.edges for each in proof.known.values()),
         registrations=len(fallbacks)
         - len(replaced)
         + sum(len(each.kernels) + (not each.is_dangling) for each in chosen if str(each.name) in certificates),
         steps=steps,
-        replayed=sum(each.replayed for each in known.values()),
+        replayed=sum(each.replayed for each in proof.known.values()),
         elapsed_s=perf_counter() - started,
         selected=len(chosen),
         interrupted=interrupted,
         replaced=tuple(Owner(one.key, one.debug) for one in replaced),
+        unknown=tuple(Owner(one.key, one.debug) for one in recorded.fallbacks if one.key not in rules.existing),
     )
 
 
@@ -262,6 +269,57 @@ def _cost_of_operator(operator: RecordedOperator) -> int:
     return 8 * (len(operator.kernels) + 1)
 
 
+@dataclass(slots=True)
+class _Proof:
+    """What is known of the patterns.
+
+    Args:
+        known: what each neighbourhood has shown.
+        alike: those that are equal to one of these, with what a sequence over each has shown.
+        plans: the patterns that were explored by whole windows.
+    """
+
+    known: dict[Neighbourhood, Explored] = field(default_factory=dict)
+    alike: dict[Neighbourhood, str] = field(default_factory=dict)
+    plans: dict[Pattern, Plan] = field(default_factory=dict)
+
+    def take(
+        self, dispatcher: Semantics, patterns: Sequence[Pattern], run: _Run, meter: _Meter, *, by_slots: bool
+    ) -> None:
+        """Explore all patterns, each in the way that proves it with the least."""
+        rest = [*patterns]
+        if by_slots:
+            plan = slot_plan(dispatcher, patterns)
+            unproved = self._by_slots(dispatcher, plan, run, meter)
+            rest = [pattern for pattern in patterns if pattern not in plan.wanted or pattern in unproved]
+            if unproved:
+                proved = frozenset().union(*(wanted for one, wanted in plan.wanted.items() if one not in unproved))
+                needed = {plan.alike.get(each, each) for each in proved}
+                self.known = {each: found for each, found in self.known.items() if each in needed}
+                self.alike = {each: found for each, found in self.alike.items() if each in proved}
+        for pattern in rest:
+            self.plans[pattern] = plan_of(dispatcher, pattern)
+            meter.tick()
+        self.known |= _explore(list(self.plans.values()), run, meter)
+
+    def _by_slots(self, dispatcher: Semantics, plan: SlotPlan, run: _Run, meter: _Meter) -> set[Pattern]:
+        meter.expect(sum(map(_cost, plan.explored)))
+        for task, done in run(_explore_some, _batches(plan.explored)):
+            self.known.update(zip(task, done, strict=True))
+            meter.add(sum(map(_cost, task)), sum(each.sets for each in done), is_known=run.is_known)
+        for looked_at, looks in run(_look_at_some, _batches(plan.alike, most=_LOOKS_A_TASK)):
+            self.alike.update(zip(looked_at, looks, strict=True))
+        return plan.unproved(dispatcher, self.known, self.alike)
+
+    def decided(self, pattern: Pattern) -> tuple[str, tuple[Explored, ...]]:
+        """Why a pattern is not decided, empty when it is; and what leaves its slots stale."""
+        plan = self.plans.get(pattern)
+        if plan is None:
+            return "", ()
+        trouble = plan.trouble_with(self.known)
+        return trouble, () if trouble else plan.stale_of(self.known)
+
+
 def _explore(plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
     """Explore until no footprint leaves its neighbourhood; what is not needed in the end is left out."""
     known: dict[Neighbourhood, Explored] = {}
@@ -277,33 +335,35 @@ def _explore(plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourh
     return {each: known[each] for each in sorted(needed, key=lambda one: one.rank)}
 
 
-def _batches(wanted: Iterable[Neighbourhood]) -> Iterator[tuple[Neighbourhood, ...]]:
-    """The largest first, each alone; small ones together."""
+def _batches(
+    wanted: Iterable[Neighbourhood], *, most: int = _NEIGHBOURHOODS_A_TASK
+) -> Iterator[tuple[Neighbourhood, ...]]:
+    """The largest first, each alone; small ones together, `most` at most."""
     batch: list[Neighbourhood] = []
     cost = 0
     for each in sorted(wanted, key=lambda one: one.rank, reverse=True):
         batch.append(each)
         cost += _cost(each)
-        if cost >= _SMALL:
+        if cost >= _SMALL or len(batch) >= most:
             yield tuple(batch)
             batch, cost = [], 0
     if batch:
         yield tuple(batch)
 
 
-_OperatorTask: TypeAlias = tuple[RecordedOperator, int, str, tuple[Explored, ...]]
+_OperatorTask: TypeAlias = tuple[RecordedOperator, int, str, tuple[Explored, ...], bool]
 
 
 def _operator_tasks(
-    plans: dict[Pattern, Plan],
-    known: dict[Neighbourhood, Explored],
-    operators: Sequence[RecordedOperator],
+    patterns: Sequence[Pattern], proof: _Proof, operators: Sequence[RecordedOperator]
 ) -> list[tuple[_OperatorTask, ...]]:
-    decided: dict[Pattern, tuple[int, str, tuple[Explored, ...]]] = {}
-    for number, (pattern, plan) in enumerate(plans.items()):
-        trouble = plan.trouble_with(known)
-        decided[pattern] = number, trouble, () if trouble else plan.stale_of(known)
-    tasks = [(operator, *decided[pattern_of(operator)]) for operator in operators]
+    decided = {pattern: (number, *proof.decided(pattern)) for number, pattern in enumerate(patterns)}
+    tasks: list[_OperatorTask] = []
+    seen: set[Pattern] = set()
+    for operator in operators:
+        pattern = pattern_of(operator)
+        tasks.append((operator, *decided[pattern], pattern not in seen))
+        seen.add(pattern)
     return [tuple(tasks[at : at + _OPERATORS_A_TASK]) for at in range(0, len(tasks), _OPERATORS_A_TASK)]
 
 
@@ -313,7 +373,12 @@ _STALE = "stale slot"
 
 
 def certify_operator(
-    semantics: Semantics, operator: RecordedOperator, number: int, trouble: str, stale: Sequence[Explored]
+    semantics: Semantics,
+    operator: RecordedOperator,
+    number: int,
+    trouble: str,
+    stale: Sequence[Explored],
+    is_first: bool = True,  # noqa: FBT001, FBT002 - a part of a task
 ) -> tuple[Certificate, int]:
     """The certificate of an operator, and how many steps were run for it.
 
@@ -323,13 +388,14 @@ def certify_operator(
         number: of its pattern.
         trouble: why its pattern is not decided.
         stale: what leaves slots behind in its pattern.
+        is_first: of its pattern: what its refreshes read is looked at, too.
     """
     name = str(operator.name)
     if trouble:
         return Certificate(name, Certified.NOT_DECIDED, number, (), trouble), 0
-    bench = _Bench(semantics, operator)
+    bench = _Bench(semantics, operator, is_first=is_first)
     slots = frozenset().union(*(each.stale for each in stale))
-    wrong = bench.both_ways() or bench.random_sequence(slots)
+    wrong = bench.both_ways() or bench.random_sequence(slots) or bench.reads()
     if wrong:
         return Certificate(name, Certified.NOT_DECIDED, number, (), wrong), bench.steps
     reasons = [*bench.overrides()]
@@ -346,12 +412,14 @@ def certify_operator(
 class _Bench:
     """Runs sequences on one operator with the fallbacks of the registry in force."""
 
-    def __init__(self, semantics: Semantics, operator: RecordedOperator) -> None:
+    def __init__(self, semantics: Semantics, operator: RecordedOperator, *, is_first: bool) -> None:
         self.operator = operator
         self.semantics = semantics
         self.steps = 0
         self.registrations: tuple[Def | Impl, ...] = operator_registrations(operator)
-        self.space = LabSpace(self.registrations, [operator.name], self.semantics)
+        self.footprint = Footprint(semantics) if is_first else None
+        watched = self.semantics if self.footprint is None else self.footprint.watched
+        self.space = LabSpace(self.registrations, [operator.name], watched)
         self.engine = LabEngine(self.semantics)
 
     def both_ways(self) -> str:
@@ -387,6 +455,12 @@ class _Bench:
             for violation in self.space.violations(state):
                 if violation.rule != _STALE or not allowed.issuperset(violation.keys):
                     return f"a sequence over the whole operator breaks what its pattern keeps: {violation}"
+        return ""
+
+    def reads(self) -> str:
+        """Whether a refresh looked at what decides about none of its slots; a sentence when it did."""
+        if self.footprint is not None and (self.footprint.strays or reads_more(self.semantics, self.footprint.reads)):
+            return next(iter(sorted(self.footprint.strays)), "a refresh reads keys that decide about none of its slots")
         return ""
 
     def overrides(self) -> Iterable[OrderReason]:
@@ -472,7 +546,7 @@ def _newer_of(registrations: Sequence[Registration]) -> list[int]:
 
 @contextmanager
 def _journal(
-    path: str | None, recorded: Recorded, chosen: Sequence[RecordedOperator], semantics: str
+    path: str | None, recorded: Recorded, chosen: Sequence[RecordedOperator], semantics: str, walk: Walk
 ) -> Iterator[Journal | None]:
     """The journal of a checkpoint."""
     if path is None:
@@ -483,6 +557,7 @@ def _journal(
         "the command": "certify",
         "the version of dispatchlab": __version__,
         "--semantics": semantics,
+        "--walk": walk,
         "the registry": sha256(registry_bytes(recorded)).hexdigest(),
         "the choice of operators": names,
     }
@@ -516,6 +591,12 @@ def _explore_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[Expl
     subject, some = task
     dispatcher = _dispatcher_of(subject)
     return [explore_neighbourhood(dispatcher, each) for each in some]
+
+
+def _look_at_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[str]:
+    subject, some = task
+    dispatcher = _dispatcher_of(subject)
+    return [look_at(dispatcher, each) for each in some]
 
 
 def _certify(task: tuple[_Subject, tuple[_OperatorTask, ...]]) -> list[tuple[Certificate, int]]:

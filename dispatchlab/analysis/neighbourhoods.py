@@ -30,8 +30,8 @@ from dispatchlab.model.slot_set import KEY_BIT, each_slot
 KeySequence: TypeAlias = tuple[tuple[DispatchKey | None, bool], ...]
 """A sequence by the keys of its kernels, None for the def, and whether each step is a release."""
 
-_NAME = parse_name("pattern::operator")
-_SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
+NAME = parse_name("pattern::operator")
+SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
 
 # Note [What a certificate stands on]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -143,14 +143,11 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
         semantics: the dispatcher, with the fallbacks of the registry.
         neighbourhood: what comes and goes there.
     """
-    in_force = tuple(each for each in semantics.fallbacks if each.key is not neighbourhood.fallback)
-    coming = tuple(each for each in semantics.fallbacks if each.key is neighbourhood.fallback)
-    plain = replace(semantics, fallbacks=in_force)
+    plain, registrations, order = scenario_of(semantics, neighbourhood)
     footprint = Footprint(plain)
-    registrations, order = _small_scenario(neighbourhood.kernels, coming)
-    space = LabSpace(registrations, [_NAME], footprint.watched)
+    space = LabSpace(registrations, [NAME], footprint.watched)
     found = explore_graph(space, len(registrations), order=order)
-    fresh = on_sandboxes(LabEngine(plain), registrations, [_NAME])
+    fresh = on_sandboxes(LabEngine(plain), registrations, [NAME])
     found = replay_proof(found, lambda: space, fresh, order=order, watch=Watch(), brief=True)
     strays = frozenset({*footprint.strays, *_strange_variables(space)})
     trouble, stale = "", frozenset[int]()
@@ -178,21 +175,28 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
     )
 
 
-def _small_scenario(
-    kernels: Sequence[tuple[DispatchKey, int]], fallbacks: Sequence[Fallback]
-) -> tuple[tuple[Registration, ...], tuple[int, ...]]:
-    """A def, kernels and fallbacks, and the order that the kernels of one key keep."""
-    registrations: list[Registration] = [Def(_SCHEMA)]
+def scenario_of(
+    semantics: Semantics, neighbourhood: Neighbourhood
+) -> tuple[Semantics, tuple[Registration, ...], tuple[int, ...]]:
+    """A neighbourhood as a scenario: the dispatcher, a def, kernels and the fallback, the order of each key's kernels.
+
+    Args:
+        semantics: the dispatcher, with the fallbacks of the registry.
+        neighbourhood: what comes and goes there.
+    """
+    in_force = tuple(each for each in semantics.fallbacks if each.key is not neighbourhood.fallback)
+    coming = tuple(each for each in semantics.fallbacks if each.key is neighbourhood.fallback)
+    registrations: list[Registration] = [Def(SCHEMA)]
     order: list[int] = []
-    for key, count in kernels:
+    for key, count in neighbourhood.kernels:
         if count > 1:
             order += range(len(registrations), len(registrations) + count)
-        registrations += [Impl(_NAME, key, Kernel(), f"{key} {number}") for number in range(count)]
-    return (*registrations, *fallbacks), tuple(order)
+        registrations += [Impl(NAME, key, Kernel(), f"{key} {number}") for number in range(count)]
+    return replace(semantics, fallbacks=in_force), (*registrations, *coming), tuple(order)
 
 
 def _strange_variables(space: LabSpace) -> Iterable[str]:
-    for variable in space.touched() - space.shared_variables() - {str(_NAME)}:
+    for variable in space.touched() - space.shared_variables() - {str(NAME)}:
         yield f"a registration touched {variable}, which is not its operator"
 
 
@@ -314,12 +318,17 @@ def plan_of(semantics: Semantics, pattern: Pattern) -> Plan:
         for window in dict.fromkeys((refresh[key], semantics.released[key])):
             plan.want((window, key, False), (plan.judged_in(window) | KEY_BIT[key]) & bits)
     for fallback in semantics.fallbacks:
-        assert fallback.key is not None
-        if stays(semantics, fallback.key, fallback.debug):
+        if not fallback_comes_and_goes(semantics, fallback):
             continue
+        assert fallback.key is not None
         window = refresh[fallback.key]
         plan.want((window, fallback.key, True), plan.judged_in(window) & bits)
     return plan
+
+
+def fallback_comes_and_goes(semantics: Semantics, fallback: Fallback) -> bool:
+    """Whether the proof takes a fallback as one that is registered and released."""
+    return fallback.key is not None and not stays(semantics, fallback.key, fallback.debug)
 
 
 def stays(semantics: Semantics, key: DispatchKey, debug: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Literal
 
 import click
 
@@ -50,6 +51,14 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
     type=JOBS,
     help="Use at most N processes. Default, and most: one for each core.",
 )
+@click.option(
+    "--walk",
+    type=click.Choice(["auto", "graph"]),
+    default="auto",
+    show_default=True,
+    help="auto: prove by the strongest reduction that applies. graph: explore everything together that reaches the "
+    "slots of one refresh, neither by roles nor by symmetry.",
+)
 @checkpoint_option("neighbourhoods and operators that are done are not worked on again")
 @import_option(LIVE_IMPORT_HELP)
 @click.option(
@@ -72,6 +81,7 @@ def certify(
     operators: tuple[str, ...],
     semantics: str,
     jobs: int | None,
+    walk: Literal["auto", "graph"],
     checkpoint: str | None,
     imports: tuple[str, ...],
     everything: bool,
@@ -130,6 +140,7 @@ def certify(
             partial=True,
             against=asked.against,
             checkpoint=checkpoint,
+            walk=walk,
         )
         display.finish(registry)
     found = without_known(found, asked)

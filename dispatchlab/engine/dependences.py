@@ -64,7 +64,7 @@ class Variable(NamedTuple):
 
 def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> Mapping[Hashable, Dependence] | str:
     """What each variable depends on that these registrations can change; or why that is not known."""
-    groups = semantics.precedence.plain.groups
+    groups, names = semantics.precedence.plain.groups, semantics.precedence.plain.group_names
     if groups is None:
         return f"the semantics {semantics.name} do not say which keys decide about which slots"
     found: dict[Hashable, Dependence] = {}
@@ -90,26 +90,37 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
                     operators.setdefault(primitive.variable, []).append((index, primitive))
                 case _:
                     pass  # always refused, see `deciders`
+    initial: dict[int, bool] = {}  # the slots with a fallback from the beginning, and whether it is a fallthrough
+    replaceable = 0
+    for key in semantics.replaceable_fallbacks:
+        replaceable |= KEY_BIT[key]
     for fallback in semantics.fallbacks:
         bits = 0 if fallback.key is None else semantics.slots_of_key(fallback.key)
         while bits:
             bit = bits & -bits
             bits ^= bit
             writers.setdefault(Variable("fallback", None, bit), 0)
+            initial[bit] = fallback.kernel.is_fallthrough
     for variable, mask in writers.items():
         members = list(_members(mask))
         name = operators[variable.of][0][1].name if isinstance(variable.of, str) else None
-        found[variable] = Dependence(tuple(1 << one for one in members), {one: one for one in members}, operator=name)
+        found[variable] = Dependence(
+            tuple(1 << one for one in members),
+            {one: one for one in members},
+            operator=name,
+            kind=(variable.kind, variable.bit & replaceable != 0, initial.get(variable.bit)),
+        )
     for text, primitives in operators.items():
         holders = 0
         for index, _ in primitives:
             holders |= 1 << index
         name = primitives[0][1].name
         found[Variable("operator", text)] = Dependence(
-            (holders,), dict.fromkeys(_members(holders), True), operator=name
+            (holders,), dict.fromkeys(_members(holders), True), operator=name, kind="operator"
         )
         for slot, keys in groups.items():
-            found[Variable("slot", text, slot)] = _slot(slot, keys, primitives, fallbacks, holders)
+            kind = "slot", names[slot], initial.get(slot)
+            found[Variable("slot", text, slot)] = _slot(slot, keys, primitives, fallbacks, holders)._replace(kind=kind)
     return found
 
 

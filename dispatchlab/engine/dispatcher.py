@@ -46,7 +46,15 @@ def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
     """The state of a fresh dispatcher with these fallbacks; do not change it."""
     if fallbacks and fallbacks is semantics.builtin_fallbacks and SEMANTICS.get(semantics.name) is semantics:
         return _with_builtin_fallbacks(semantics.name)
-    return _load(semantics, fallbacks)
+    global _loaded  # one assignment of one value, so that threads may do this at once
+    known = _loaded
+    if known is None or known[0] is not semantics or known[1] is not fallbacks:
+        known = _loaded = semantics, fallbacks, _load(semantics, fallbacks)
+    return known[2]
+
+
+_loaded: tuple[Semantics, Sequence[Fallback], State] | None = None
+"""The last one: very many spaces of one semantics are made in a row."""
 
 
 @cache

@@ -63,6 +63,10 @@ class Fallbacks:
         """The bit of a slot -> the kernel that is there."""
         return MappingProxyType(self._by_slot)
 
+    def entry_at(self, bit: int) -> TableEntry:
+        """What the fallback at a slot puts there."""
+        return self._entries[bit]
+
     def entries_in(self, slots: int) -> dict[TableEntry, int]:
         """What the fallbacks put into `slots`."""
         slots &= self.slots

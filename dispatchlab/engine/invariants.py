@@ -27,14 +27,16 @@ def expected_slots(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semant
     """What every slot should hold, by the plain computation."""
     shape = plain_shape(semantics.precedence.plain, entry.present, fallbacks.slots, fallbacks.fallthrough_slots)
     slots: Slots = {}
+    kernels, ambiguous = entry.kernels, 0
     for (source, reason), bits in shape.items():
-        if reason is Provenance.AMBIGUOUS:
-            held = AMBIGUOUS
-        elif reason is Provenance.FALLBACK:
-            held = fallbacks.by_slot[source].because(reason)
+        if reason is Provenance.FALLBACK:
+            slots[fallbacks.entry_at(source)] = bits
+        elif reason is Provenance.AMBIGUOUS:
+            ambiguous |= bits
         else:
-            held = entry.kernels[source][0].because(reason)
-        slots[held] = slots.get(held, 0) | bits
+            slots[kernels[source][0].because(reason)] = bits
+    if ambiguous:
+        slots[AMBIGUOUS] = ambiguous
     return slots
 
 

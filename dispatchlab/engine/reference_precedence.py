@@ -49,7 +49,8 @@ class Plain:
         slots: the runtime keys that have a slot.
         readers: gives the pairs of a key and a slot, by their names, to which its kernel can matter besides its own.
         groups: gives for a slot's key the groups of sources on which the winner depends, each by whether one of its
-            members has a kernel; None when that is not known.
+            members has a kernel, with a name: slots with the same names have the same winner, in groups; None when that
+            is not known.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Plain:
         candidates: Candidates,
         slots: tuple[DispatchKey, ...],
         readers: Callable[[], Iterator[tuple[str, str]]],
-        groups: Callable[[DispatchKey], Iterator[AbstractSet[Source]]] | None = None,
+        groups: Callable[[DispatchKey], Iterator[tuple[str, AbstractSet[Source]]]] | None = None,
     ) -> None:
         self._candidates = candidates
         self._readers = readers
@@ -91,10 +92,17 @@ class Plain:
         return {
             KEY_BIT[key]: tuple(
                 sum(CATCH_ALL_BIT if source is None else KEY_BIT[source] for source in group)
-                for group in self._groups(key)
+                for _, group in self._groups(key)
             )
             for key in self.slots
         }
+
+    @cached_property
+    def group_names(self) -> Mapping[int, tuple[str, ...]]:
+        """For the bit of each slot, the names of its groups, in the same order."""
+        if self._groups is None:
+            return {}
+        return {KEY_BIT[key]: tuple(name for name, _ in self._groups(key)) for key in self.slots}
 
     @cached_property
     def runs(self) -> tuple[SlotRun, ...]:
@@ -168,14 +176,15 @@ def plain_by_levels(profile: Profile) -> Plain:
         for slot, keys in profile.ambiguous.items():
             yield from ((key, slot) for key in keys)
 
-    def groups(key: DispatchKey) -> Iterator[AbstractSet[Source]]:
-        yield {key}
+    def groups(key: DispatchKey) -> Iterator[tuple[str, AbstractSet[Source]]]:
+        yield "own", {key}
         for alias, covered in levels:
             if key.name in covered:
-                yield {alias}
+                yield alias.name, {alias}
                 if alias.name == composite:
-                    yield {members[name] for name in takers(key.name) if name in members}
-                    yield {members[name] for name in profile.ambiguous.get(key.name, ()) if name in members}
+                    yield "takes away", {members[name] for name in takers(key.name) if name in members}
+                    ambiguous = profile.ambiguous.get(key.name, ())
+                    yield "makes ambiguous", {members[name] for name in ambiguous if name in members}
 
     slots = tuple(members[name] for name in profile.runtime if name in members)
     return Plain(candidates, slots, readers, groups)
@@ -196,18 +205,32 @@ def _candidates_pr35061(
         yield Candidate(None, Provenance.CATCH_ALL)
 
 
-PLAIN_PR35061 = Plain(_candidates_pr35061, RUNTIME_KEYS, lambda: iter(()), lambda key: iter(({key}, {None})))
+def _groups_pr35061(key: DispatchKey) -> Iterator[tuple[str, AbstractSet[Source]]]:
+    yield "own", {key}
+    yield "catch-all", {None}
+
+
+PLAIN_PR35061 = Plain(_candidates_pr35061, RUNTIME_KEYS, lambda: iter(()), _groups_pr35061)
 """The precedence of PR #35061, with the runtime keys of today."""
 
 
-Shape: TypeAlias = dict[tuple[int, Provenance], int]
+Won: TypeAlias = tuple[int, Provenance]
+"""(bit of the source, reason)"""
+
+Shape: TypeAlias = dict[Won, int]
 """What a table looks like whatever its kernels are: (bit of the source, reason) -> slots."""
 
 
-@lru_cache(maxsize=1 << 16)
-def _winner(
-    plain: Plain, key: DispatchKey, present: int, fallback: int, fallthrough: int
-) -> tuple[int, Provenance] | None:
+def winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthrough: int) -> Won | None:
+    """Who wins a slot: (bit of the source, reason).
+
+    Args:
+        plain: the precedence.
+        key: the slot's key.
+        present: the bits of the keys that have kernels.
+        fallback: not 0 when the slot has a fallback.
+        fallthrough: not 0 when that falls through.
+    """
     direct = {KEY_OF_BIT[1 << at] for at in each_slot(present)}
     with_fallback = {key} if fallback else set()
     for candidate in plain(key, direct, with_fallback, {key} if fallthrough else set()):
@@ -215,6 +238,9 @@ def _winner(
             source = CATCH_ALL_BIT if candidate.source is None else KEY_BIT[candidate.source]
             return source, candidate.reason
     return None
+
+
+_winner = lru_cache(maxsize=1 << 16)(winner)
 
 
 @lru_cache(maxsize=1 << 15)

@@ -167,15 +167,27 @@ def members_of(mask: int) -> Iterator[int]:
 
 def _neighbourhoods(dependence: Dependence) -> Iterator[int]:
     """One registration of each role, so that each has its turn. See Note [Which registrations have their turn]."""
-    by_role: dict[Hashable, list[int]] = {}
     touching = 0
-    for index, role in dependence.roles.items():
-        by_role.setdefault(role, []).append(index)
+    for index in dependence.roles:
         touching |= 1 << index
     keeping = dependence.holders & ~touching
-    chosen, others = keeping & -keeping, []
+    return one_of_each_role(dependence.roles, dependence.lazy, keeping & -keeping)
+
+
+def one_of_each_role(roles: Mapping[int, Hashable], lazy_ones: int, besides: int = 0) -> Iterator[int]:
+    """Sets with one registration of each role, two of a lazy one, so that each registration has its turn.
+
+    Args:
+        roles: of the registrations.
+        lazy_ones: those of them that are lazy, as bits.
+        besides: is in every set.
+    """
+    by_role: dict[Hashable, list[int]] = {}
+    for index, role in roles.items():
+        by_role.setdefault(role, []).append(index)
+    chosen, others = besides, []
     for members in by_role.values():
-        lazy = dependence.lazy >> members[0] & 1
+        lazy = lazy_ones >> members[0] & 1
         pair = members[:2] if lazy else members[:1]
         for index in pair:
             chosen |= 1 << index

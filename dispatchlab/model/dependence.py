@@ -19,6 +19,8 @@ class Dependence(NamedTuple):
         holders: the variable exists while one of these is in force, and is written when the first of them comes; 0 when
             it always exists.
         operator: the operator in whose snapshot it shows; None when it may show in all.
+        kind: variables of one kind hold the same function of what the roles do of those that are in force; None when
+            the engine does not say.
     """
 
     groups: tuple[int, ...]
@@ -26,3 +28,4 @@ class Dependence(NamedTuple):
     lazy: int = 0
     holders: int = 0
     operator: OperatorName | None = None
+    kind: Hashable = None

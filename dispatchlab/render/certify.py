@@ -59,6 +59,16 @@ def summary(found: Certification) -> Iterator[str]:
         f"{_count(found.edges, 'edge')}, each with the footprints of its refreshes; "
         f"{_count(found.replayed, 'random sequence')} replayed in fresh sandboxes"
     )
+    if found.alike:
+        yield (
+            f"symmetry: {_count(found.alike, 'neighbourhood')} more with the same tables up to which key is which, a "
+            "sequence run on each"
+        )
+    if found.by_window:
+        yield (
+            f"without roles and symmetry: {_count(found.by_window, 'pattern')}, all that reaches the slots of one "
+            "refresh together"
+        )
     yield (
         f"{_count(found.registrations, 'registration')} covered, {_count(found.steps, 'step')} on whole operators "
         f"besides, {seconds(found.elapsed_s)}"
@@ -69,6 +79,8 @@ def summary(found: Certification) -> Iterator[str]:
             f"not covered: the release of the fallback of {one.key} ({printable(one.debug) or 'no debug text'}), which "
             "empties the key; what it replaced does not come back"
         )
+    for one in found.unknown:
+        yield f"not covered: the fallback of {one.key}, a key that {found.semantics} does not have"
 
 
 def _count(number: int, what: str) -> str:
@@ -112,7 +124,11 @@ def certification_json(found: Certification) -> str:
         "order_matters": len(found.of(Certified.ORDER_DEPENDENT)),
         "not_decided": len(found.of(Certified.NOT_DECIDED)),
     }
-    not_covered = ["C++ signatures", *(f"the release of the fallback of {one.key}" for one in found.replaced)]
+    not_covered = [
+        "C++ signatures",
+        *(f"the release of the fallback of {one.key}" for one in found.replaced),
+        *(f"the fallback of {one.key}" for one in found.unknown),
+    ]
     done = fields_of(found, without=(*head, "certificates"), elapsed_s=round(found.elapsed_s, 3))
     return json_text({**head, **done, "not_covered": not_covered, "certificates": found.certificates}, indent=1)
 
