@@ -9,6 +9,7 @@ Scenarios:
 - `counterexamples`: replay them, explain them, cut scenarios down to them, print programs that show them.
 - `conformance`: compare the live engine with its model step by step.
 - `state_graph`: the states of a scenario as a value to draw.
+- `session`: a sequence that is changed step by step, what is seen after each step, and the states around it.
 
 Registries:
 
@@ -28,6 +29,7 @@ Both:
 - `across_versions`: operators in every bundled version of PyTorch.
 - `sources`: scenarios, registries and operators by the texts that name them.
 - `engines`: engines by name.
+- `session_subject`: what an interactive session is about, and its sequence as a scenario.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
 - `check_record`: whether packages register what a record of them has.
 - `import_orders`: packages imported in every order.

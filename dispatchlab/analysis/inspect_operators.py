@@ -35,6 +35,7 @@ from dispatchlab.registry.replay import fallback_registration, operator_registra
 from dispatchlab.registry.replay import run as run_registrations
 
 if TYPE_CHECKING:
+    from dispatchlab.engine.semantics import Semantics
     from dispatchlab.explore.protocol import Engine, Sandbox
     from dispatchlab.model.operator_view import OperatorView, TableRow
     from dispatchlab.model.registration import Registration
@@ -332,15 +333,38 @@ def _over_registry(
     source: str,
     semantics: str,
 ) -> Inspection:
-    """Run a sequence over the registry that a scenario stands on. See Note [A record stands on a registry].
-
-    A def that the scenario repeats is made by the scenario, when its step is run.
-    """
+    """Run a sequence over the registry that a scenario stands on. See Note [A record stands on a registry]."""
     from dispatchlab.engine.lab_engine import LabEngine
+
+    over, ground = ground_of(scenario, beneath, names, semantics)
+    found = _after(scenario, LabEngine(over), names, sequence, source, ground=ground)
+    return found._replace(
+        semantics=semantics,
+        build=beneath.torch,
+        imports=(*beneath.imports, *scenario.packages),
+        bare=False,
+    )
+
+
+def ground_of(
+    scenario: Scenario, beneath: Recorded, names: Sequence[OperatorName], semantics: str
+) -> tuple[Semantics, tuple[Registration, ...]]:
+    """What is registered beneath a scenario that stands on a registry. See Note [A record stands on a registry].
+
+    A def that the scenario repeats is left out here, so that it is made by the scenario when its step is run.
+
+    Args:
+        scenario: the scenario.
+        beneath: the registry.
+        names: operators that are looked at besides those of the scenario.
+        semantics: the name of the semantics.
+
+    Returns:
+        The semantics with the fallbacks of the registry, and the registrations of its operators.
+    """
     from dispatchlab.model.registration import Def
 
     fallbacks = tuple(map(fallback_registration, beneath.fallbacks))
-    engine = LabEngine(replace(for_registry(semantics, torch=beneath.torch), fallbacks=fallbacks))
     repeated = {scenario.registrations[at] for at in foundations_in(scenario, beneath)}
     defined = {one.operator for one in repeated if isinstance(one, Def)}
     ground: list[Registration] = []
@@ -348,13 +372,7 @@ def _over_registry(
         known = beneath.operator(name)
         if known is not None:
             ground += (one for one in operator_registrations(known) if not isinstance(one, Def) or name not in defined)
-    found = _after(scenario, engine, names, sequence, source, ground=ground)
-    return found._replace(
-        semantics=semantics,
-        build=beneath.torch,
-        imports=(*beneath.imports, *scenario.packages),
-        bare=False,
-    )
+    return replace(for_registry(semantics, torch=beneath.torch), fallbacks=fallbacks), tuple(ground)
 
 
 _MAKE_RULED_KERNELS = frozenset((TorchLibraryFunction.CUSTOM_OP, TorchLibraryFunction.REGISTER_AUTOGRAD))
