@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "Show the versions, and what works with the installed PyTorch.",
     "dump": "Show the kernels and the dispatch table of an operator.",
     "explain": "Show which kernel a call of OP runs and why, without running it.",
+    "explore": "Register and release by hand in an application.",
     "imports": "Import packages in every order and show what depends on it.",
     "init": "Set up dispatchlab in the checkout of a package.",
     "lint": "Report likely mistakes in registrations.",

@@ -11,6 +11,7 @@
 - `doctor`: what works with the installed PyTorch.
 - `dump`: operators with their tables, listings and counts.
 - `explain`: which kernel a call would run.
+- `explore`: the application, in a terminal and in a browser.
 - `imports`: what depends on the order of imports.
 - `init`: the first files for the checkout of a package.
 - `lint`: rules, with a baseline.

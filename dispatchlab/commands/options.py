@@ -28,7 +28,7 @@ class OneOf(_TextType):
 
     Args:
         name: what click calls it.
-        kind: `operator`, `row`, `scenario`, `source` or `semantics`.
+        kind: `operator`, `row`, `scenario`, `source`, `semantics`, or `explored` for what `explore` opens.
     """
 
     def __init__(self, name: str, kind: str) -> None:
@@ -49,7 +49,7 @@ class OneOf(_TextType):
         from click.shell_completion import CompletionItem
 
         values = sorted(each for each in _values(self._kind, incomplete, ctx.params) if each.startswith(incomplete))
-        if self._kind in ("scenario", "source") and not values:
+        if self._kind in ("scenario", "source", "explored") and not values:
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(value) for value in values]
 
@@ -334,6 +334,8 @@ def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterabl
             from dispatchlab.registry.file_format import SUFFIX
 
             return [*bundled_names(), "live", *_files(incomplete, (*_SCENARIO_SUFFIXES, SUFFIX))]
+        case "explored":
+            return [*_values("source", incomplete, params), *_operators(params.get("source"))]
         case _:
             return _files(incomplete, _SCENARIO_SUFFIXES)
 

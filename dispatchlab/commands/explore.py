@@ -1,0 +1,147 @@
+"""`dispatchlab explore`: register and release by hand, and see what each step changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from dispatchlab.commands.options import (
+    SOURCE,
+    OneOf,
+    allow_import_option,
+    engine_option,
+    import_option,
+    refuse,
+    semantics_option,
+)
+from dispatchlab.commands.output import note, out, use_color
+from dispatchlab.errors import DispatchLabError
+
+if TYPE_CHECKING:
+    from dispatchlab.analysis.engines import EngineName
+    from dispatchlab.explorer_app.open import Asked
+
+
+class ExtraMissingError(DispatchLabError):
+    """The application needs packages that are not installed."""
+
+    def __str__(self) -> str:
+        return "explore needs textual, which is not installed: pip install 'dispatchlab[explore]'"
+
+
+class NoTerminalError(DispatchLabError):
+    """The application was started where it cannot be drawn."""
+
+    def __str__(self) -> str:
+        return (
+            "explore needs a terminal, and standard input or output is none: use --browser, or `dispatchlab dump` for "
+            "output that can be piped"
+        )
+
+
+@click.command()
+@click.argument("what", metavar="[SCENARIO|OP|REGISTRY]", required=False, type=OneOf("what", "explored"))
+@click.option(
+    "--from",
+    "source",
+    metavar="REGISTRY",
+    type=SOURCE,
+    help="Search this registry for operators: a file, a bundled one's name, or `live`. Default: that of the installed "
+    "PyTorch, or the newest.",
+)
+@click.option(
+    "--after",
+    metavar="SEQUENCE",
+    help="Begin after these steps, for example '+0 +2 -0'. Default: register all, in the order of the file.",
+)
+@engine_option("Engine to register on.")
+@semantics_option
+@import_option()
+@allow_import_option
+@click.option(
+    "--browser", is_flag=True, help="Serve the application to a browser on this machine, and print its address."
+)
+@click.option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(1, 65535),
+    help="With --browser: serve at this port. Default: a free one.",
+)
+@click.pass_context
+def explore(
+    context: click.Context,
+    /,
+    *,
+    what: str | None,
+    source: str | None,
+    after: str | None,
+    engine: EngineName,
+    semantics: str | None,
+    imports: tuple[str, ...],
+    allow_import: bool,
+    browser: bool,
+    port: int | None,
+) -> None:
+    """Register and release by hand, and see what each step changes.
+
+    Opens an application in the terminal: the registrations, the sequence of steps, the dispatch table with what the
+    last step changed, and the state graph around it or the explanation of a call. It checks every order as `permute`
+    does, steps through a counterexample, and saves a sequence as a scenario. Press ? for all keys.
+
+    Of an operator the registrations are those of the registry. Without an argument it opens the example of
+    `dispatchlab demo`; / searches the operators of a registry. Needs pip install 'dispatchlab[explore]'.
+
+    \b
+    Examples:
+      dispatchlab explore
+      dispatchlab explore scenario.yaml
+      dispatchlab explore scenario.yaml --engine torch
+      dispatchlab explore aten::add.Tensor
+      dispatchlab explore torch-2.6
+      dispatchlab explore scenario.yaml --browser
+    """
+    if find_spec("textual") is None or (browser and find_spec("textual_serve") is None):
+        raise ExtraMissingError
+    if not browser:
+        refuse(context, ("port",), "is for --browser: add it, or leave --port out")
+        if not (sys.stdin.isatty() and sys.stdout.isatty()) and "TEXTUAL_DRIVER" not in os.environ:
+            raise NoTerminalError
+    if not use_color():
+        os.environ["NO_COLOR"] = "1"
+    from contextlib import ExitStack
+
+    from dispatchlab.explorer_app.open import Asked, make_app
+
+    asked = Asked(
+        what=what,
+        source=source,
+        after=after,
+        engine=engine,
+        semantics=semantics,
+        imports=imports,
+        allow_import=allow_import,
+    )
+    with ExitStack() as resources:
+        app = make_app(asked, resources, report=note)
+        if not browser:
+            app.run()
+    if browser:  # each page makes an application of its own; this one has shown that it can be made
+        from dispatchlab.explorer_app.browser import free_port, serve
+
+        serve(_words(asked), port=free_port(port), ready=lambda address: out(f"{address}\n"))
+    if app.failure is not None:
+        raise app.failure
+
+
+def _words(asked: Asked) -> list[str]:
+    """The command line of the application on a page."""
+    words = ["explore", "--engine", asked.engine]
+    given = (("--from", asked.source), ("--after", asked.after), ("--semantics", asked.semantics))
+    words += [f"{option}={value}" for option, value in given if value is not None]
+    words += [f"--import={module}" for module in asked.imports]
+    words += ["--allow-import"] if asked.allow_import else []
+    return words if asked.what is None else [*words, "--", asked.what]

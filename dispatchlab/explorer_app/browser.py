@@ -1,0 +1,100 @@
+"""The application on a page of this machine, with textual-serve: each page that is opened is a process of its own."""
+
+# Note [Who may open the page]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A page of the application can write files as its user can, so it is for the browser of this machine alone. The server
+# listens on the loopback address, and refuses requests that another site made: a page from elsewhere may ask a browser
+# to open a socket to this machine, but its `Origin` shows where it is from, and a name that was made to lead here shows
+# in `Host`.
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from aiohttp import web
+from textual_serve.server import Server
+
+from dispatchlab.errors import DispatchLabError
+
+HOST = "127.0.0.1"
+
+
+class PortError(DispatchLabError):
+    """The page cannot be served at the port."""
+
+    def __init__(self, port: int, reason: str) -> None:
+        super().__init__(port, reason)
+        self.port, self.reason = port, reason
+
+    def __str__(self) -> str:
+        return f"port {self.port} of {HOST} cannot be used: {self.reason}; leave --port out for a free one"
+
+
+def free_port(asked: int | None) -> int:
+    """A port that nobody listens on: the one that is asked for, or any.
+
+    Raises:
+        PortError: it cannot be used.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, asked or 0))
+        except (OSError, OverflowError) as error:
+            raise PortError(asked or 0, getattr(error, "strerror", None) or str(error)) from None
+        port = probe.getsockname()[1]
+        assert isinstance(port, int)
+        return port
+
+
+def serve(words: Sequence[str], *, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the application until Ctrl-C.
+
+    Args:
+        words: the arguments of `dispatchlab` that run it in a terminal.
+        port: where.
+        ready: is called with the address as soon as the page can be opened.
+    """
+    command = shlex.join((sys.executable, "-m", "dispatchlab", *words))
+    with as_file(files("dispatchlab.explorer_app").joinpath("page")) as page:
+        _LocalServer(command, port=port, templates=page, ready=ready).serve()
+
+
+class _LocalServer(Server):
+    """See Note [Who may open the page]."""
+
+    def __init__(self, command: str, *, port: int, templates: Path, ready: Callable[[str], None]) -> None:
+        super().__init__(command, host=HOST, port=port, title="dispatchlab explore", templates_path=str(templates))
+        self._ready = ready
+        self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
+
+    def initialize_logging(self) -> None:
+        """Leave logging as it is: standard output is for the address alone."""
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Report the address."""
+        self._ready(self.public_url)
+
+    async def _make_app(self) -> web.Application:
+        app = await super()._make_app()
+        app.middlewares.append(self._refuse_others)
+        return app
+
+    @property
+    def _refuse_others(self) -> Callable[..., Awaitable[web.StreamResponse]]:
+        @web.middleware
+        async def refuse(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            origin = request.headers.get("Origin")
+            from_here = origin is None or origin.removeprefix("http://") in self._hosts
+            if request.host not in self._hosts or not from_here:
+                raise web.HTTPForbidden(text="this page is for the browser of this machine\n")
+            return await handler(request)
+
+        return refuse

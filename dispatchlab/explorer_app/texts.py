@@ -1,0 +1,372 @@
+"""What the panes show, as pure functions of moments: nothing in here is a widget.
+
+Texts of a user go through `plain`, which spells out control characters; a `Text` has no markup to obey.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from dispatchlab.analysis.report import Report
+from dispatchlab.analysis.session import Around, Moment, Neighbour, RowChange, changed_rows
+from dispatchlab.analysis.session_subject import Subject
+from dispatchlab.analysis.table_groups import KernelGroup, group_by_kernel
+from dispatchlab.call.explain import CallExplanation
+from dispatchlab.explore.result import Counterexample, Verdict
+from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.sequence import Step, StepSequence, format_sequence
+from dispatchlab.render.explain import explanation_text
+from dispatchlab.render.operator_text import operator_text
+from dispatchlab.render.rich_view import families, plain
+from dispatchlab.render.text import FLAWS, reasons
+
+ON, OFF, REFUSED = "●", "○", "✗"
+CHANGED = "▸"
+NOT_EQUAL = "≠"
+
+_REGISTERED = "green"
+_QUIET = "dim"
+_WARNING = "yellow"
+_BAD = "red"
+_CHANGED_STYLE = "bold yellow"
+_TITLE = "bold"
+_SHOWN = 6
+
+
+def hanging(text: Text) -> Group:
+    """A text of which each line that is too long goes on below its own beginning."""
+    lines = []
+    for line in text.split("\n", allow_blank=True):
+        indent = len(line.plain) - len(line.plain.lstrip(" "))
+        lines.append(Padding(line[indent:], (0, 0, 0, indent)) if 0 < indent < len(line) else line)
+    return Group(*lines)
+
+
+def short_source(debug: str) -> str:
+    """A debug text without `registered at`, and a path in it without its folders."""
+    text = debug.removeprefix("registered at ")
+    return " ".join(word.rpartition("/")[2] or word for word in text.split(" "))
+
+
+def registration_label(registration: Registration, *, one_operator: bool) -> str:
+    """A registration in few words.
+
+    Args:
+        registration: the registration.
+        one_operator: all registrations are about the same operator, so its name is left out.
+    """
+    match registration:
+        case Def():
+            what = "def" if one_operator else f"def {registration.operator}"
+        case Impl():
+            key = str(registration.key or "(no key)")
+            what = key if one_operator else f"{registration.operator} {key}"
+        case Fallback():
+            what = f"fallback {registration.key or '(no key)'}"
+        case NameOnly():
+            return f"name {registration.operator}"
+        case Claim():
+            what = f"claim {registration.namespace}"
+        case Block():
+            inside = len(registration.registrations)
+            key = f" {registration.key}" if registration.key else ""
+            what = f"library {registration.namespace or '_'} {registration.kind}{key} ({inside})"
+    return f"{what}  {short_source(registration.debug)}" if registration.debug else what
+
+
+def registration_texts(subject: Subject, moment: Moment, changed: Collection[int] = ()) -> list[Text]:
+    """A line for each registration: whether it is in force, its number, and what it is."""
+    one_operator = len(subject.operators) == 1
+    last_refused = {step for step, _ in moment.refused if step >= 0} - moment.active
+    width = len(str(len(subject.registrations) - 1))
+    lines = []
+    for index, registration in enumerate(subject.registrations):
+        active = index in moment.active
+        sign, style = (ON, _REGISTERED) if active else (REFUSED, _BAD) if index in last_refused else (OFF, _QUIET)
+        label = registration_label(registration, one_operator=one_operator)
+        what, gap, debug = label.partition("  ")
+        line = Text.assemble((f"{sign} ", style), (f"{index:>{width}} ", _TITLE if active else ""))
+        line.append_text(plain(what, _CHANGED_STYLE if index in changed else "")).append(gap)
+        lines.append(line.append_text(plain(debug, _QUIET)))
+    return lines
+
+
+def step_text(subject: Subject, step: Step) -> str:
+    """`+2 CPU fn_cpu`: a step and what it registers or releases."""
+    label = registration_label(subject.registrations[max(step, ~step)], one_operator=len(subject.operators) == 1)
+    return f"{format_sequence((step,))} {label}"
+
+
+def sequence_texts(subject: Subject, moment: Moment) -> list[Text]:
+    """A line for each step of the sequence."""
+    lines = []
+    for step, refusal in zip(moment.sequence, moment.refusals, strict=False):
+        style = _BAD if refusal is not None else _QUIET if step < 0 else ""
+        line = plain(step_text(subject, step), style)
+        if refusal is not None:
+            line.append(f"  {REFUSED} {refusal.kind}", _BAD)
+        lines.append(line)
+    return lines
+
+
+# -- the table
+
+
+def table_text(operator: OperatorName, view: OperatorView, changes: Sequence[RowChange], action: str) -> Text:
+    """What the last action changed, and the table grouped by kernel with those keys marked."""
+    lines = [_head(operator, view)]
+    if action:
+        lines += [Text(), *_change_lines(changes, action)]
+    lines += [Text(), *_table_lines(view, {one.key for one in changes})]
+    return Text("\n").join(lines)
+
+
+def _head(operator: OperatorName, view: OperatorView) -> Text:
+    if view.schema is not None:
+        return Text().append_text(plain(view.schema, _TITLE))
+    missing = "  no def" if view.kernels else "  nothing is registered"
+    return Text().append_text(plain(str(operator), _TITLE)).append(missing, _WARNING)
+
+
+def _change_lines(changes: Sequence[RowChange], action: str) -> Iterator[Text]:
+    title = Text.assemble((f"{action} ", _CHANGED_STYLE))
+    if not changes:
+        yield title.append("changed no row of the table", _QUIET)
+        return
+    yield title.append(f"changed {len(changes)} row{'' if len(changes) == 1 else 's'}")
+    for before, after, keys in _grouped(changes):
+        yield Text().append(f"{CHANGED} ", _CHANGED_STYLE).append_text(_keys(keys))
+        yield Text().append("  - ", "red").append_text(plain(before, _QUIET))
+        yield Text().append("  + ", "green").append_text(plain(after))
+
+
+_FALLBACK = f"[{Provenance.FALLBACK}]"
+_LINE = re.compile(r":[0-9]+(?= )")
+
+
+def _entry(text: str | None) -> str:
+    """A row of a table, short; fallbacks of one file are one."""
+    if text is None:
+        return "(nothing)"
+    short = short_source(text)
+    return _LINE.sub("", short) if short.endswith(_FALLBACK) else short
+
+
+def _grouped(changes: Sequence[RowChange]) -> list[tuple[str, str, list[str]]]:
+    """Changes that read alike, with their keys."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in changes:
+        groups.setdefault((_entry(one.before), _entry(one.after)), []).append(one.key)
+    return [(before, after, keys) for (before, after), keys in groups.items()]
+
+
+def _keys(keys: Sequence[str], style: str = "") -> Text:
+    return Text(", ".join(families(keys)), style)
+
+
+def _table_lines(view: OperatorView, changed: Collection[str]) -> Iterator[Text]:
+    table = group_by_kernel(view)
+    stale: dict[tuple[str, str], list[str]] = {}
+    for slot in table.stale:
+        stale.setdefault((_entry(slot.actual), _entry(slot.expected or None)), []).extend(slot.keys)
+    for (actual, expected), keys in stale.items():
+        yield Text().append(f"{len(keys)} STALE ", "bold red").append_text(plain(f"calls use {actual}", _BAD))
+        yield Text("  not ").append_text(plain(expected)).append(", as the table says", _QUIET)
+        yield _marked_keys(keys, changed)
+    if stale:
+        yield Text()
+    if table.ambiguous:
+        yield Text("AMBIGUOUS ", "bold red").append_text(_keys(table.ambiguous, _BAD))
+    for kernel in table.kernels:
+        yield from _kernel_lines(kernel, changed)
+    if table.fallbacks:
+        yield Text()
+        yield Text().append("backend fallbacks", _QUIET)
+        keys = [key for one in table.fallbacks for key in one.keys]
+        yield _marked_keys(keys, changed)
+
+
+def _kernel_lines(kernel: KernelGroup, changed: Collection[str]) -> Iterator[Text]:
+    own = kernel.keys == (kernel.key,)  # then its title says where it runs
+    title = Text()
+    if own and kernel.key in changed:
+        title.append(f"{CHANGED} ", _CHANGED_STYLE)
+    title.append(kernel.key, "bold green" if kernel.served else "bold")
+    title.append("  ").append_text(plain(short_source(kernel.debug), _QUIET))
+    if kernel.fallthrough:
+        title.append("  calls fall through", _WARNING)
+    if kernel.is_overridden:
+        title.append("  overridden by a newer kernel", _WARNING)
+    elif not kernel.served:
+        title.append("  runs for no key", _WARNING)
+    yield title
+    for served in () if own else kernel.served:
+        yield _marked_keys(served.keys, changed).append(f"  [{served.reason}]", _QUIET)
+
+
+def _marked_keys(keys: Sequence[str], changed: Collection[str]) -> Text:
+    """Keys, those that changed in front and marked."""
+    new, old = ([key for key in keys if (key in changed) is which] for which in (True, False))
+    line = Text("  ")
+    if new:
+        line.append(f"{CHANGED} ", _CHANGED_STYLE).append_text(_keys(new, _CHANGED_STYLE))
+    if new and old:
+        line.append(", ")
+    return line.append_text(_keys(old))
+
+
+def explanation_lines(found: CallExplanation) -> Text:
+    """An explanation as `explain --format text` prints it, with short paths."""
+    return plain("\n".join(map(short_source, explanation_text(found).splitlines())))
+
+
+def dump_text(moment: Moment, operator: OperatorName) -> Text:
+    """The dump and the computed table, to the character as `dump --format text` prints them."""
+    snapshot = moment.seen(operator).snapshot
+    if not snapshot.exists:
+        return plain(f"nothing is registered for {operator}", _QUIET)
+    return plain(operator_text(snapshot))
+
+
+# -- the state graph around here
+
+
+def around_head(around: Around, subject: Subject) -> Text:
+    """Where the sequence is in the state graph."""
+    active = " ".join(map(str, around.active)) or "nothing"
+    text = Text.assemble(("here ", _QUIET), (f"{{{active}}}", _TITLE))
+    if around.states is not None and around.states > 1:
+        text.append(f"\n{NOT_EQUAL} one of {around.states} states of this set:", f"bold {_BAD}")
+        text.append(" the order in which it was registered matters. Another:\n")
+        text.append("\n".join(format_sequence(other) for other in around.others[:_SHOWN]))
+    elif around.states == 1:
+        text.append("\nthe only state of this set: no order leads elsewhere", _REGISTERED)
+    if not around.neighbours:
+        text.append("\na release failed: nothing can follow", _BAD)
+    if not around.paired:
+        text.append("\ntoo many registrations to compare the steps in pairs", _QUIET)
+    concerning = len(around.neighbours)
+    if concerning < len(subject.registrations):
+        text.append(f"\n{concerning} of {len(subject.registrations)} registrations concern this operator", _QUIET)
+    return text
+
+
+def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
+    """A neighbouring state: the step to it, what it changes, and what it does not commute with."""
+    line = Text().append("─▸ ", _QUIET).append(format_sequence((neighbour.step,)), _TITLE)
+    what = step_text(subject, neighbour.step).partition(" ")[2].partition("  ")[0]
+    if neighbour.refusal is not None:
+        line.append(f"  {REFUSED} {neighbour.refusal.kind}", _BAD)
+        return line.append("  ").append_text(plain(what))
+    if neighbour.against:
+        line.append(f"  {NOT_EQUAL} {_numbers(neighbour.against)}", f"bold {_BAD}")
+    if neighbour.excludes:
+        line.append(f"  excludes {_numbers(neighbour.excludes)}", _WARNING)
+    line.append(f"  {neighbour.changed} row{'' if neighbour.changed == 1 else 's'}  ", _QUIET)
+    return line.append_text(plain(what))
+
+
+def _numbers(steps: Sequence[Step]) -> str:
+    return " ".join(str(max(step, ~step)) for step in steps)
+
+
+# -- the check of every order
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Both sequences of a counterexample after their first steps.
+
+    Args:
+        step: how many steps were taken.
+        expected: what the one leads to then.
+        actual: what the other leads to.
+    """
+
+    step: int
+    expected: Moment
+    actual: Moment
+
+
+def verdict_text(report: Report) -> Text:
+    """The verdict, and what it stands for."""
+    found = report.exploration
+    bad = found.verdict in (Verdict.ORDER_DEPENDENT, Verdict.NONDETERMINISTIC, Verdict.CRASHED)
+    good = found.verdict is Verdict.ORDER_INDEPENDENT
+    text = Text().append(str(found.verdict), f"bold {_BAD if bad else _REGISTERED if good else _WARNING}")
+    text.append(f"  {found.states:,} states, {found.edges:,} steps tried", _QUIET)
+    for note in found.notes:
+        text.append("\n").append_text(plain(note, _QUIET))
+    if found.conflicts:
+        text.append(f"\n{len(found.conflicts)} sets of registrations exclude one another", _WARNING)
+    if good:
+        text.append(f"\nevery order leads to the same tables: {_orders(found.orders)}")
+    return text
+
+
+def _orders(count: int) -> str:
+    from dispatchlab.explore.limits import short_text
+
+    return f"{short_text(count)} order{'' if count == 1 else 's'}"
+
+
+def comparison_text(subject: Subject, counterexample: Counterexample, compared: Compared, width: int) -> Text:
+    """Both sequences beside each other up to a step, the rows that differ there, and why."""
+    flaw = counterexample.flaw
+    text = Text().append(f"{flaw}: ", f"bold {_BAD}").append(FLAWS[flaw]).append("\n\n")
+    sequences = (counterexample.expected_sequence, counterexample.actual_sequence)
+    column = max(12, (width - 3) // 2)
+    text.append(f"{'  one order':<{column}} │ {'  the other':<{column}}\n", _TITLE)
+    for at in range(max(map(len, sequences))):
+        cells = [_side(subject, sequence, at, compared.step, column) for sequence in sequences]
+        text.append_text(cells[0]).append(" │ ", _QUIET).append_text(cells[1]).append("\n")
+    text.append("\n")
+    last = compared.step >= max(map(len, sequences))
+    text.append_text(_differing(subject, compared))
+    if last:
+        for reason in reasons(counterexample):
+            text.append("\n\nwhy: ", _TITLE).append_text(plain(reason))
+    return text
+
+
+def _side(subject: Subject, sequence: StepSequence, at: int, done: int, width: int) -> Text:
+    if at >= len(sequence):
+        return Text(" " * width)
+    taken, current = at < done, at == done - 1
+    line = Text().append(f"{CHANGED} " if current else "  ", _CHANGED_STYLE)
+    label = step_text(subject, sequence[at]).replace("plicitAutograd", "plicit")  # both fit in half of a small terminal
+    line.append_text(plain(label, "bold" if current else "" if taken else _QUIET))
+    line.truncate(width, overflow="ellipsis", pad=True)
+    return line
+
+
+def _differing(subject: Subject, compared: Compared) -> Text:
+    """The rows that differ between the two moments."""
+    if not compared.step:
+        return Text("before the first step both are the same; → takes a step", _QUIET)
+    text = Text()
+    same_set = compared.expected.active == compared.actual.active
+    for operator in subject.operators:
+        rows = changed_rows(compared.expected.seen(operator).snapshot, compared.actual.seen(operator).snapshot)
+        if not rows:
+            continue
+        text.append("\n" if text else "").append_text(plain(str(operator), _TITLE))
+        text.append(f": {len(rows)} row{'' if len(rows) == 1 else 's'} differ{'s' if len(rows) == 1 else ''}")
+        for one_side, other, keys in _grouped(rows):
+            text.append("\n").append_text(_keys(keys))
+            text.append("\n  one order: ", _QUIET).append_text(plain(one_side, "green"))
+            text.append("\n  the other: ", _QUIET).append_text(plain(other, _BAD))
+    if not text:
+        return Text("both show the same tables here", _REGISTERED)
+    if not same_set:
+        text.append("\nnot the same is registered yet, so they may differ", _QUIET)
+    return text
