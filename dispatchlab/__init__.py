@@ -26,6 +26,7 @@ The packages, from the bottom; each has a map of its own:
 - `live`: the installed PyTorch; the only package that imports torch;
 - `analysis`: what needs both an engine and a walk; `lint`: rules for registries; `leaks`: unreleased registrations;
 - `render`: results as text, JSON and for a terminal; `commands`, `cli`: the command line;
+- `explorer_app`: the application of `dispatchlab explore`;
 - `adopt`: the first steps of a new user: the example, what works here, the files for a package's checkout;
 - `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
 """

@@ -7,13 +7,13 @@ whole or raises and changes nothing. What is seen is a function of the sequence 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from dispatchlab.engine.lab_space import LabSpace, LabState
 from dispatchlab.engine.row_reasons import operator_view
@@ -44,7 +44,7 @@ MOST_PAIRED = 40
 MOST_PAIRED_LIVE = 8
 """The same on an engine on which every pair is run anew."""
 
-_MOST_STATES = 4096
+_MOST_STATES = 2048
 
 
 class SessionError(DispatchLabError):
@@ -77,24 +77,22 @@ class Moment:
         sequence: the steps.
         active: the registrations in force afterwards.
         refusals: for each step why it was refused, or None.
-        key: is equal for two moments that are the same in everything that the engine lets one compare.
         look: what is seen of an operator; is called once for each.
         ended: the last release failed, so nothing can follow.
     """
 
-    __slots__ = ("_look", "_seen", "active", "ended", "key", "refusals", "sequence")
+    __slots__ = ("_look", "_seen", "active", "ended", "refusals", "sequence")
 
     def __init__(
         self,
         sequence: StepSequence,
         active: frozenset[int],
         refusals: tuple[Refusal | None, ...],
-        key: Hashable,
         look: Callable[[OperatorName], Seen],
         *,
         ended: bool = False,
     ) -> None:
-        self.sequence, self.active, self.refusals, self.key, self.ended = sequence, active, refusals, key, ended
+        self.sequence, self.active, self.refusals, self.ended = sequence, active, refusals, ended
         self._look = look
         self._seen: dict[OperatorName, Seen] = {}
 
@@ -108,11 +106,18 @@ class Moment:
             found = self._seen[operator] = self._look(operator)
         return found
 
+    def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
+        """Whether nothing that is seen of some operators differs, which is what the explorer compares."""
+        return all(self.seen(name)[:2] == other.seen(name)[:2] for name in operators)
+
     @property
     def refused(self) -> tuple[tuple[Step, Refusal], ...]:
         """The steps that were refused, in order."""
         pairs = zip(self.sequence, self.refusals, strict=False)
         return tuple((step, refusal) for step, refusal in pairs if refusal is not None)
+
+
+M = TypeVar("M", bound=Moment)
 
 
 class Runner(Protocol):
@@ -134,19 +139,19 @@ class Runner(Protocol):
         """Let go of the engine."""
 
 
-class _Memory:
+class _Memory(Generic[M]):
     """The moments asked for last."""
 
     def __init__(self) -> None:
-        self._moments: OrderedDict[StepSequence, Moment] = OrderedDict()
+        self._moments: OrderedDict[StepSequence, M] = OrderedDict()
 
-    def get(self, sequence: StepSequence) -> Moment | None:
+    def get(self, sequence: StepSequence) -> M | None:
         found = self._moments.get(sequence)
         if found is not None:
             self._moments.move_to_end(sequence)
         return found
 
-    def put(self, moment: Moment) -> Moment:
+    def put(self, moment: M) -> M:
         self._moments[moment.sequence] = moment
         if len(self._moments) > _KEPT:
             self._moments.popitem(last=False)
@@ -186,27 +191,27 @@ class LabRunner:
         self._semantics = semantics
         self._count = len(registrations)
         self._space = LabSpace((*registrations, *ground), operators, semantics)
+        self._operators = tuple(operators)
         state = self._space.empty()
         for index in range(len(ground)):
             state, _ = self._space.register(state, self._count + index)
-        self._memory = _Memory()
+        self._memory: _Memory[_LabMoment] = _Memory()
         self._empty = self._memory.put(self._moment((), frozenset(), (), state))
         self._lock = RLock()
 
-    def at(self, sequence: StepSequence, /) -> Moment:
+    def at(self, sequence: StepSequence, /) -> _LabMoment:
         """What a sequence leads to."""
         with self._lock:
-            known = self._memory.get(sequence)
-            if known is not None:
-                return known
+            found = self._memory.get(sequence)
+            if found is not None:
+                return found
             known = self._empty
             for length in (len(sequence) - 1, len(sequence) - 2):
                 shorter = self._memory.get(sequence[:length]) if length > 0 else None
                 if shorter is not None:
                     known = shorter
                     break
-            state, active, refusals, ended = known.key, known.active, list(known.refusals), known.ended
-            assert isinstance(state, LabState)
+            state, active, refusals, ended = known.state, known.active, list(known.refusals), known.ended
             for at in range(len(known.sequence), len(sequence)):
                 index, release = _checked(sequence, at, active, ended=ended)
                 refusal = None
@@ -222,17 +227,20 @@ class LabRunner:
             return self._memory.put(self._moment(sequence, active, tuple(refusals), state, ended=ended))
 
     def states_of_sets(self, order: Sequence[int] = ()) -> Mapping[frozenset[int], tuple[StepSequence, ...]] | None:
-        """For each set of registrations a shortest sequence to each of its states; None when there are too many.
+        """For each set of registrations a shortest sequence to each state that looks different.
 
         Args:
             order: registrations that are registered in this order only.
+
+        Returns:
+            None when there are too many states.
         """
         if self._count > MOST_WALKED:
             return None
         later = later_masks(self._count, order)
-        found: dict[frozenset[int], dict[Hashable, StepSequence]] = {frozenset(): {self._empty.key: ()}}
-        waiting: deque[Moment] = deque((self._empty,))
-        states = 1
+        found: dict[frozenset[int], list[_LabMoment]] = {frozenset(): [self._empty]}
+        waiting: deque[_LabMoment] = deque((self._empty,))
+        states = {(self._empty.active, self._empty.state)}
         while waiting:
             here = waiting.popleft()
             mask = sum(1 << index for index in here.active)
@@ -240,14 +248,16 @@ class LabRunner:
                 if index not in here.active and later[index] & mask:
                     continue
                 there = self.at((*here.sequence, ~index if index in here.active else index))
-                known = found.setdefault(there.active, {})
-                if there.key not in known and not there.ended:
-                    known[there.key] = there.sequence
-                    waiting.append(there)
-                    states += 1
-                    if states > _MOST_STATES:
-                        return None
-        return {active: tuple(sequences.values()) for active, sequences in found.items()}
+                if there.ended or (there.active, there.state) in states:
+                    continue
+                states.add((there.active, there.state))
+                if len(states) > _MOST_STATES:
+                    return None
+                waiting.append(there)
+                known = found.setdefault(there.active, [])
+                if not any(there.shows_same(other, self._operators) for other in known):
+                    known.append(there)
+        return {active: tuple(one.sequence for one in moments) for active, moments in found.items()}
 
     def close(self) -> None:
         """Nothing is held."""
@@ -260,14 +270,37 @@ class LabRunner:
         state: LabState,
         *,
         ended: bool = False,
-    ) -> Moment:
+    ) -> _LabMoment:
         def look(name: OperatorName) -> Seen:
             one = self._space.restricted((), (name,))
             (snapshot,), violations = one.observe(state), one.violations(state)
             view = operator_view(state.variables, name, self._semantics)
             return Seen(snapshot, violations, view_of(snapshot) if view is None else view)
 
-        return Moment(sequence, active, refusals, state, look, ended=ended)
+        return _LabMoment(sequence, active, refusals, look, state, ended=ended)
+
+
+class _LabMoment(Moment):
+    """A moment with the whole state, from which the next step goes on."""
+
+    __slots__ = ("state",)
+
+    def __init__(
+        self,
+        sequence: StepSequence,
+        active: frozenset[int],
+        refusals: tuple[Refusal | None, ...],
+        look: Callable[[OperatorName], Seen],
+        state: LabState,
+        *,
+        ended: bool,
+    ) -> None:
+        super().__init__(sequence, active, refusals, look, ended=ended)
+        self.state = state
+
+    def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
+        """The same; equal states need no look."""
+        return (isinstance(other, _LabMoment) and self.state == other.state) or super().shows_same(other, operators)
 
 
 class SandboxRunner:
@@ -285,7 +318,7 @@ class SandboxRunner:
         self, engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName]
     ) -> None:
         self._engine, self._registrations, self._operators = engine, tuple(registrations), tuple(operators)
-        self._memory = _Memory()
+        self._memory: _Memory[Moment] = _Memory()
         self._sandboxes = ExitStack()
         self._session: SandboxSession | None = None
         self._run: tuple[StepSequence, frozenset[int], tuple[Refusal | None, ...], bool] = (), frozenset(), (), False
@@ -334,7 +367,7 @@ class SandboxRunner:
             for one in snapshots
             for broken in (tuple(each for each in violations if each.operator == one.operator),)
         }
-        return Moment(sequence, active, refusals, (snapshots, violations), seen.__getitem__, ended=ended)
+        return Moment(sequence, active, refusals, seen.__getitem__, ended=ended)
 
 
 # -- what differs
@@ -425,7 +458,7 @@ class Around:
         active: the registrations in force.
         neighbours: a step for each registration, by number.
         paired: the steps were compared in pairs.
-        states: how many states the set of these registrations has; None where that is not known.
+        states: how many states that look different the set of these registrations has; None where that is not known.
         others: a shortest sequence to each of the other states of the set.
     """
 
@@ -632,9 +665,9 @@ class InteractiveSession:
             squares.append((after(first, second, ~first, ~second), after(first, second, ~second, ~first)))
         elif first < 0 or second < 0:
             released, registered = (first, second) if first < 0 else (second, first)
-            squares.append((after(registered), after(released, registered, ~released)))
+            squares.append((after(released, ~released, registered), after(released, registered, ~released)))
         for left, right in squares:
-            if left.active == right.active and left.key != right.key:
+            if left.active == right.active and not left.shows_same(right, self.operators):
                 return _Relation.NON_COMMUTING
         (left, right), alone = squares[0], (one.refusals[-1], other.refusals[-1])
         excluded = left.active != right.active and alone == (None, None)
@@ -646,7 +679,7 @@ class InteractiveSession:
             self._sets = self._runner.states_of_sets(self._order) if isinstance(self._runner, LabRunner) else None
             self._walked = True
         every = () if self._sets is None else self._sets.get(here.active, ())
-        others = tuple(sequence for sequence in every if self._runner.at(sequence).key != here.key)
+        others = tuple(sequence for sequence in every if not self._runner.at(sequence).shows_same(here, self.operators))
         return (len(every), others) if len(others) == len(every) - 1 else (None, ())
 
     def _change(self, sequence: StepSequence, action: str) -> None:

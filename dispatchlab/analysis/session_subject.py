@@ -91,7 +91,7 @@ def subject_of_scenario(scenario: Scenario, *, semantics: str | None = None) -> 
         SessionError: it has nothing that could be registered or observed.
         DispatchLabError: the semantics or the registry that it names cannot be used.
     """
-    title = scenario.file or scenario.claim
+    title = scenario.file or scenario.claim.rstrip(".")
     if not scenario.registrations or not scenario.operators:
         raise SessionError(f"{title}: there is nothing to explore: it registers nothing about an operator")
     asked = semantics or scenario.semantics or "strict"

@@ -116,7 +116,7 @@ class SaveScreen(ModalScreen[str | None]):
 
 
 HELP = """\
-REGISTRATIONS   press one to register it, again to release it
+REGISTRATIONS   r; press one to register it, again to release it
   0 ... 9       the registration of that number
   up, down      choose; space or enter presses
   click         presses

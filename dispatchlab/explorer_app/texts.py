@@ -51,10 +51,12 @@ def hanging(text: Text) -> Group:
     return Group(*lines)
 
 
+_PATH = re.compile(r"[^ ]*/([^ /]+:[0-9]+)(?= |$)")
+
+
 def short_source(debug: str) -> str:
-    """A debug text without `registered at`, and a path in it without its folders."""
-    text = debug.removeprefix("registered at ")
-    return " ".join(word.rpartition("/")[2] or word for word in text.split(" "))
+    """A debug text without `registered at`, and source locations in it without their folders."""
+    return _PATH.sub(r"\1", debug.removeprefix("registered at "))
 
 
 def registration_label(registration: Registration, *, one_operator: bool) -> str:

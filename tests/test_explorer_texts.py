@@ -1,0 +1,126 @@
+"""What the application shows and reads, without an application."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatchlab.analysis.session import InteractiveSession, RowChange
+from dispatchlab.analysis.session_subject import Subject, runner_for, subject_of_scenario
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.explorer_app.call_text import CallText, explain_call, read_call
+from dispatchlab.explorer_app.texts import (
+    around_head,
+    neighbour_text,
+    registration_texts,
+    sequence_texts,
+    short_source,
+    table_text,
+)
+from dispatchlab.scenario import parse_scenario
+
+
+def opened(text: str) -> tuple[Subject, InteractiveSession]:
+    subject = subject_of_scenario(parse_scenario(text))
+    return subject, InteractiveSession(
+        runner_for(subject, None), len(subject.registrations), subject.operators, start=subject.start
+    )
+
+
+TWO = (
+    "{claim: A., registrations: [{def: foo(Tensor x) -> Tensor, debug: d}, {impl: foo, dispatch: CPU, debug: a}, "
+    "{impl: foo, dispatch: CPU, debug: b}, {def: foo() -> (), debug: e}]}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("", CallText()),
+        ("cpu", CallText(("cpu",))),
+        (" cuda requires_grad ,cpu,", CallText(("cuda requires_grad", "cpu"))),
+        ("aten::add.Tensor(cuda, other=cpu)", CallText(("cuda", "other=cpu"))),
+        ("cat([cpu, meta], dim=0)", CallText(("list:cpu, meta", "dim=0"))),
+        ("tensors=[cpu, meta]", CallText(("tensors=list:cpu, meta",))),
+        (
+            "cpu, exclude=Autograd ADInplaceOrView, include = Functionalize",
+            CallText(("cpu",), ("Functionalize",), ("Autograd", "ADInplaceOrView")),
+        ),
+        ("foo([cpu, meta", CallText(("foo([cpu, meta",))),
+        ("])(", CallText(("])(",))),
+    ],
+)
+def test_a_typed_call_is_read(text: str, call: CallText) -> None:
+    assert read_call(text) == call
+
+
+def test_a_typed_call_is_explained_or_refused_with_a_sentence() -> None:
+    subject, session = opened(TWO)
+    view = session.moment.seen(subject.operators[0]).view
+    assert str(explain_call(view, "foo(cpu)").hops[0].key) == "AutogradCPU"
+    for wrong in ("cpux", "cpu, cpu", "exclude=Nothing", "y=cpu", "[", "="):
+        with pytest.raises(DispatchLabError):
+            explain_call(view, wrong)
+    with pytest.raises(DispatchLabError, match="has no schema|no def"):
+        explain_call(
+            opened("{claim: A., registrations: [{impl: foo, dispatch: CPU}]}")[1]
+            .moment.seen(subject.operators[0])
+            .view,
+            "cpu",
+        )
+
+
+def test_a_source_location_loses_its_folders_and_other_texts_lose_nothing() -> None:
+    assert short_source("registered at /a/b/RegisterCPU_0.cpp:12") == "RegisterCPU_0.cpp:12"
+    assert short_source("registered at a/x.py:1 [backend fallback]") == "x.py:1 [backend fallback]"
+    assert short_source("either/or </title> [red]") == "either/or </title> [red]"
+
+
+def test_signs_say_what_is_in_force_and_what_was_refused() -> None:
+    subject, session = opened(TWO)
+    assert [line.plain for line in registration_texts(subject, session.moment)] == [
+        "● 0 def  d",
+        "● 1 CPU  a",
+        "● 2 CPU  b",
+        "✗ 3 def  e",
+    ]
+    session.toggle(1)
+    assert [line.plain for line in sequence_texts(subject, session.moment)] == [
+        "+0 def  d",
+        "+1 CPU  a",
+        "+2 CPU  b",
+        "+3 def  e  ✗ duplicate_def",
+        "-1 CPU  a",
+    ]
+    assert registration_texts(subject, session.moment)[1].plain == "○ 1 CPU  a"
+
+
+def test_the_table_marks_what_changed_with_what_was_there() -> None:
+    subject, session = opened(TWO)
+    session.toggle(2)
+    (name,) = subject.operators
+    view = session.moment.seen(name).view
+    assert session.changes(name) == (RowChange("CPU", "b [kernel]", "a [kernel]"),)
+    assert table_text(name, view, session.changes(name), session.action).plain == (
+        "test::foo(Tensor x) -> Tensor\n\n-2 changed 1 row\n▸ CPU\n  - b [kernel]\n  + a [kernel]\n\n▸ CPU  a"
+    )
+
+
+def test_what_does_not_commute_and_what_excludes_is_beside_each_neighbour() -> None:
+    subject, session = opened(TWO)
+    (name,) = subject.operators
+    around = session.around(name, range(4))
+    assert around_head(around, subject).plain.startswith(
+        "here {0 1 2}\n≠ one of 2 states of this set: the order in which it was registered matters. Another:\n+0 +2 +1"
+    )
+    assert [neighbour_text(one, subject).plain for one in around.neighbours] == [
+        "─▸ -0  0 rows  def",
+        "─▸ -1  ≠ 2  0 rows  CPU",
+        "─▸ -2  ≠ 1  1 row  CPU",
+        "─▸ +3  ✗ duplicate_def  def",
+    ]
+    session.load((1, 2), "kernels alone")
+    around = session.around(name, range(4))
+    assert [neighbour_text(one, subject).plain for one in around.neighbours][::3] == [
+        "─▸ +0  excludes 3  0 rows  def",
+        "─▸ +3  excludes 0  0 rows  def",
+    ]
