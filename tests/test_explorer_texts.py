@@ -60,7 +60,7 @@ def test_a_typed_call_is_explained_or_refused_with_a_sentence() -> None:
     for wrong in ("cpux", "cpu, cpu", "exclude=Nothing", "y=cpu", "[", "="):
         with pytest.raises(DispatchLabError):
             explain_call(view, wrong)
-    with pytest.raises(DispatchLabError, match="has no schema|no def"):
+    with pytest.raises(DispatchLabError, match=r"has no schema|no def"):
         explain_call(
             opened("{claim: A., registrations: [{impl: foo, dispatch: CPU}]}")[1]
             .moment.seen(subject.operators[0])
