@@ -52,6 +52,7 @@ from dispatchlab.file_kinds import FileKind, check_output, marked
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.render.rich_view import plain
+from dispatchlab.render.styles import BAD, WARNING
 
 PaneName: TypeAlias = Literal["registrations", "sequence", "table", "around", "explain", "check"]
 
@@ -440,7 +441,7 @@ class ExplorerApp(App[None]):
         try:
             text = explanation_lines(explain_call(self.session.moment.seen(self.operator).view, call))
         except DispatchLabError as error:
-            text = plain(str(error), "yellow")
+            text = plain(str(error), WARNING)
         self.query_one(ExplainPane).show_text(text)
 
     # -- the check of every order
@@ -531,5 +532,5 @@ class ExplorerApp(App[None]):
                 width = max(30, self.query_one("#check-text").content_size.width)
                 text.append_text(comparison_text(self.subject, counterexample, compared, width))
             except DispatchLabError as error:
-                text.append_text(plain(str(error), "red"))
+                text.append_text(plain(str(error), BAD))
         pane.show_text(text, stepping=counterexample is not None, running=False)

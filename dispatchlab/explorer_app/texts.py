@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -25,29 +25,28 @@ from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
 from dispatchlab.render.explain import explanation_text
+from dispatchlab.render.key_names import key_names
 from dispatchlab.render.operator_text import operator_text
-from dispatchlab.render.rich_view import families, plain
+from dispatchlab.render.rich_view import plain
+from dispatchlab.render.styles import ACTUAL, BAD, EXPECTED, GOOD, QUIET, REASON_STYLES, TITLE, VERDICT_STYLES, WARNING
 from dispatchlab.render.text import FLAWS, reasons
 
 ON, OFF, REFUSED = "●", "○", "✗"
 CHANGED = "▸"
 NOT_EQUAL = "≠"
 
-_REGISTERED = "green"
-_QUIET = "dim"
-_WARNING = "yellow"
-_BAD = "red"
 _CHANGED_STYLE = "bold yellow"
-_TITLE = "bold"
 _SHOWN = 6
 
 
 def hanging(text: Text) -> Group:
     """A text of which each line that is too long goes on below its own beginning."""
-    lines = []
+    lines: list[RenderableType] = []
     for line in text.split("\n", allow_blank=True):
         indent = len(line.plain) - len(line.plain.lstrip(" "))
-        lines.append(Padding(line[indent:], (0, 0, 0, indent)) if 0 < indent < len(line) else line)
+        body = line[indent:] if indent < len(line) else line
+        body.overflow = "ellipsis"  # a word is shown whole, or cut where the pane ends
+        lines.append(Padding(body, (0, 0, 0, indent)) if body is not line and indent else body)
     return Group(*lines)
 
 
@@ -93,12 +92,12 @@ def registration_texts(subject: Subject, moment: Moment, changed: Collection[int
     lines = []
     for index, registration in enumerate(subject.registrations):
         active = index in moment.active
-        sign, style = (ON, _REGISTERED) if active else (REFUSED, _BAD) if index in last_refused else (OFF, _QUIET)
+        sign, style = (ON, GOOD) if active else (REFUSED, ACTUAL) if index in last_refused else (OFF, QUIET)
         label = registration_label(registration, one_operator=one_operator)
         what, gap, debug = label.partition("  ")
-        line = Text.assemble((f"{sign} ", style), (f"{index:>{width}} ", _TITLE if active else ""))
+        line = Text.assemble((f"{sign} ", style), (f"{index:>{width}} ", TITLE if active else ""))
         line.append_text(plain(what, _CHANGED_STYLE if index in changed else "")).append(gap)
-        lines.append(line.append_text(plain(debug, _QUIET)))
+        lines.append(line.append_text(plain(debug, QUIET)))
     return lines
 
 
@@ -112,10 +111,10 @@ def sequence_texts(subject: Subject, moment: Moment) -> list[Text]:
     """A line for each step of the sequence."""
     lines = []
     for step, refusal in zip(moment.sequence, moment.refusals, strict=False):
-        style = _BAD if refusal is not None else _QUIET if step < 0 else ""
+        style = ACTUAL if refusal is not None else QUIET if step < 0 else ""
         line = plain(step_text(subject, step), style)
         if refusal is not None:
-            line.append(f"  {REFUSED} {refusal.kind}", _BAD)
+            line.append(f"  {REFUSED} {refusal.kind}", ACTUAL)
         lines.append(line)
     return lines
 
@@ -134,21 +133,21 @@ def table_text(operator: OperatorName, view: OperatorView, changes: Sequence[Row
 
 def _head(operator: OperatorName, view: OperatorView) -> Text:
     if view.schema is not None:
-        return Text().append_text(plain(view.schema, _TITLE))
+        return Text().append_text(plain(view.schema, TITLE))
     missing = "  no def" if view.kernels else "  nothing is registered"
-    return Text().append_text(plain(str(operator), _TITLE)).append(missing, _WARNING)
+    return Text().append_text(plain(str(operator), TITLE)).append(missing, WARNING)
 
 
 def _change_lines(changes: Sequence[RowChange], action: str) -> Iterator[Text]:
     title = Text.assemble((f"{action} ", _CHANGED_STYLE))
     if not changes:
-        yield title.append("changed no row of the table", _QUIET)
+        yield title.append("changed no row of the table", QUIET)
         return
     yield title.append(f"changed {len(changes)} row{'' if len(changes) == 1 else 's'}")
     for before, after, keys in _grouped(changes):
         yield Text().append(f"{CHANGED} ", _CHANGED_STYLE).append_text(_keys(keys))
-        yield Text().append("  - ", "red").append_text(plain(before, _QUIET))
-        yield Text().append("  + ", "green").append_text(plain(after))
+        yield Text().append("  - ", ACTUAL).append_text(plain(before, QUIET))
+        yield Text().append("  + ", EXPECTED).append_text(plain(after))
 
 
 _FALLBACK = f"[{Provenance.FALLBACK}]"
@@ -172,7 +171,7 @@ def _grouped(changes: Sequence[RowChange]) -> list[tuple[str, str, list[str]]]:
 
 
 def _keys(keys: Sequence[str], style: str = "") -> Text:
-    return Text(", ".join(families(keys)), style)
+    return Text(", ".join(key_names(keys)), style)
 
 
 def _table_lines(view: OperatorView, changed: Collection[str]) -> Iterator[Text]:
@@ -181,18 +180,18 @@ def _table_lines(view: OperatorView, changed: Collection[str]) -> Iterator[Text]
     for slot in table.stale:
         stale.setdefault((_entry(slot.actual), _entry(slot.expected or None)), []).extend(slot.keys)
     for (actual, expected), keys in stale.items():
-        yield Text().append(f"{len(keys)} STALE ", "bold red").append_text(plain(f"calls use {actual}", _BAD))
-        yield Text("  not ").append_text(plain(expected)).append(", as the table says", _QUIET)
+        yield Text().append(f"{len(keys)} STALE ", BAD).append_text(plain(f"calls use {actual}", ACTUAL))
+        yield Text("  not ").append_text(plain(expected)).append(", as the table says", QUIET)
         yield _marked_keys(keys, changed)
     if stale:
         yield Text()
     if table.ambiguous:
-        yield Text("AMBIGUOUS ", "bold red").append_text(_keys(table.ambiguous, _BAD))
+        yield Text("AMBIGUOUS ", BAD).append_text(_keys(table.ambiguous, ACTUAL))
     for kernel in table.kernels:
         yield from _kernel_lines(kernel, changed)
     if table.fallbacks:
         yield Text()
-        yield Text().append("backend fallbacks", _QUIET)
+        yield Text().append("backend fallbacks", QUIET)
         keys = [key for one in table.fallbacks for key in one.keys]
         yield _marked_keys(keys, changed)
 
@@ -202,17 +201,17 @@ def _kernel_lines(kernel: KernelGroup, changed: Collection[str]) -> Iterator[Tex
     title = Text()
     if own and kernel.key in changed:
         title.append(f"{CHANGED} ", _CHANGED_STYLE)
-    title.append(kernel.key, "bold green" if kernel.served else "bold")
-    title.append("  ").append_text(plain(short_source(kernel.debug), _QUIET))
+    title.append(kernel.key, f"bold {REASON_STYLES[kernel.served[0].reason]}" if kernel.served else TITLE)
+    title.append("  ").append_text(plain(short_source(kernel.debug), QUIET))
     if kernel.fallthrough:
-        title.append("  calls fall through", _WARNING)
+        title.append("  calls fall through", WARNING)
     if kernel.is_overridden:
-        title.append("  overridden by a newer kernel", _WARNING)
+        title.append("  overridden by a newer kernel", WARNING)
     elif not kernel.served:
-        title.append("  runs for no key", _WARNING)
+        title.append("  runs for no key", WARNING)
     yield title
     for served in () if own else kernel.served:
-        yield _marked_keys(served.keys, changed).append(f"  [{served.reason}]", _QUIET)
+        yield _marked_keys(served.keys, changed).append(f"  [{served.reason}]", REASON_STYLES[served.reason])
 
 
 def _marked_keys(keys: Sequence[str], changed: Collection[str]) -> Text:
@@ -235,7 +234,7 @@ def dump_text(moment: Moment, operator: OperatorName) -> Text:
     """The dump and the computed table, to the character as `dump --format text` prints them."""
     snapshot = moment.seen(operator).snapshot
     if not snapshot.exists:
-        return plain(f"nothing is registered for {operator}", _QUIET)
+        return plain(f"nothing is registered for {operator}", QUIET)
     return plain(operator_text(snapshot))
 
 
@@ -245,35 +244,35 @@ def dump_text(moment: Moment, operator: OperatorName) -> Text:
 def around_head(around: Around, subject: Subject) -> Text:
     """Where the sequence is in the state graph."""
     active = " ".join(map(str, around.active)) or "nothing"
-    text = Text.assemble(("here ", _QUIET), (f"{{{active}}}", _TITLE))
+    text = Text.assemble(("here ", QUIET), (f"{{{active}}}", TITLE))
     if around.states is not None and around.states > 1:
-        text.append(f"\n{NOT_EQUAL} one of {around.states} states of this set:", f"bold {_BAD}")
+        text.append(f"\n{NOT_EQUAL} one of {around.states} states of this set:", BAD)
         text.append(" the order in which it was registered matters. Another:\n")
         text.append("\n".join(format_sequence(other) for other in around.others[:_SHOWN]))
     elif around.states == 1:
-        text.append("\nthe only state of this set: no order leads elsewhere", _REGISTERED)
+        text.append("\nthe only state of this set: no order leads elsewhere", GOOD)
     if not around.neighbours:
-        text.append("\na release failed: nothing can follow", _BAD)
+        text.append("\na release failed: nothing can follow", ACTUAL)
     if not around.paired:
-        text.append("\ntoo many registrations to compare the steps in pairs", _QUIET)
+        text.append("\ntoo many registrations to compare the steps in pairs", QUIET)
     concerning = len(around.neighbours)
     if concerning < len(subject.registrations):
-        text.append(f"\n{concerning} of {len(subject.registrations)} registrations concern this operator", _QUIET)
+        text.append(f"\n{concerning} of {len(subject.registrations)} registrations concern this operator", QUIET)
     return text
 
 
 def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
     """A neighbouring state: the step to it, what it changes, and what it does not commute with."""
-    line = Text().append("─▸ ", _QUIET).append(format_sequence((neighbour.step,)), _TITLE)
+    line = Text().append("─▸ ", QUIET).append(format_sequence((neighbour.step,)), TITLE)
     what = step_text(subject, neighbour.step).partition(" ")[2].partition("  ")[0]
     if neighbour.refusal is not None:
-        line.append(f"  {REFUSED} {neighbour.refusal.kind}", _BAD)
+        line.append(f"  {REFUSED} {neighbour.refusal.kind}", ACTUAL)
         return line.append("  ").append_text(plain(what))
     if neighbour.against:
-        line.append(f"  {NOT_EQUAL} {_numbers(neighbour.against)}", f"bold {_BAD}")
+        line.append(f"  {NOT_EQUAL} {_numbers(neighbour.against)}", BAD)
     if neighbour.excludes:
-        line.append(f"  excludes {_numbers(neighbour.excludes)}", _WARNING)
-    line.append(f"  {neighbour.changed} row{'' if neighbour.changed == 1 else 's'}  ", _QUIET)
+        line.append(f"  excludes {_numbers(neighbour.excludes)}", WARNING)
+    line.append(f"  {neighbour.changed} row{'' if neighbour.changed == 1 else 's'}  ", QUIET)
     return line.append_text(plain(what))
 
 
@@ -302,14 +301,13 @@ class Compared:
 def verdict_text(report: Report) -> Text:
     """The verdict, and what it stands for."""
     found = report.exploration
-    bad = found.verdict in (Verdict.ORDER_DEPENDENT, Verdict.NONDETERMINISTIC, Verdict.CRASHED)
     good = found.verdict is Verdict.ORDER_INDEPENDENT
-    text = Text().append(str(found.verdict), f"bold {_BAD if bad else _REGISTERED if good else _WARNING}")
-    text.append(f"  {found.states:,} states, {found.edges:,} steps tried", _QUIET)
+    text = Text().append(str(found.verdict), f"bold {VERDICT_STYLES[found.verdict]}")
+    text.append(f"  {found.states:,} states, {found.edges:,} steps tried", QUIET)
     for note in found.notes:
-        text.append("\n").append_text(plain(note, _QUIET))
+        text.append("\n").append_text(plain(note, QUIET))
     if found.conflicts:
-        text.append(f"\n{len(found.conflicts)} sets of registrations exclude one another", _WARNING)
+        text.append(f"\n{len(found.conflicts)} sets of registrations exclude one another", WARNING)
     if good:
         text.append(f"\nevery order leads to the same tables: {_orders(found.orders)}")
     return text
@@ -324,19 +322,19 @@ def _orders(count: int) -> str:
 def comparison_text(subject: Subject, counterexample: Counterexample, compared: Compared, width: int) -> Text:
     """Both sequences beside each other up to a step, the rows that differ there, and why."""
     flaw = counterexample.flaw
-    text = Text().append(f"{flaw}: ", f"bold {_BAD}").append(FLAWS[flaw]).append("\n\n")
+    text = Text().append(f"{flaw}: ", BAD).append(FLAWS[flaw]).append("\n\n")
     sequences = (counterexample.expected_sequence, counterexample.actual_sequence)
     column = max(12, (width - 3) // 2)
-    text.append(f"{'  one order':<{column}} │ {'  the other':<{column}}\n", _TITLE)
+    text.append(f"{'  one order':<{column}} │ {'  the other':<{column}}\n", TITLE)
     for at in range(max(map(len, sequences))):
         cells = [_side(subject, sequence, at, compared.step, column) for sequence in sequences]
-        text.append_text(cells[0]).append(" │ ", _QUIET).append_text(cells[1]).append("\n")
+        text.append_text(cells[0]).append(" │ ", QUIET).append_text(cells[1]).append("\n")
     text.append("\n")
     last = compared.step >= max(map(len, sequences))
     text.append_text(_differing(subject, compared))
     if last:
         for reason in reasons(counterexample):
-            text.append("\n\nwhy: ", _TITLE).append_text(plain(reason))
+            text.append("\n\nwhy: ", TITLE).append_text(plain(reason))
     return text
 
 
@@ -346,7 +344,7 @@ def _side(subject: Subject, sequence: StepSequence, at: int, done: int, width: i
     taken, current = at < done, at == done - 1
     line = Text().append(f"{CHANGED} " if current else "  ", _CHANGED_STYLE)
     label = step_text(subject, sequence[at]).replace("plicitAutograd", "plicit")  # both fit in half of a small terminal
-    line.append_text(plain(label, "bold" if current else "" if taken else _QUIET))
+    line.append_text(plain(label, "bold" if current else "" if taken else QUIET))
     line.truncate(width, overflow="ellipsis", pad=True)
     return line
 
@@ -354,21 +352,21 @@ def _side(subject: Subject, sequence: StepSequence, at: int, done: int, width: i
 def _differing(subject: Subject, compared: Compared) -> Text:
     """The rows that differ between the two moments."""
     if not compared.step:
-        return Text("before the first step both are the same; → takes a step", _QUIET)
+        return Text("before the first step both are the same; → takes a step", QUIET)
     text = Text()
     same_set = compared.expected.active == compared.actual.active
     for operator in subject.operators:
         rows = changed_rows(compared.expected.seen(operator).snapshot, compared.actual.seen(operator).snapshot)
         if not rows:
             continue
-        text.append("\n" if text else "").append_text(plain(str(operator), _TITLE))
+        text.append("\n" if text else "").append_text(plain(str(operator), TITLE))
         text.append(f": {len(rows)} row{'' if len(rows) == 1 else 's'} differ{'s' if len(rows) == 1 else ''}")
         for one_side, other, keys in _grouped(rows):
             text.append("\n").append_text(_keys(keys))
-            text.append("\n  one order: ", _QUIET).append_text(plain(one_side, "green"))
-            text.append("\n  the other: ", _QUIET).append_text(plain(other, _BAD))
+            text.append("\n  one order: ", QUIET).append_text(plain(one_side, EXPECTED))
+            text.append("\n  the other: ", QUIET).append_text(plain(other, ACTUAL))
     if not text:
-        return Text("both show the same tables here", _REGISTERED)
+        return Text("both show the same tables here", GOOD)
     if not same_set:
-        text.append("\nnot the same is registered yet, so they may differ", _QUIET)
+        text.append("\nnot the same is registered yet, so they may differ", QUIET)
     return text
