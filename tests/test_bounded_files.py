@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "dispatchlab"
 
 OPENED_ELSEWHERE = {
     "adopt/demo.py": "a file of the package",
+    "analysis/installation.py": "files of the package",
     "atomic_write.py": "written",
     "bounded_read.py": "with a limit",
     "codegen/emit/generate.py": "one line, with a limit",

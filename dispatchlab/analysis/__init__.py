@@ -30,6 +30,7 @@ Both:
 - `sources`: scenarios, registries and operators by the texts that name them.
 - `engines`: engines by name.
 - `session_subject`: what an interactive session is about, and its sequence as a scenario.
+- `executors`: where tasks run; `installation`: what all machines of a cluster must have alike.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
 - `check_record`: whether packages register what a record of them has.
 - `import_orders`: packages imported in every order.

@@ -29,6 +29,7 @@ from dispatchlab.analysis.certificate import (
     owner_of,
     pattern_of,
 )
+from dispatchlab.analysis.executors import executor_for
 from dispatchlab.analysis.neighbourhoods import (
     Explored,
     KeySequence,
@@ -56,7 +57,6 @@ from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, completed
-from dispatchlab.processes.pool import ProcessExecutor
 from dispatchlab.registry.file import registry_bytes
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
@@ -113,6 +113,7 @@ def certification_of(
     semantics: str = "strict",
     operators: Sequence[RecordedOperator] | None = None,
     jobs: int = 1,
+    cluster: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     partial: bool = False,
     against: str = "",
@@ -127,6 +128,7 @@ def certification_of(
         semantics: `strict` or `torch-2.13`, whose footprints the proof can use.
         operators: which operators; all when left out.
         jobs: how many processes work at once.
+        cluster: the address of a scheduler, whose workers do the work in place of this machine.
         progress: is called with how far it has come.
         partial: after Ctrl-C return what was done, with `interrupted` true.
         against: the registry whose operators were left out, for the error where none is left.
@@ -136,6 +138,7 @@ def certification_of(
 
     Raises:
         NothingToCertifyError: there is no operator.
+        ClusterError: there is no such cluster, or it is lost.
         DispatchLabError: a record cannot be read.
     """
     started = perf_counter()
@@ -153,7 +156,7 @@ def certification_of(
     try:
         with (
             _journal(checkpoint, recorded, chosen, semantics, walk) as journal,
-            _executor(jobs) as executor,
+            _executor(jobs, cluster) as executor,
         ):
             subject = _Subject(semantics, fallbacks, recorded.torch)
             run = _Run(subject, executor, meter.tick, journal)
@@ -565,9 +568,9 @@ def _journal(
         yield journal
 
 
-def _executor(jobs: int) -> AbstractContextManager[TaskExecutor | None]:
+def _executor(jobs: int, cluster: str | None) -> AbstractContextManager[TaskExecutor | None]:
     """Where tasks run; what runs is ended at once when the work is stopped."""
-    return nullcontext() if jobs < 2 else ProcessExecutor(jobs)
+    return nullcontext() if jobs < 2 and cluster is None else executor_for(jobs, cluster)
 
 
 class _Subject(NamedTuple):

@@ -19,10 +19,11 @@ from dispatchlab._version import __version__
 from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.analysis.counterexamples import explained, kept_text, model_of, program_of, replayed
 from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
+from dispatchlab.analysis.executors import executor_for
 from dispatchlab.analysis.report import Report, report_of
 from dispatchlab.analysis.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
-from dispatchlab.bounded_read import ReadError, read_file
+from dispatchlab.bounded_read import ReadError, given_files, is_there, read_file
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explore.explore import explore
@@ -32,6 +33,7 @@ from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.explore.walk_log import WalkLog
+from dispatchlab.file_kinds import FileKind
 from dispatchlab.journal import Journal
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import read_profile
@@ -41,9 +43,9 @@ from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, wait_for
 from dispatchlab.processes.memory import default_memory_bound
-from dispatchlab.processes.pool import ProcessExecutor, most_jobs
+from dispatchlab.processes.pool import most_jobs
 from dispatchlab.processes.task_process import is_stopped, report
-from dispatchlab.scenario.load import MAX_BYTES, load_scenario
+from dispatchlab.scenario.load import MAX_BYTES, load_scenario, read_bytes
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
@@ -630,6 +632,7 @@ def run_scenarios(
     options: RunOptions,
     *,
     jobs: int = 1,
+    cluster: str | None = None,
     progress: ProgressOf,
     finished: Callable[[str], None],
 ) -> Generator[Finished, None, None]:
@@ -639,15 +642,19 @@ def run_scenarios(
         files: the scenarios.
         options: how to run each.
         jobs: how many at once.
+        cluster: the address of a scheduler, on whose cluster they run in place of this machine.
         progress: see `ProgressOf`.
         finished: is called with a file as soon as its exploration has ended.
 
     Yields:
-        Each file with its outcome; after Ctrl-C only those that were done or under way.
+        Each file with its outcome; after Ctrl-C only those that were done or, on this machine, under way.
+
+    Raises:
+        ClusterError: there is no such cluster, or it is lost.
     """
     jobs = min(jobs, len(files), most_jobs())
-    in_processes = jobs > 1 or options.allow_import  # code of the user's may end its process
-    if options.max_memory is None:
+    in_processes = jobs > 1 or options.allow_import or cluster is not None  # code of the user's may end its process
+    if options.max_memory is None and cluster is None:
         options = replace(options, max_memory=default_memory_bound(jobs))
     with ExitStack() as open_files:
         kept = None
@@ -657,8 +664,8 @@ def run_scenarios(
         asked = [_Asked(path, _own(options, number)) for number, path in enumerate(files)]
         todo = [each for each in asked if kept is None or kept.outcome(each.path) is None]
         work = (
-            _in_processes(todo, ProcessExecutor(jobs), progress, finished)
-            if in_processes
+            _in_processes(todo, executor_for(jobs, cluster), progress, finished, elsewhere=cluster is not None)
+            if in_processes and todo
             else _here(todo, progress, finished)
         )
         fresh = open_files.enter_context(closing(work))
@@ -681,6 +688,7 @@ def run_scenarios(
 class _Asked(NamedTuple):
     path: str
     options: RunOptions
+    files: tuple[tuple[str, bytes], ...] = ()  # for a machine that does not have them
 
 
 def _own(options: RunOptions, number: int) -> RunOptions:
@@ -721,7 +729,7 @@ def _here(
     asked: Sequence[_Asked], progress: ProgressOf, finished: Callable[[str], None]
 ) -> Generator[Finished, None, None]:
     with kept_engines():
-        for path, options in asked:
+        for path, options, _ in asked:
             outcome: Outcome | DispatchLabError
             try:
                 outcome = run_scenario(path, options, progress=partial(progress, path))
@@ -732,11 +740,16 @@ def _here(
 
 
 def _in_processes(
-    asked: Sequence[_Asked], executor: TaskExecutor, progress: ProgressOf, finished: Callable[[str], None]
+    asked: Sequence[_Asked],
+    executor: TaskExecutor,
+    progress: ProgressOf,
+    finished: Callable[[str], None],
+    *,
+    elsewhere: bool,
 ) -> Generator[Finished, None, None]:
     stopped = reported = False
     with executor:
-        futures = [executor.submit(_run, each) for each in asked]
+        futures = [(_sent if elsewhere else _given)(executor, each) for each in asked]
         shown = _Shown([each.path for each in asked], futures, progress, finished)
         for number, (each, future) in enumerate(zip(asked, futures, strict=True)):
             is_done = False
@@ -755,6 +768,24 @@ def _in_processes(
                 yield each.path, replace(outcome, interrupted=stopped) if isinstance(outcome, Outcome) else outcome
     if stopped and not reported:
         raise KeyboardInterrupt
+
+
+def _given(executor: TaskExecutor, task: _Asked) -> Future[Outcome]:
+    return executor.submit(_run, task)
+
+
+def _sent(executor: TaskExecutor, task: _Asked) -> Future[Outcome]:
+    """Hand it over with the files that it reads, and without a checkpoint of its own."""
+    options = replace(task.options, checkpoint=None)
+    try:
+        files = [(task.path, read_bytes(task.path, FileKind.SCENARIO))]
+        if options.semantics is not None and options.semantics.endswith(".json") and is_there(options.semantics):
+            files.append((options.semantics, read_file(options.semantics, limit=MAX_BYTES, what="profiles")))
+    except DispatchLabError as error:
+        failed: Future[Outcome] = Future()
+        failed.set_exception(error)
+        return failed
+    return executor.submit(_run, _Asked(task.path, options, tuple(files)))
 
 
 class _Shown:
@@ -818,4 +849,8 @@ def _keep_engines() -> None:
 def _run(task: _Asked) -> Outcome:
     """Run in a worker. See Note [Interrupts and processes] in processes/task_process.py."""
     _keep_engines()
-    return run_scenario(task.path, task.options, progress=report, cancelled=is_stopped)
+    options = task.options
+    if options.max_memory is None:  # as on a machine with as many tasks as cores
+        options = replace(options, max_memory=default_memory_bound(most_jobs()))
+    with given_files(dict(task.files)):
+        return run_scenario(task.path, options, progress=report, cancelled=is_stopped)

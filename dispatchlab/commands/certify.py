@@ -15,12 +15,14 @@ from dispatchlab.commands.options import (
     OneOf,
     check_page,
     checkpoint_option,
+    cluster_option,
     force_option,
     format_option,
     import_option,
     operators_option,
     progress_option,
     quiet_option,
+    refuse,
     report_option,
 )
 from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show
@@ -59,6 +61,7 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
     help="auto: prove by the strongest reduction that applies. graph: explore everything together that reaches the "
     "slots of one refresh, neither by roles nor by symmetry.",
 )
+@cluster_option("Explore neighbourhoods and certify operators")
 @checkpoint_option("neighbourhoods and operators that are done are not worked on again")
 @import_option(LIVE_IMPORT_HELP)
 @click.option(
@@ -82,6 +85,7 @@ def certify(
     semantics: str,
     jobs: int | None,
     walk: Literal["auto", "graph"],
+    cluster: str | None,
     checkpoint: str | None,
     imports: tuple[str, ...],
     everything: bool,
@@ -109,6 +113,7 @@ def certify(
       dispatchlab certify --semantics torch-2.13 --operator 'aten::*matmul*'
       dispatchlab certify today.registry --jobs 2 --format json
       dispatchlab certify today.registry --report certificates.html
+      dispatchlab certify --cluster tcp://10.0.0.1:8786
     """
     from dispatchlab.analysis.certify import certification_of, without_known
     from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
@@ -117,6 +122,10 @@ def certify(
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 
     check_page(context, page, force=force)
+    if cluster is not None:
+        refuse(
+            context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
+        )
     reason = ""
     if registry is None:
         registry, reason = default_registry()
@@ -136,6 +145,7 @@ def certify(
             semantics=semantics,
             operators=asked.operators,
             jobs=min(jobs or os.cpu_count() or 1, most_jobs()),
+            cluster=cluster,
             progress=lambda done: display.update(registry, done),
             partial=True,
             against=asked.against,

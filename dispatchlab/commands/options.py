@@ -147,6 +147,20 @@ def semantics_option(command: _Command) -> _Command:
     )(command)
 
 
+def cluster_option(what: str) -> Callable[[_Command], _Command]:
+    """`--cluster`.
+
+    Args:
+        what: what the cluster does.
+    """
+    return click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        help=f"{what} on the Dask cluster whose scheduler is at ADDRESS, such as tcp://10.0.0.1:8786, in place of this "
+        "machine. Needs the extra dispatchlab[cluster]; see docs/cluster.md.",
+    )
+
+
 def checkpoint_option(what: str) -> Callable[[_Command], _Command]:
     """`--checkpoint`.
 

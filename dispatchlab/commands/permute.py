@@ -18,6 +18,7 @@ from dispatchlab.commands.options import (
     allow_import_option,
     check_page,
     checkpoint_option,
+    cluster_option,
     engine_option,
     force_option,
     format_option,
@@ -131,6 +132,7 @@ class PictureFormatError(DispatchLabError):
     show_default=True,
     help="Explore N scenarios at once, at most one for each core.",
 )
+@cluster_option("Explore scenarios")
 @checkpoint_option(
     "scenarios that were explored are not explored again, and a walk through states goes on where it was"
 )
@@ -191,6 +193,7 @@ def permute(
     *,
     scenarios: tuple[str, ...],
     jobs: int,
+    cluster: str | None,
     format: Format | None,
     progress: bool | None,
     force: bool,
@@ -214,12 +217,18 @@ def permute(
       dispatchlab permute scenario.yaml --graph states.svg
       dispatchlab permute scenario.yaml --at '0 2'
       dispatchlab permute scenarios/ --report report.html
+      dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
     from dispatchlab.analysis.run_scenario import RunOptions, run_scenarios
     from dispatchlab.analysis.sources import scenario_files
 
     asked = RunOptions(**options)
     _refuse_without_effect(context, asked)
+    if cluster is not None:
+        refuse(
+            context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
+        )
+        refuse(context, ("replay", "save", "graph"), "is for this machine: leave --cluster out")
     files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
     _check(asked, files, force=force)
     shown = chosen_format(format)
@@ -239,7 +248,9 @@ def permute(
         with (
             progress_display(progress) as display,
             closing(
-                run_scenarios(files, asked, jobs=jobs, progress=display.update, finished=display.finish)
+                run_scenarios(
+                    files, asked, jobs=jobs, cluster=cluster, progress=display.update, finished=display.finish
+                )
             ) as outcomes,
         ):
             for _, outcome in outcomes:

@@ -3,6 +3,8 @@
 - `parent`: a worker process ends when its parent has ended, however that ended.
 - `executor`: where tasks run, in the shape of `concurrent.futures.Executor`.
 - `pool`: an executor whose tasks run in processes of this machine.
+- `cluster`: an executor whose tasks run on the workers of a Dask cluster.
+- `cluster_task`: what runs on a worker of a cluster.
 - `task_process`: a process that runs one task at a time, so that a crash is blamed on its task.
 - `deadline`: a deadline that interrupts whatever is running.
 - `memory`: how much memory this process uses, and how much of the machine's it may use.
