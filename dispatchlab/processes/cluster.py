@@ -192,7 +192,11 @@ class ClusterExecutor(TaskExecutor):
         self._heard_at = self._workers_at = monotonic()
         self._log = logging.getLogger("distributed")
         self._log_level = self._log.level
-        self._client = self._connected()
+        try:
+            self._client = self._connected()
+        except BaseException:
+            self._log.setLevel(self._log_level)
+            raise
         try:
             self._start(self._watch())
             self._check_workers()
@@ -263,6 +267,10 @@ class ClusterExecutor(TaskExecutor):
                 self._client.close(timeout=_CLOSE_S)
             self._log.setLevel(self._log_level)
 
+    def workers(self) -> list[str]:
+        """The addresses of the workers."""
+        return sorted(self._client.nthreads(callback_timeout=CONNECT_S))
+
     # -- the client
 
     def _connected(self) -> Any:
@@ -274,9 +282,12 @@ class ClusterExecutor(TaskExecutor):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of versions that differ: what matters is compared below
+                # A client that never connects does not end in time, so one is made where a scheduler has answered.
+                found = asyncio.run(_who_answers(self._address))
+                if found != "Scheduler":
+                    raise NoSchedulerError(self._address, f"a {found.lower()} does")
                 return client(self._address, timeout=CONNECT_S, set_as_default=False, name="dispatchlab")
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
-            self._log.setLevel(self._log_level)
             raise NoSchedulerError(self._address, _first_line(error)) from None
 
     def _check_workers(self) -> None:
@@ -382,6 +393,16 @@ class ClusterExecutor(TaskExecutor):
                 self._fail(trouble)
             case _:
                 future.set_exception(TaskLostError(_first_line(value)))
+
+
+async def _who_answers(address: str) -> str:
+    """`Scheduler`, `Worker` or `Nanny`, as whoever answers there says."""
+    who = import_module("distributed.core").rpc(address, timeout=CONNECT_S)
+    try:
+        found = await asyncio.wait_for(who.identity(), CONNECT_S)
+        return str(found["type"])
+    finally:
+        await who.close_rpc()
 
 
 def _first_line(error: object) -> str:

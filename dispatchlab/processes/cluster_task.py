@@ -51,8 +51,7 @@ def run_task(task: bytes, describe: Callable[[], Installation], expected: Instal
         return pickle.dumps(("differs", dict(found)))
     process = _idle.pop() if _idle else TaskProcess()
     try:
-        work, arguments = pickle.loads(task)
-        process.give(work, arguments)
+        process.give_pickled(task)
         kind, value = _answer(process)
     except BaseException:
         process.end(wait=False)

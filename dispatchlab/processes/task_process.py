@@ -53,6 +53,11 @@ class TaskProcess:
         """
         self._send((work, arguments))
 
+    def give_pickled(self, task: bytes) -> None:
+        """Give it a task: the function and the tuple of its arguments, pickled."""
+        with suppress(BrokenPipeError, ConnectionError):
+            self.connection.send_bytes(task)
+
     def ask_to_stop(self) -> None:
         """Ask it to hand in what it has."""
         self._send(None)

@@ -1,0 +1,37 @@
+"""Tasks for tests of executors, in a module that workers on other machines can import."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+
+def slow(number: int) -> tuple[int, str]:
+    """Take a moment."""
+    time.sleep(0.15)
+    return number, "x" * number
+
+
+def end(how: str) -> str:
+    """End as is asked."""
+    match how:
+        case "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "raise":
+            raise ValueError(how)
+    return how
+
+
+def note_and_hang(path: str) -> None:
+    """Write one's process id to a file, and hang."""
+    with open(path, "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
+    time.sleep(600)
+
+
+def other_installation() -> dict[str, str]:
+    """Another one in every process."""
+    return {"dispatchlab": "1.0", "Python": str(os.getpid())}

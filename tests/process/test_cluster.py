@@ -1,0 +1,347 @@
+"""A cluster does the work of one machine: the same output to the byte, whatever becomes of its workers."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dispatchlab[cluster]'")
+
+from dispatchlab.analysis.installation import installation
+from dispatchlab.processes import cluster as cluster_module
+from dispatchlab.processes.cluster import (
+    ClusterExecutor,
+    NoSchedulerError,
+    NoWorkersError,
+    OtherInstallationError,
+    SchedulerLostError,
+    WorkerCannotImportError,
+)
+from dispatchlab.processes.executor import TaskDied, TaskStopped, completed
+from dispatchlab.processes.parent import is_alive
+from tests.cluster_tasks import end, note_and_hang, other_installation, slow
+from tests.scenario_texts import many
+from tests.signals.run import ROOT
+
+_TIMES = re.compile(r"^elapsed: .*$|(?<=besides, ).*$", re.MULTILINE)
+_SECOND_S = 60.0  # generous: the machine of a test may be busy
+
+
+class Cluster:
+    """A scheduler and workers, each a process that was started as a user starts it.
+
+    Args:
+        workers: how many workers.
+        folder: where they run.
+        environment: of the workers, besides that of the test.
+    """
+
+    def __init__(self, workers: int, folder: Path, **environment: str) -> None:
+        self._folder = folder
+        self._environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{port}"
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
+        self.workers: list[subprocess.Popen[bytes]] = []
+        for _ in range(workers):
+            self.add_worker()
+
+    def add_worker(self) -> None:
+        options = ("--nthreads", "1", "--no-dashboard", "--no-nanny", "--host", "127.0.0.1", "--memory-limit", "0")
+        self.workers.append(self._start("worker", self.address, *options))
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dask", *arguments]
+        log = (self._folder / "cluster.log").open("ab")
+        with log:
+            return subprocess.Popen(command, cwd=self._folder, env=self._environment, stdout=log, stderr=log)
+
+    def end(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    found = Cluster(2, tmp_path_factory.mktemp("cluster"))
+    yield found
+    found.end()
+
+
+def command(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """The exit code of a command, its output without times, and its errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dispatchlab", *arguments, "--no-progress"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return done.returncode, _TIMES.sub("", done.stdout), done.stderr
+
+
+# -- the same bytes
+
+
+def _folder_of_scenarios(folder: Path) -> None:
+    """Scenarios of all ends: as expected, not as expected, refused, unreadable, at a bound."""
+    for name in ("a_second_def.yaml", "two_kernels_at_one_key.yaml"):
+        for found in (ROOT / "scenarios").rglob(name):
+            (folder / name).write_bytes(found.read_bytes())
+    for count in (4, 6, 9):
+        (folder / f"many_{count}.yaml").write_text(many(count))
+    (folder / "unreadable.yaml").write_text("claim: 7\nregistrations: []\n")
+    (folder / "violated.yaml").write_text(
+        "claim: Two kernels at one key.\nregistrations:\n"
+        "  - {impl: foo, dispatch: CPU, debug: one}\n  - {impl: foo, dispatch: CPU, debug: two}\n"
+    )
+
+
+def test_a_folder_of_scenarios_prints_the_same_on_one_process_two_and_a_cluster(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    _folder_of_scenarios(tmp_path)
+    one, two, many_machines = (
+        command(tmp_path, "permute", ".", "--format", "text", "-v", *where)
+        for where in ((), ("--jobs", "2"), ("--cluster", cluster.address))
+    )
+    assert one == two == many_machines
+    assert one[0] == 2
+    assert one[1].count("verdict: ") == 6
+    assert "verdict: order-dependent" in one[1]
+    assert "unreadable.yaml" in one[2]
+
+
+def test_a_certification_prints_the_same_on_one_process_and_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    some = ("certify", "torch-2.13", "--operator", "aten::*bitwise*", "--semantics", "torch-2.13", "--format", "text")
+    one = command(tmp_path, *some, "--jobs", "1")
+    many_machines = command(tmp_path, *some, "--cluster", cluster.address)
+    assert one == many_machines
+    assert "steps on whole operators" in one[1]
+
+
+# -- workers that die
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_workers_that_are_killed_at_random_moments_change_nothing(tmp_path: Path, seed: int) -> None:
+    moments = random.Random(seed)
+    own = Cluster(3, tmp_path)
+    killed = []
+
+    def kill(number: int) -> None:
+        own.workers[number].kill()
+        killed.append(number)
+
+    try:
+        with ClusterExecutor(own.address, installation) as executor:
+            timers = [threading.Timer(moments.uniform(0.2, 4), kill, (number,)) for number in (0, 1)]
+            for timer in timers:
+                timer.start()
+            results = {}
+            for number, _, future in completed(executor, slow, range(40)):
+                results[number] = future.result()
+            for timer in timers:
+                timer.join()
+        assert results == {number: (number, "x" * number) for number in range(40)}
+        assert sorted(killed) == [0, 1]
+    finally:
+        own.end()
+
+
+def test_a_task_that_ends_its_process_does_not_end_its_worker(cluster: Cluster) -> None:
+    with ClusterExecutor(cluster.address, installation) as executor:
+        futures = [executor.submit(end, how) for how in ("segfault", "killed", "raise", "well")]
+        for future, how in zip(futures[:2], ("signal SIGSEGV", "signal SIGKILL"), strict=True):
+            with pytest.raises(TaskDied, match=f"^{how}$"):
+                future.result(_SECOND_S)
+        with pytest.raises(ValueError, match="raise"):
+            futures[2].result(_SECOND_S)
+        assert futures[3].result(_SECOND_S) == "well"
+    assert [worker.poll() for worker in cluster.workers] == [None, None]
+
+
+def _until(condition: Any) -> None:
+    end_s = time.monotonic() + _SECOND_S
+    while not condition() and time.monotonic() < end_s:
+        time.sleep(0.05)
+    assert condition()
+
+
+@pytest.mark.parametrize("how", ["stop", "leave", "die"])
+def test_what_runs_on_the_cluster_ends_when_nobody_waits_for_it(cluster: Cluster, tmp_path: Path, how: str) -> None:
+    path = tmp_path / "pid"
+    if how == "die":
+        client = (
+            "import sys; from dispatchlab.processes.cluster import *; from tests.cluster_tasks import *; "
+            "from dispatchlab.analysis.installation import installation; "
+            "ClusterExecutor(sys.argv[1], installation).submit(note_and_hang, sys.argv[2]).result()"
+        )
+        process = subprocess.Popen([sys.executable, "-c", client, cluster.address, str(path)], cwd=ROOT)
+        _until(lambda: path.exists() and path.read_text())
+        process.kill()
+        process.wait()
+    else:
+        executor = ClusterExecutor(cluster.address, installation)
+        hangs = executor.submit(note_and_hang, str(path))
+        _until(lambda: path.exists() and path.read_text())
+        started = time.monotonic()
+        if how == "stop":
+            executor.stop()
+            with pytest.raises(TaskStopped):
+                hangs.result(0)
+            with pytest.raises(TaskStopped):
+                executor.submit(slow, 1).result(0)
+        executor.shutdown(wait=False)
+        assert time.monotonic() - started < 10
+    pid = int(path.read_text())
+    _until(lambda: not is_alive(pid))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a signal interrupts")
+def test_ctrl_c_ends_a_command_and_what_the_cluster_does_for_it(cluster: Cluster, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(many(18))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dispatchlab", "permute", ".", "--walk", "graph", "--cluster", cluster.address],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(8)
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    out, err = process.communicate(timeout=_SECOND_S)
+    assert process.returncode == 130, err
+    assert time.monotonic() - started < 10
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert out.endswith("2 scenarios: 0 as expected, 2 not explored\n")
+
+
+# -- a cluster that cannot be used
+
+
+def test_whoever_is_not_a_scheduler_is_told_apart_in_time(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "CONNECT_S", 1.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        for address, reason in {
+            f"tcp://127.0.0.1:{port}": "TimeoutError",
+            "tcp://127.0.0.1:9": "Timed out trying to connect to tcp://127.0.0.1:9 after 1 s",
+            "nowhere://x": "unknown address scheme 'nowhere'",
+            "nowhere": "missing port number in address 'nowhere'",
+        }.items():
+            started = time.monotonic()
+            with pytest.raises(NoSchedulerError) as caught:
+                ClusterExecutor(address, installation)
+            assert str(caught.value).startswith(f"--cluster {address}: no Dask scheduler answers there ({reason}")
+            assert time.monotonic() - started < 10
+
+
+def test_a_worker_in_place_of_a_scheduler_is_named(cluster: Cluster) -> None:
+    with ClusterExecutor(cluster.address, installation) as executor:
+        worker = next(iter(executor.workers()))
+    with pytest.raises(NoSchedulerError, match=r"\(a worker does\): start one with"):
+        ClusterExecutor(worker, installation)
+
+
+def test_a_scheduler_without_workers_is_left_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "NO_WORKERS_S", 1.0)
+    own = Cluster(0, tmp_path)
+    try:
+        with pytest.raises(
+            NoWorkersError, match=r"for 1 seconds there has been no worker: start some with `dask worker"
+        ):
+            ClusterExecutor(own.address, installation)
+    finally:
+        own.end()
+
+
+@pytest.mark.parametrize("lost", ["all workers", "the scheduler"])
+def test_a_cluster_that_is_lost_ends_the_work(tmp_path: Path, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "NO_WORKERS_S", 10.0)
+    own = Cluster(1, tmp_path)
+    try:
+        with ClusterExecutor(own.address, installation) as executor:
+            monkeypatch.setattr(cluster_module, "NO_WORKERS_S", 1.0)
+            tasks = completed(executor, slow, range(1000))
+            for _ in range(5):
+                next(tasks)[2].result()
+            (own.workers[0] if lost == "all workers" else own.scheduler).kill()
+            with pytest.raises(NoWorkersError if lost == "all workers" else SchedulerLostError) as caught:
+                deque((future.result() for _, _, future in tasks), maxlen=0)
+            assert caught.value.exit_code == 5
+    finally:
+        own.end()
+
+
+def test_other_versions_are_refused(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(
+        OtherInstallationError, match=r"^the worker tcp://\S+ has Python \d+ and this machine has \d+: in"
+    ):
+        ClusterExecutor(cluster.address, other_installation)
+    with ClusterExecutor(cluster.address, installation) as executor:
+        executor._here["PyTorch"] = "1.0"  # as if a worker had come later
+        with pytest.raises(OtherInstallationError, match=r"^a worker has PyTorch .* and this machine has 1\.0"):
+            executor.submit(slow, 1).result(_SECOND_S)
+
+
+def test_a_worker_without_dispatchlab_is_named(tmp_path: Path) -> None:
+    own = Cluster(1, tmp_path, PYTHONPATH="")
+    try:
+        with pytest.raises(WorkerCannotImportError, match=r"cannot run dispatchlab \(.*\): install the same version"):
+            ClusterExecutor(own.address, installation)
+    finally:
+        own.end()
+
+
+def test_without_distributed_the_extra_is_named(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['distributed'] = None; from dispatchlab.__main__ import run; "
+        "sys.argv = 'dispatchlab certify torch-2.13 --operator aten::add.Tensor --cluster tcp://x:1'.split(); run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "--cluster needs dask.distributed, which is not installed: pip install 'dispatchlab[cluster]'\n",
+    )
+
+
+def test_distributed_is_imported_for_a_cluster_alone() -> None:
+    code = (
+        "import sys; from dispatchlab.__main__ import run; sys.argv = ['dispatchlab', *sys.argv[1:]]\n"
+        "try:\n    run()\nfinally:\n    assert not {'dask', 'distributed'} & sys.modules.keys()"
+    )
+    scenario = "scenarios/basics/a_second_def.yaml"
+    for arguments in (["permute", scenario, scenario, "--jobs", "2"], ["certify", "--operator", "aten::bitwise_not"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode in (0, 1), done.stderr
+        assert "AssertionError" not in done.stderr
+        assert "order-" in done.stdout
