@@ -1,7 +1,8 @@
 """Engines of a few lines that declare what their state depends on, and keep some of it to themselves.
 
 A `Cell` is a variable of one of two operators. It holds a number that follows from groups of registrations, or the
-order in which its writers came. A `Coupling` is what the engine does besides, and does not declare.
+order in which its writers came. A `Memory` is hidden and outlives who wrote it. A `Coupling` is what the engine does
+besides, and does not declare.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from tests.toy_engines import ToySandbox
 
 OPERATORS = (OperatorName("toy", "one"), OperatorName("toy", "two"))
 
-State: TypeAlias = "tuple[int, tuple[Hashable, ...], tuple[int, ...]]"
-"""The registrations in force, the value of each cell, and a number for each coupling."""
+State: TypeAlias = "tuple[int, tuple[Hashable, ...], tuple[int, ...], tuple[int, ...]]"
+"""The registrations in force, the value of each cell, a number for each coupling, and the color in each memory."""
 
 Kind: TypeAlias = Literal[
-    "reads", "writes", "arrives", "counts", "refuses", "shows", "leaves", "breaks", "hides", "jams"
+    "reads", "writes", "arrives", "counts", "refuses", "shows", "leaves", "breaks", "hides", "jams", "remembers"
 ]
 KINDS: tuple[Kind, ...] = (
     "reads",
@@ -52,6 +53,8 @@ class Cell:
         table: the value for each combination of groups, modulo its length; empty for the order of arrival.
         lazy: registrations that do not write it when they come, as bits.
         lazy_on_release: or when they go.
+        by_refusal: registrations that write it when they are refused.
+        spoilt: they write something else than its value then.
     """
 
     operator: int
@@ -59,6 +62,8 @@ class Cell:
     table: tuple[int, ...] = ()
     lazy: int = 0
     lazy_on_release: int = 0
+    by_refusal: int = 0
+    spoilt: bool = False
 
     @property
     def members(self) -> int:
@@ -77,7 +82,8 @@ class Cell:
         """What an engine says of it."""
         indices = [index for index in range(self.members.bit_length()) if self.members >> index & 1]
         if not self.table:
-            return Dependence(tuple(1 << index for index in indices), {index: index for index in indices})
+            groups = tuple(1 << index for index in indices)
+            return Dependence(groups, {index: index for index in indices}, is_list=True)
         lazy = (self.lazy | self.lazy_on_release) & self.members
         roles = {
             index: (
@@ -88,7 +94,35 @@ class Cell:
             )
             for index in indices
         }
-        return Dependence(self.groups, roles, lazy if honest else 0, holders, OPERATORS[self.operator])
+        traces = self.by_refusal if honest else 0
+        return Dependence(self.groups, roles, lazy if honest else 0, holders, OPERATORS[self.operator], traces)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A hidden variable: the color of the first registration that came, while the operator lives.
+
+    A registration of another color is refused.
+
+    Args:
+        operator: whose it is.
+        colors: the registrations of the first and of the second color, as bits.
+        secret: registrations that make it forget when they come, which is not declared, as bits.
+    """
+
+    operator: int
+    colors: tuple[int, int]
+    secret: int = 0
+
+    def color(self, index: int) -> int:
+        """1 or 2, or 0 for a registration without a color."""
+        return 1 if self.colors[0] >> index & 1 else 2 if self.colors[1] >> index & 1 else 0
+
+    def declared(self, holders: int) -> Dependence:
+        """What an engine says of it."""
+        members = self.colors[0] | self.colors[1]
+        roles = {index: True for index in range(members.bit_length()) if members >> index & 1}
+        return Dependence((), roles, 0, holders, OPERATORS[self.operator], members, is_hidden=True)
 
 
 @dataclass(frozen=True)
@@ -101,7 +135,8 @@ class Coupling:
             `refuses`: `by` is refused while `partner` is in force; `leaves`: a refusal of `by` changes the cell;
             `shows`: the observation alone shows whether `by` came after `partner`; `breaks`: an invariant fails while
             both are in force; `hides`: a variable that is not declared shows how often `by` came; `jams`: `by` cannot
-            be released while `partner` is in force.
+            be released while `partner` is in force; `remembers`: a refusal of `by` makes the next step show it, if that
+            is to register `partner` while nothing else is in force, and is forgotten with any other registration.
         cell: the cell.
         by: a registration.
         partner: another.
@@ -115,7 +150,11 @@ class Coupling:
 
 @dataclass(frozen=True)
 class DeclaringSpace:
-    """The states of an engine; `indices` are those of its registrations that can come."""
+    """The states of an engine.
+
+    `indices` are those of its registrations that can come; those in `exclusions` cannot be in force together, and those
+    in `never` not at all.
+    """
 
     count: int
     cells: tuple[Cell, ...]
@@ -125,20 +164,30 @@ class DeclaringSpace:
     indices: tuple[int, ...] = ()
     operators: tuple[OperatorName, ...] = OPERATORS
     honest: bool = True
-    traces: bool = False
+    memories: tuple[Memory, ...] = ()
+    never: int = 0
 
     def empty(self) -> State:
-        return 0, tuple(self._fresh(cell, 0) for cell in self.cells), (0,) * len(self.couplings)
+        fresh = tuple(self._fresh(cell, 0) for cell in self.cells)
+        return 0, fresh, (0,) * len(self.couplings), (0,) * len(self.memories)
 
     def register(self, state: State, index: int, /) -> tuple[State, Refusal | None]:
-        mask, values, numbers = state
+        mask, values, numbers, memories = state
         one = self.indices[index]
-        if any(rule >> one & 1 and mask & rule for rule in self.exclusions):
+        if any(held and memory.color(one) not in (0, held) for memory, held in self._held(memories)):
+            return self._after_refusal(state, one), Refusal(ErrorKind.SIGNATURE_MISMATCH, (), "of another color")
+        memories = tuple(
+            memory.color(one) if not held and self._lives(memory.operator, mask | 1 << one) else held
+            for memory, held in self._held(memories)
+        )
+        if self.never >> one & 1 or any(rule >> one & 1 and mask & rule for rule in self.exclusions):
+            noted = tuple(held if self._lives(memory.operator, mask) else 0 for memory, held in self._held(memories))
             left = tuple(
-                1 if each.kind == "leaves" and one == each.by else number
+                1 if each.kind in ("leaves", "remembers") and one == each.by else number
                 for each, number in zip(self.couplings, numbers, strict=True)
             )
-            return (mask, values, left), Refusal(ErrorKind.DUPLICATE_DEF, (), "they exclude one another")
+            refusal = Refusal(ErrorKind.DUPLICATE_DEF, (), "they exclude one another")
+            return self._after_refusal((mask, values, left, noted), one), refusal
         if any(each.kind == "refuses" and one == each.by and mask >> each.partner & 1 for each in self.couplings):
             return state, Refusal(ErrorKind.SIGNATURE_MISMATCH, (), "the coupling refuses it")
         after = mask | 1 << one
@@ -150,10 +199,28 @@ class DeclaringSpace:
                 held.append(cell.value(after))
             else:
                 held.append(value)
-        return (after, tuple(held), self._moved(numbers, mask, one)), None
+        kept = tuple(0 if memory.secret >> one & 1 else color for memory, color in self._held(memories))
+        return (after, tuple(held), self._moved(numbers, mask, one), kept), None
+
+    def _after_refusal(self, state: State, one: int) -> State:
+        """With what is written although `one` is refused."""
+        mask, values, numbers, memories = state
+        written = tuple(
+            (-1 if cell.spoilt else cell.value(mask))
+            if cell.table and cell.by_refusal >> one & 1 and value is not None
+            else value
+            for cell, value in zip(self.cells, values, strict=True)
+        )
+        return mask, written, numbers, memories
+
+    def _held(self, memories: tuple[int, ...]) -> Iterator[tuple[Memory, int]]:
+        return zip(self.memories, memories, strict=True)
+
+    def _lives(self, operator: int, mask: int) -> bool:
+        return not self.holders[operator] or bool(mask & self.holders[operator])
 
     def release(self, state: State, index: int, /) -> State:
-        mask, values, numbers = state
+        mask, values, numbers, memories = state
         one = self.indices[index]
         if any(each.kind == "jams" and each.by == one and mask >> each.partner & 1 for each in self.couplings):
             raise RegistrationError(ErrorKind.OTHER, "the handle is jammed")
@@ -173,7 +240,10 @@ class DeclaringSpace:
             0 if each.kind in ("arrives", "shows", "writes") and one in (each.by, each.partner) else number
             for each, number in zip(self.couplings, numbers, strict=True)
         )
-        return after, tuple(held), kept
+        remembered = tuple(
+            color if self._lives(memory.operator, after) else 0 for memory, color in self._held(memories)
+        )
+        return after, tuple(held), kept, remembered
 
     def observe(self, state: State, /) -> tuple[Snapshot, ...]:
         shown = self.values(state)
@@ -187,7 +257,8 @@ class DeclaringSpace:
             lines += [
                 f"coupling {at}: {state[2][at]}"
                 for at, each in enumerate(self.couplings)
-                if each.kind in ("shows", "hides") and self.cells[each.cell].operator == number
+                if (each.kind in ("shows", "hides") or (each.kind == "remembers" and state[2][at] == 2))
+                and self.cells[each.cell].operator == number
             ]
             looks.append(Snapshot(name, "\n".join(lines), ""))
         return tuple(looks)
@@ -207,13 +278,17 @@ class DeclaringSpace:
     # --- what is declared
 
     def dependences(self) -> Mapping[Hashable, Dependence] | str:
-        return {
+        cells: dict[Hashable, Dependence] = {
             ("cell", at): cell.declared(self.holders[cell.operator], honest=self.honest)
             for at, cell in enumerate(self.cells)
         }
+        memories: dict[Hashable, Dependence] = {
+            ("memory", at): memory.declared(self.holders[memory.operator]) for at, memory in enumerate(self.memories)
+        }
+        return {**cells, **memories}
 
     def values(self, state: State, /) -> Mapping[Hashable, Hashable]:
-        mask, values, numbers = state
+        mask, values, numbers, memories = state
         shown: dict[Hashable, Hashable] = {}
         for at, value in enumerate(values):
             if value is None:
@@ -223,7 +298,8 @@ class DeclaringSpace:
                 for each, number in zip(self.couplings, numbers, strict=True)
                 if each.cell == at and each.kind in ("reads", "writes", "arrives", "counts", "leaves")
             ]
-            shown["cell", at] = (value, *coupled)
+            shown["cell", at] = (*value, *coupled) if isinstance(value, tuple) else (value, *coupled)
+        shown |= {("memory", at): color for at, color in enumerate(memories) if color}
         for at, each in enumerate(self.couplings):
             if each.kind == "hides" and numbers[at]:
                 shown["hidden", at] = numbers[at]
@@ -231,13 +307,12 @@ class DeclaringSpace:
 
     def deciders(self) -> Sequence[int]:
         found = [0] * self.count
-        for rule in self.exclusions:
+        colored = [one.colors[0] | one.colors[1] for one in self.memories if all(one.colors)]
+        never = [1 << index for index in range(self.count) if self.never >> index & 1]
+        for rule in (*self.exclusions, *colored, *never):
             for index in range(self.count):
                 found[index] |= rule if rule >> index & 1 else 0
         return found
-
-    def leaves_traces(self) -> bool:
-        return self.traces
 
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> DeclaringSpace:
         return replace(self, indices=tuple(self.indices[index] for index in indices), operators=tuple(operators))
@@ -251,6 +326,8 @@ class DeclaringSpace:
 
     def _moved(self, numbers: tuple[int, ...], mask: int, one: int) -> tuple[int, ...]:
         def moved(each: Coupling, number: int) -> int:
+            if each.kind == "remembers":
+                return 2 if number == 1 and one == each.partner and not mask else 0
             if one != each.by:
                 return number
             match each.kind:
@@ -284,12 +361,13 @@ class DeclaringEngine:
         return replace(self.whole, operators=tuple(operators))
 
 
-def random_engine(seed: int, *, secrets: bool) -> tuple[DeclaringEngine, tuple[int, ...]]:
+def random_engine(seed: int, *, secrets: bool, refusals: bool = False) -> tuple[DeclaringEngine, tuple[int, ...]]:
     """An engine with up to three cells and an order to keep, always the same for a seed.
 
     Args:
         seed: the seed.
         secrets: whether it couples what it does not declare.
+        refusals: whether refusals leave something behind, and memories refuse.
     """
     random = SplitMix64(seed)
     count = 3 + random.below(3)
@@ -315,8 +393,22 @@ def random_engine(seed: int, *, secrets: bool) -> tuple[DeclaringEngine, tuple[i
     exclusions = tuple(some(40) for _ in range(random.below(2)))
     order = list(range(count))
     random.shuffle(order)
-    space = DeclaringSpace(count, tuple(cells), holders, tuple(couplings), exclusions, tuple(range(count)))
-    return DeclaringEngine(space), tuple(order[: random.below(count + 1)]) if random.chance(30) else ()
+    kept = tuple(order[: random.below(count + 1)]) if random.chance(30) else ()
+    memories = []
+    if refusals:
+        for at, cell in enumerate(cells):
+            if cell.table and random.chance(50):
+                cells[at] = replace(cell, by_refusal=some(40), spoilt=random.chance(20))
+        if random.chance(60):
+            one = some(40)
+            memories.append(Memory(random.below(2), (one, some(40) & ~one if random.chance(70) else 0)))
+        if not exclusions and random.chance(70):
+            exclusions = (some(40),)
+    indices = tuple(range(count))
+    space = DeclaringSpace(
+        count, tuple(cells), holders, tuple(couplings), exclusions, indices, memories=tuple(memories)
+    )
+    return DeclaringEngine(space), kept
 
 
 def shortest_failure(space: DeclaringSpace, order: Sequence[int], *, longest: int) -> Failure | None:

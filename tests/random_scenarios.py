@@ -90,12 +90,56 @@ class _Scenario:
         return self.impl(operator)
 
 
+class _RefusedScenario(_Scenario):
+    """Registrations that are often refused, some of them when part of them is made."""
+
+    def __init__(self, random: SplitMix64) -> None:
+        super().__init__(random)
+        self.signatures = self.one((("a", "b"), ("a", "b", None), (None,)))
+
+    def registration(self) -> Registration:
+        operator, kind = self.one(self.operators), self.random.below(100)
+        if kind < 10:
+            schema = self.one(("(Tensor x) -> Tensor", "(Tensor y) -> Tensor", _MANY_ARGUMENTS))
+            tags = frozenset({"core"}) if self.random.chance(50) else frozenset[str]()
+            return Def(parse_schema(f"{operator}{schema}"), debug=self.debug, tags=tags)
+        if kind < 20:
+            schema = self.one(("(Tensor x) -> Tensor", _MANY_ARGUMENTS))
+            kernel = self.impl(operator).kernel
+            return Def(parse_schema(f"{operator}{schema}"), debug=self.debug, kernel=kernel, key=self.one(self.keys))
+        if kind < 30:
+            return Fallback(self.one(_FALLBACKS), Kernel(KernelForm.BOXED), self.debug)
+        if kind < 60:
+            inside: tuple[Def | Impl, ...] = (self.impl("foo"), self.impl(operator), *self.refused())
+            return Block("t", BlockKind.IMPL, inside, debug=self.debug)
+        if kind < 70:
+            inside = (Def(parse_schema("foo(Tensor x) -> Tensor")), self.impl("foo"), *self.refused())
+            return Block("t", self.one((BlockKind.FRAGMENT, BlockKind.DEF)), inside, debug=self.debug)
+        if kind < 75:
+            fallbacks = tuple(Fallback(self.one(_FALLBACKS), Kernel(KernelForm.BOXED)) for _ in range(2))
+            return Block(None, BlockKind.IMPL, fallbacks, debug=self.debug)
+        return self.impl(operator)
+
+    def refused(self) -> tuple[Def, ...]:
+        """Nothing, or what no block of kernels may hold."""
+        return (Def(parse_schema("foo(Tensor x, Tensor y) -> Tensor")),) if self.random.chance(20) else ()
+
+
+_MANY_ARGUMENTS = f"({', '.join(f'Tensor x{at}' for at in range(70))}) -> Tensor"
+
+
 def random_scenario(
-    seed: int, most: int = 6
+    seed: int, most: int = 6, *, refused: bool = False
 ) -> tuple[str, tuple[Registration, ...], tuple[OperatorName, ...], tuple[int, ...]]:
-    """Semantics, registrations, operators and an order to keep, always the same for a seed."""
+    """Semantics, registrations, operators and an order to keep, always the same for a seed.
+
+    Args:
+        seed: the seed.
+        most: at most so many registrations.
+        refused: whether most registrations can be refused.
+    """
     random = SplitMix64(seed)
-    scenario = _Scenario(random)
+    scenario = _RefusedScenario(random) if refused else _Scenario(random)
     count = 2 + random.below(most - 1)
     registrations = distinguished([scenario.registration() for _ in range(count)])
     order = list(range(count))

@@ -602,10 +602,6 @@ class CodedSpace:
         """For each registration those that can make it be refused."""
         return self.plain.deciders()
 
-    def leaves_traces(self) -> bool:
-        """Whether a refused registration may leave something behind."""
-        return self.plain.leaves_traces()
-
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> LabSpace:
         """The states that some of the registrations can reach, as values: walks through them are short."""
         return self.plain.restricted(indices, operators)

@@ -5,7 +5,7 @@ The explorer builds neighbourhoods from this, and checks it wherever it goes: se
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
@@ -14,6 +14,7 @@ from dispatchlab.engine.lowering import LoweredRegistration
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import (
     ClaimNamespace,
+    Primitive,
     RegisterDef,
     RegisterFallback,
     RegisterImpl,
@@ -24,6 +25,7 @@ from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, State
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import Provenance, key_text
+from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT
 
@@ -33,6 +35,13 @@ from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT
 # there, the second newest, or no more at all. So a slot that was refreshed has a value that depends on which keys have
 # kernels alone; whose kernel it is follows from the list of that key, which is a variable of its own. A slot that
 # was not refreshed when a newer kernel came shows another value.
+#
+# Note [What a refusal writes]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Under semantics with `refusal_leaves_traces`, a registration that is refused has made some of its primitives already.
+# Everything that it writes when it is accepted counts as written then, if one of its later primitives can be refused.
+# Of a primitive that is refused itself, two leave something: a def with too many arguments makes the operator, and a
+# kernel that does not fit a def has its signature stored.
 
 
 class Variable(NamedTuple):
@@ -45,7 +54,7 @@ class Variable(NamedTuple):
     """
 
     kind: str
-    of: str | NamespaceVariable | None = None
+    of: str | NamespaceVariable | RegisterName | None = None
     bit: int = 0
 
     def __str__(self) -> str:
@@ -58,6 +67,8 @@ class Variable(NamedTuple):
                 return f"the kernels of {self.of} at {key_text(KEY_OF_BIT[self.bit])}"
             case Variable("slot"):
                 return f"the {at} of {self.of}"
+            case Variable("name", RegisterName() as of):
+                return f"the name {of.variable}"
             case _:
                 return f"the {self.kind} of {self.of}"
 
@@ -71,6 +82,14 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
     writers: dict[Variable, int] = {}
     operators: dict[str, list[tuple[int, _OperatorPrimitive]]] = {}
     fallbacks: list[tuple[int, RegisterFallback]] = []
+    last = _refusals(lowered, semantics).last
+
+    def traces(mask: int) -> int:
+        """Who of these has made something when it is refused."""
+        if not semantics.refusal_leaves_traces:
+            return 0
+        return sum(1 << index for index in _members(mask) if last[index] > 0)
+
     for index, one in enumerate(lowered):
         for primitive in one.primitives:
             match primitive:
@@ -83,7 +102,9 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
                     _add(writers, Variable("def", primitive.variable), index)
                     operators.setdefault(primitive.variable, []).append((index, primitive))
                 case RegisterName():
-                    _add(writers, Variable("names", primitive.variable), index)
+                    found[Variable("name", primitive)] = Dependence(
+                        (1 << index,), {index: True}, operator=primitive.name, traces=traces(1 << index)
+                    )
                     operators.setdefault(primitive.variable, []).append((index, primitive))
                 case RegisterImpl():
                     _add(writers, Variable("kernels", primitive.variable, primitive.bit), index)
@@ -108,22 +129,66 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
             tuple(1 << one for one in members),
             {one: one for one in members},
             operator=name,
+            traces=traces(mask),
+            is_list=variable.kind == "kernels",
             kind=(variable.kind, variable.bit & replaceable != 0, initial.get(variable.bit)),
         )
     for text, primitives in operators.items():
-        holders = 0
-        for index, _ in primitives:
+        holders = created = 0
+        for index, primitive in primitives:
             holders |= 1 << index
+            if semantics.refusal_leaves_traces and _has_too_many_arguments(primitive):
+                created |= 1 << index
+        created |= traces(holders)
         name = primitives[0][1].name
         found[Variable("operator", text)] = Dependence(
-            (holders,), dict.fromkeys(_members(holders), True), operator=name, kind="operator"
+            (holders,), dict.fromkeys(_members(holders), True), operator=name, kind="operator", traces=created
         )
         for slot, keys in groups.items():
-            kind = "slot", names[slot], initial.get(slot)
-            found[Variable("slot", text, slot)] = _slot(slot, keys, primitives, fallbacks, holders)._replace(kind=kind)
+            one_slot = _slot(slot, keys, primitives, fallbacks, holders)
+            role_mask = sum(1 << index for index in one_slot.roles)
+            found[Variable("slot", text, slot)] = one_slot._replace(
+                kind=("slot", names[slot], initial.get(slot)), traces=created | traces(role_mask)
+            )
+        found |= _hidden(text, primitives, holders, semantics, traces)
     return found
 
 
+def _hidden(
+    text: str,
+    primitives: Sequence[tuple[int, _OperatorPrimitive]],
+    holders: int,
+    semantics: Semantics,
+    traces: Callable[[int], int],
+) -> Mapping[Hashable, Dependence]:
+    """What outlives the registrations that brought it. See Note [What a refusal writes]."""
+    name = primitives[0][1].name
+    found: dict[Hashable, Dependence] = {}
+    if semantics.signature_life is SignatureLife.OPERATOR:
+        for symint, kind in enumerate(_SIGNATURES):
+            signed = {
+                index: True
+                for index, primitive in primitives
+                if isinstance(primitive, RegisterImpl)
+                and primitive.held is not None
+                and primitive.entry.kernel.symint == symint
+            }
+            if signed:
+                members = sum(1 << index for index in signed)
+                found[Variable(kind, text)] = _outliving(signed, holders, name, members)
+    if semantics.tags_outlive_def:
+        tagged = {index: True for index, primitive in primitives if isinstance(primitive, RegisterDef)}
+        if tagged:
+            members = traces(sum(1 << index for index in tagged))
+            found[Variable("tags", text)] = _outliving(tagged, holders, name, members)
+    return found
+
+
+def _outliving(roles: Mapping[int, Hashable], holders: int, name: OperatorName, traces: int) -> Dependence:
+    return Dependence((), roles, holders=holders, operator=name, traces=traces, is_hidden=True)
+
+
+_SIGNATURES = ("signature", "symbolic signature")
 _OperatorPrimitive: TypeAlias = RegisterDef | RegisterImpl | RegisterName
 
 
@@ -209,8 +274,13 @@ def values(state: State) -> dict[Hashable, Hashable]:
             continue
         if value.defs:
             found["def", variable, 0] = value.stored, value.defs, value.tags
-        if value.names:
-            found["names", variable, 0] = frozenset(value.names)
+        elif value.tags:
+            found["tags", variable, 0] = value.tags
+        for kind, held_signature in zip(_SIGNATURES, value.signatures, strict=True):
+            if held_signature is not None:
+                found[kind, variable, 0] = held_signature
+        for each in value.names:
+            found["name", each, 0] = True
         for bit, kernels in value.kernels.items():
             found["kernels", variable, bit] = kernels
         for held, bits in value.slots.items():
@@ -237,61 +307,83 @@ def _standing(held: TableEntry, entry: OperatorEntry, fallbacks: Fallbacks) -> H
 
 def deciders(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> tuple[int, ...]:
     """For each registration those that can make it be refused, itself if it is at fault."""
-    masks = [0] * len(lowered)
+    return _refusals(lowered, semantics).deciders
 
-    def exclude(some: Iterable[int]) -> None:
+
+class _Refusals(NamedTuple):
+    """What may be refused.
+
+    Args:
+        deciders: for each registration those that can make it be refused.
+        last: for each registration the last of its primitives that can be refused; -1 when none can.
+    """
+
+    deciders: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+def _refusals(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> _Refusals:
+    masks, last = [0] * len(lowered), [-1] * len(lowered)
+
+    def exclude(some: Iterable[tuple[int, int]]) -> None:
         mask = 0
-        for one in some:
+        for one, at in some:
             mask |= 1 << one
+            last[one] = max(last[one], at)
         for one in _members(mask):
             masks[one] |= mask
 
-    alone: dict[Hashable, list[int]] = {}
-    defs: dict[str, list[tuple[int, RegisterDef]]] = {}
-    impls: dict[str, list[tuple[int, RegisterImpl]]] = {}
+    alone: dict[Hashable, list[tuple[int, int]]] = {}
+    defs: dict[str, list[tuple[tuple[int, int], RegisterDef]]] = {}
+    impls: dict[str, list[tuple[tuple[int, int], RegisterImpl]]] = {}
     for index, one in enumerate(lowered):
-        for primitive in one.primitives:
+        for at, primitive in enumerate(one.primitives):
+            here = index, at
             match primitive:
                 case RegisterFallback():
                     if not primitive.replaces or semantics.replaced_fallback_returns:
-                        alone.setdefault(primitive.bit, []).append(index)
+                        alone.setdefault(primitive.bit, []).append(here)
                 case ClaimNamespace():
-                    alone.setdefault(primitive.variable, []).append(index)
+                    alone.setdefault(primitive.variable, []).append(here)
                 case RegisterDef():
-                    alone.setdefault(primitive.variable, []).append(index)
-                    defs.setdefault(primitive.variable, []).append((index, primitive))
-                    if len(primitive.definition.schema.arguments) > MAX_ARGUMENTS:
-                        exclude([index])
+                    alone.setdefault(primitive.variable, []).append(here)
+                    defs.setdefault(primitive.variable, []).append((here, primitive))
+                    if _has_too_many_arguments(primitive):
+                        exclude([here])
                 case RegisterImpl():
-                    impls.setdefault(primitive.variable, []).append((index, primitive))
+                    impls.setdefault(primitive.variable, []).append((here, primitive))
                 case RegisterName():
                     pass
                 case _:
-                    exclude([index])
+                    exclude([here])
     initial = 0
     for fallback in semantics.fallbacks:
         if fallback.key is not None:
             initial |= semantics.slots_of_key(fallback.key)
     for key in semantics.replaceable_fallbacks:
         initial &= ~KEY_BIT[key]
-    for place, indices in alone.items():
-        if len(indices) > 1 or (isinstance(place, int) and place & initial):
-            exclude(indices)
+    for place, some in alone.items():
+        if len(some) > 1 or (isinstance(place, int) and place & initial):
+            exclude(some)
     for name, kernels in impls.items():
-        for at, one_def in defs.get(name, ()):
-            for index, impl in kernels:
+        for defined, one_def in defs.get(name, ()):
+            for here, impl in kernels:
                 if _differ(one_def, impl):
-                    exclude([at, index])
+                    exclude([defined, here])
         if semantics.signature_life is not SignatureLife.NEVER:
             for symint in (False, True):
-                signed: dict[str, list[int]] = {}
-                for index, impl in kernels:
+                signed: dict[str, list[tuple[int, int]]] = {}
+                for here, impl in kernels:
                     kernel = impl.entry.kernel
                     if kernel.signature is not None and kernel.symint is symint:
-                        signed.setdefault(kernel.signature, []).append(index)
+                        signed.setdefault(kernel.signature, []).append(here)
                 if len(signed) > 1:
-                    exclude(index for indices in signed.values() for index in indices)
-    return tuple(masks)
+                    exclude(here for some in signed.values() for here in some)
+    return _Refusals(tuple(masks), tuple(last))
+
+
+def _has_too_many_arguments(primitive: Primitive) -> bool:
+    return isinstance(primitive, RegisterDef) and len(primitive.definition.schema.arguments) > MAX_ARGUMENTS
 
 
 def _differ(one: RegisterDef, impl: RegisterImpl) -> bool:

@@ -159,10 +159,6 @@ class LabSpace:
         """For each registration those that can make it be refused."""
         return deciders(self._lowered, self._semantics)
 
-    def leaves_traces(self) -> bool:
-        """Whether a refused registration may leave something behind."""
-        return self._semantics.refusal_leaves_traces
-
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> LabSpace:
         """The states that some of the registrations can reach; the same primitives, so equal values."""
         part = copy(self)

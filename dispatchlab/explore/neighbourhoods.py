@@ -16,12 +16,32 @@ checked are in docs/proof.md; Note [Neighbourhoods of a variable] has the short 
 #   (roles)     every registration of a role has its turn in a neighbourhood, with all others as they are;
 #   (all)       every combination of roles was visited, so that f is known everywhere;
 #   (outcome)   whether a registration is accepted follows from those that were declared to decide about it;
-#   (traces)    a refusal leaves the state as it was, unless the engine declares otherwise;
+#   (traces)    a refusal changes nothing but what the engine declares that it may write;
 #   (declared)  no variable shows up that was not declared;
 #   (near)      all sequences over everything are walked, up to the length that few edges allow;
 #   (far)       sequences over everything show the same: each registration alone, each after all others, and random
 #               ones; invariants hold there, and what is observed in the end equals what the direct way there shows.
 # Wherever a check fails, nothing is concluded: everything is walked as one.
+#
+# Note [Registrations that exclude each other]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# One that is never accepted keeps nothing alive, and comes first in its role only when all are like that. Two roles may
+# exclude each other in the registrations that were chosen, and not in others. So when all is explored, every
+# combination of roles that can be in force is looked for; where the value of a variable is not known, registrations
+# that have them are explored, too.
+#
+# Note [Refusals that write]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A refusal that leaves something behind is a step with a role. So the neighbourhood of a variable has those who may
+# write it although they are refused, and with each of them everybody who decides about it, directly or through others:
+# then it is refused there where it is refused in the whole. What is left behind may also be hidden, and show in nothing
+# but who is refused later, as a signature that outlives its kernel. Those who write it decide about one another, so
+# they are explored together, with somebody else who keeps the operator alive.
+#
+# Note [Lists]
+# ~~~~~~~~~~~~
+# The kernels of one key are a list. It is known when it is known what each registration puts there, and which of two
+# comes first. So its neighbourhoods have every two of them, a few at a time, and no more.
 #
 # Note [Which registrations have their turn]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -32,9 +52,11 @@ checked are in docs/proof.md; Note [Neighbourhoods of a variable] has the short 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import chain, combinations, product
 from typing import Any, Final, NamedTuple
 
 from dispatchlab.errors import RegistrationError
@@ -52,7 +74,7 @@ from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 
 MOST_REGISTRATIONS: Final = 14
-"""A neighbourhood of more registrations is not explored."""
+"""A report says when more registrations than these were explored together."""
 
 LEAST_EDGES: Final = 12_000
 """A state graph of fewer edges is walked as it is."""
@@ -63,6 +85,9 @@ NEAR_EDGES: Final = 5_000
 _DENSITIES: Final = (15, 50, 85)
 _STEPS: Final = 120
 _LOOK_EVERY: Final = 16
+_TAKEN_AT_ONCE: Final = 2  # of a list; two times as many are in a neighbourhood
+_SHORT_LIST: Final = 5
+_MOST_ROLES: Final = 18  # of one variable, when some of them exclude others
 _FEW: Final = 8
 """Up to so many registrations, every step of a sequence over everything is looked at."""
 
@@ -95,19 +120,25 @@ class Plan:
 
     Args:
         neighbourhoods: what to explore, smaller ones first.
-        dependences: what each variable depends on.
-        declared: every variable that the engine declares, also of what is not observed.
+        dependences: what each variable depends on that is observed.
+        declared: the same of every variable.
         deciders: for each registration those that decide whether it is accepted.
         conflicts: the registrations that decide about one another, directly or through others, as bits.
-        edges: how many edges the neighbourhoods have.
+        able: the registrations that are accepted when nothing else is registered, as bits.
+        refused: for each variable who may write it though refused, and who is needed for that, as bits.
+        edges: how many edges the neighbourhoods have at most.
+        largest: how many registrations the largest of them has.
     """
 
     neighbourhoods: tuple[Neighbourhood, ...]
     dependences: Mapping[Hashable, Dependence]
-    declared: frozenset[Hashable]
+    declared: Mapping[Hashable, Dependence]
     deciders: tuple[int, ...]
     conflicts: tuple[int, ...]
+    able: int
+    refused: Mapping[Hashable, int]
     edges: int
+    largest: int
 
 
 def plan_of(
@@ -127,34 +158,38 @@ def plan_of(
     if isinstance(declared, str):
         raise NotReduced(declared)
     deciders = tuple(space.deciders())
-    if any(deciders) and space.leaves_traces():
-        raise NotReduced("a registration may be refused, and a refusal may leave something behind")
     observed = frozenset(operators)
-    shown = {variable: one for variable, one in declared.items() if one.operator is None or one.operator in observed}
+    shown = {
+        variable: one
+        for variable, one in declared.items()
+        if not one.is_hidden and (one.operator is None or one.operator in observed)
+    }
+    able = _accepted_alone(space, deciders)
+    conflicts = tuple(_components(deciders))
+    hidden = [one for one in declared.values() if one.is_hidden]
+    together_with = {together: _with_what_outlives(together, hidden, able) for together in conflicts}
     wanted: dict[int, Neighbourhood] = {}
+    refused: dict[Hashable, int] = {}
 
     def want(members: int, *variables: Hashable) -> None:
         wanted.setdefault(members, Neighbourhood(members)).variables.extend(variables)
 
     for variable, dependence in shown.items():
-        for members in _neighbourhoods(dependence):
-            want(members, variable)
-    conflicts = tuple(_components(deciders))
-    for together in conflicts:
+        refused[variable] = _who_write_though_refused(dependence, together_with, able)
+        for members in _neighbourhoods(dependence, able):
+            want(members | refused[variable], variable)
+    for together in together_with.values():
         want(together)
     for index in range(count):
         want(1 << index)
-    largest = _largest(wanted.values())
-    for one in largest:
-        size = one.members.bit_count()
-        if size > MOST_REGISTRATIONS:
-            raise NotReduced(
-                f"{size} registrations act on one another, and more than {MOST_REGISTRATIONS} are not taken together"
-            )
-    edges = sum(count_edges(one.members.bit_count()) for one in largest)
+    chosen = _largest(wanted.values())
+    largest = max(one.members.bit_count() for one in chosen)
+    edges = sum(count_edges(one.members.bit_count()) for one in chosen)
     if least and edges >= whole:
+        if largest > MOST_REGISTRATIONS:
+            raise NotReduced(f"{largest} of the {count} registrations act on one another")
         return None
-    return Plan(largest, shown, frozenset(declared), deciders, conflicts, edges)
+    return Plan(chosen, shown, declared, deciders, conflicts, able, refused, edges, largest)
 
 
 def members_of(mask: int) -> Iterator[int]:
@@ -165,28 +200,33 @@ def members_of(mask: int) -> Iterator[int]:
         yield bit.bit_length() - 1
 
 
-def _neighbourhoods(dependence: Dependence) -> Iterator[int]:
+def _accepted_alone(space: StateSpace[Any], deciders: Sequence[int]) -> int:
+    """The registrations that are accepted when nothing else is registered, as bits."""
+    able = 0
+    for index, mask in enumerate(deciders):
+        if not mask or space.register(space.empty(), index)[1] is None:
+            able |= 1 << index
+    return able
+
+
+def _neighbourhoods(dependence: Dependence, able: int) -> Iterator[int]:
     """One registration of each role, so that each has its turn. See Note [Which registrations have their turn]."""
-    touching = 0
-    for index in dependence.roles:
-        touching |= 1 << index
-    keeping = dependence.holders & ~touching
-    return one_of_each_role(dependence.roles, dependence.lazy, keeping & -keeping)
+    if dependence.is_list:
+        return _pairs(sorted(dependence.roles))
+    keeping = _keeping(dependence, able)
+    return one_of_each_role(_able_first(dependence.roles, able), dependence.lazy, keeping & -keeping)
 
 
 def one_of_each_role(roles: Mapping[int, Hashable], lazy_ones: int, besides: int = 0) -> Iterator[int]:
     """Sets with one registration of each role, two of a lazy one, so that each registration has its turn.
 
     Args:
-        roles: of the registrations.
+        roles: of the registrations; the first of a role has its turn with those of the others.
         lazy_ones: those of them that are lazy, as bits.
         besides: is in every set.
     """
-    by_role: dict[Hashable, list[int]] = {}
-    for index, role in roles.items():
-        by_role.setdefault(role, []).append(index)
     chosen, others = besides, []
-    for members in by_role.values():
+    for members in _by_role(roles):
         lazy = lazy_ones >> members[0] & 1
         pair = members[:2] if lazy else members[:1]
         for index in pair:
@@ -195,6 +235,54 @@ def one_of_each_role(roles: Mapping[int, Hashable], lazy_ones: int, besides: int
     yield chosen
     for first, other in others:
         yield chosen & ~first | other
+
+
+def _by_role(roles: Mapping[int, Hashable]) -> Iterable[list[int]]:
+    by_role: dict[Hashable, list[int]] = {}
+    for index, role in roles.items():
+        by_role.setdefault(role, []).append(index)
+    return by_role.values()
+
+
+def _able_first(roles: Mapping[int, Hashable], able: int) -> Mapping[int, Hashable]:
+    """Roles with those first who are accepted alone."""
+    return {index: roles[index] for index in sorted(roles, key=lambda index: (not able >> index & 1, index))}
+
+
+def _keeping(dependence: Dependence, able: int) -> int:
+    """Those who keep a variable alive and do nothing else to it, as bits."""
+    return dependence.holders & able & ~sum(1 << index for index in dependence.roles)
+
+
+def _pairs(members: Sequence[int]) -> Iterator[int]:
+    """Every two members of a list, a few at a time. See Note [Lists]."""
+    size = _TAKEN_AT_ONCE if len(members) > _SHORT_LIST else max(len(members), 1)
+    some = [sum(1 << index for index in members[at : at + size]) for at in range(0, len(members), size)]
+    if len(some) < 2:
+        yield sum(some)
+    for one, other in combinations(some, 2):
+        yield one | other
+
+
+def _with_what_outlives(together: int, hidden: Sequence[Dependence], able: int) -> int:
+    """Those who decide about one another, and who keeps alive what they write. See Note [Refusals that write]."""
+    members = together
+    for one in hidden:
+        if any(together >> index & 1 for index in one.roles):
+            outside = one.holders & ~together & able
+            members |= outside & -outside
+    return members
+
+
+def _who_write_though_refused(dependence: Dependence, together_with: Mapping[int, int], able: int) -> int:
+    """Those who may write a variable when they are refused, who refuses them, and who keeps the operator alive then."""
+    found = refusing = 0
+    for together, more in together_with.items():
+        if together & dependence.traces:
+            found |= more
+            refusing |= together
+    outside = dependence.holders & ~refusing & able if found else 0
+    return found | outside & -outside
 
 
 def _components(deciders: Sequence[int]) -> Iterator[int]:
@@ -292,11 +380,16 @@ class _Proof:
         self.numbers = numbers
         self.knowledge = Knowledge(plan)
         self.best: _Found | None = None
+        self.strange: NotReduced | None = None  # nothing is proved; a counterexample is one all the same
+        self.short: Exploration | None = None  # looked at up to a length, beyond which nothing is asked
         self.conflicts: dict[tuple[int, ...], Conflict] = {}
         self.accepted: set[int] = set()
         self.sum = Exploration(
             Verdict.ORDER_INDEPENDENT, "graph", count, 0, 0, 0, count_orders(count, order), neighbourhoods=0
         )
+        if plan.largest > MOST_REGISTRATIONS:
+            note = f"{plan.largest} of the {count} registrations act on one another, and were explored together"
+            self.sum = replace(self.sum, notes=(note,))
 
     def run(self) -> Exploration:
         """Walk the shortest sequences over everything, then explore all neighbourhoods."""
@@ -312,9 +405,7 @@ class _Proof:
         near = self._look_near()
         if near.verdict is not Verdict.INCOMPLETE or near.notes != (too_long(self._near),):
             return near
-        short: Exploration | None = None
-        strange: NotReduced | None = None  # nothing is proved; a counterexample is one all the same
-        for one in self.plan.neighbourhoods:
+        for one in chain(self.plan.neighbourhoods, self._more()):
             try:
                 found = self._explore(one, self._operators_of(one), self._shorter())
             except Interrupted as stopped:
@@ -329,25 +420,37 @@ class _Proof:
                 for conflict in found.conflicts:
                     self.conflicts.setdefault(conflict.members, conflict)
                 self.accepted.update({self.numbers[index] for index in one.indices} - {*found.never_accepted})
-                if self.best is None and strange is None:
-                    strange = self._trouble_with(one)
+                if self.best is None and self.strange is None:
+                    self.strange = self._trouble_with(one, every_state=found.states > found.sets)
             elif found.verdict is not Verdict.INCOMPLETE or self._shorter() is None:
                 return self._stopped(found)
             else:
-                short = found  # looked at up to a length, beyond which nothing is asked
-        if short is not None and self.best is None:
-            return self._stopped(short)
+                self.short = found
+        if self.short is not None and self.best is None:
+            return self._stopped(self.short)
         if self.best is not None:
             return replace(
                 self._result(), verdict=Verdict.ORDER_DEPENDENT, counterexample=self._of_the_whole(self.best)
             )
-        if strange is not None:
-            raise strange
+        if self.strange is not None:
+            raise self.strange
         self._look_far()
         reason = self.watch.stop(0, 0, 0)
         return (
             self._result() if reason is None else replace(self._result(), verdict=Verdict.INCOMPLETE, notes=(reason,))
         )
+
+    def _more(self) -> Iterator[Neighbourhood]:
+        """What else to explore: registrations that are in force together where those of the plan exclude each other."""
+        for variable, mask in self.knowledge.missing() if self._is_well else ():
+            yield Neighbourhood(mask | self.plan.refused[variable], [variable])
+            if not self._is_well:
+                return
+
+    @property
+    def _is_well(self) -> bool:
+        """Whether nothing was found yet that ends the proof."""
+        return self.best is None and self.strange is None and self.short is None
 
     def _stopped(self, found: Exploration) -> Exploration:
         return replace(self._result(), verdict=found.verdict, counterexample=found.counterexample, notes=found.notes)
@@ -415,19 +518,19 @@ class _Proof:
             length += 1
         return length if self.max_length is None else min(length, self.max_length)
 
-    def _trouble_with(self, one: Neighbourhood) -> NotReduced | None:
+    def _trouble_with(self, one: Neighbourhood, *, every_state: bool) -> NotReduced | None:
         try:
-            self._visit(one)
+            self._visit(one, every_state=every_state)
         except NotReduced as why:
             return why
         return None
 
-    def _visit(self, one: Neighbourhood) -> None:
-        """Go to every active set of a neighbourhood and look at its variables there."""
-        indices = one.indices
-        part = self.space.restricted(indices, self.operators)
+    def _visit(self, one: Neighbourhood, *, every_state: bool) -> None:
+        """Go to every active set of a neighbourhood, or to every state, and look at its variables there."""
+        part = self.space.restricted(one.indices, self.operators)
         visited = set()
-        for mask, state in _sets(part, indices, self._local(indices), self.knowledge):
+        visit = _Visit(part, one.indices, self._local(one.indices), self.knowledge)
+        for mask, state in visit.states() if every_state else visit.sets():
             visited.add(mask)
             self.knowledge.look(mask, part.values(state), one.variables)
         self.knowledge.visited(one.members, visited)
@@ -521,7 +624,7 @@ class _Far:
             after, refusal = self._space.register(self.state, index)
             self._knowledge.outcome(self.mask, index, refusal)
             if refusal is not None:
-                self._knowledge.refused(self.state, after)
+                self._knowledge.refused(index, self._space, self.state, after)
             self.state = after
             self.mask |= 0 if refusal else 1 << index
         before, self._values = self._values, self._space.values(self.state)
@@ -533,21 +636,24 @@ class Knowledge:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._is_unreached = False  # a set of a neighbourhood was not reached, since somebody was refused
+        self._whole: list[int] = []  # neighbourhoods of which all sets were reached; refusals hide some of the others
         self._reached: dict[int, AbstractSet[int]] = {}  # registrations that decide about one another -> their sets
         self._values: dict[tuple[Hashable, int], Hashable] = {}
         self._looks: dict[int, object] = {}
         self._outcomes: dict[tuple[int, int], Refusal | None] = {}
         self._groups: dict[Hashable, tuple[int, ...]] = {}
+        self._lists: dict[Hashable, ListKnowledge] = {}
         self._steps: dict[int, frozenset[Hashable]] = {}
         for variable, one in plan.dependences.items():
             self._groups[variable] = (*one.groups, one.holders) if one.holders else one.groups
+            if one.is_list:
+                self._lists[variable] = ListKnowledge(sum(1 << index for index in one.roles))
 
     def look(self, mask: int, values: Mapping[Hashable, Hashable], variables: Iterable[Hashable]) -> None:
         """Compare the values of some variables in an active set with those of the same groups elsewhere."""
         self._check_declared(values)
         for variable in variables:
-            self._compare(variable, combination(self._groups[variable], mask), values.get(variable))
+            self._compare(variable, mask, values.get(variable))
 
     def look_after(
         self, index: int, mask: int, before: Mapping[Hashable, Hashable], values: Mapping[Hashable, Hashable]
@@ -558,7 +664,8 @@ class Knowledge:
         changed = {variable for variable, _ in values.items() ^ before.items()}
         for variable in expected | changed:
             if variable in self._groups:
-                self._compare(variable, combination(self._groups[variable], mask), values.get(variable))
+                self._compare(variable, mask, values.get(variable))
+        self._check_hidden(index, changed)
 
     def _of_step(self, index: int) -> AbstractSet[Hashable]:
         """The variables with a group that a registration is in."""
@@ -576,9 +683,13 @@ class Knowledge:
         if not outcomes_agree(known, refusal, same_step=True):
             raise NotReduced("whether a registration is accepted depends on more than the engine declares")
 
-    def refused(self, before: object, after: object) -> None:
-        """Whether a refusal left everything as it was."""
-        if before is not after and before != after:
+    def refused(self, index: int, space: Any, before: object, after: object) -> None:
+        """Whether the refusal of `index` left everything as it was, but for what it may write by what is declared."""
+        if before is after or before == after:
+            return
+        changed = {variable for variable, _ in space.values(before).items() ^ space.values(after).items()}
+        declared = self.plan.declared
+        if not changed or not all(one in declared and declared[one].traces >> index & 1 for one in changed):
             raise NotReduced("a refusal leaves something behind that the engine did not declare")
 
     def observed(self, mask: int, look: object, violations: object) -> None:
@@ -590,31 +701,152 @@ class Knowledge:
 
     def visited(self, members: int, sets: AbstractSet[int]) -> None:
         """Note which active sets of a neighbourhood were reached."""
-        if len(sets) < 1 << members.bit_count():
-            self._is_unreached = True
-            for together in self.plan.conflicts:
-                if together & ~members == 0:
-                    self._reached[together] = {mask for mask in sets if mask & ~together == 0}
+        if len(sets) == 1 << members.bit_count():
+            self._whole.append(members)
+            return
+        for together in self.plan.conflicts:
+            if together & ~members == 0:
+                self._reached[together] = {mask for mask in sets if mask & ~together == 0}
+
+    def missing(self) -> Iterator[tuple[Hashable, int]]:
+        """Variables whose value is not known for a combination of groups that can be reached, with who reaches it."""
+        for variable, dependence in self.plan.dependences.items():
+            for members in _neighbourhoods(dependence, self.plan.able):
+                if all(members & ~whole for whole in self._whole):
+                    break
+            else:
+                continue
+            for mask in self._reachable(variable, dependence):
+                if not self._is_known(variable, mask):
+                    yield variable, mask
 
     def check_all_visited(self) -> None:
         """Whether the value of each variable is known for every combination of its groups that can be reached."""
-        if not self._is_unreached:
-            return
-        for variable, dependence in self.plan.dependences.items():
-            groups = self._groups[variable]
-            for members in _neighbourhoods(dependence):
-                for mask in _subsets(members):
-                    known = (variable, combination(groups, mask)) in self._values
-                    if not known and all(mask & together in sets for together, sets in self._reached.items()):
-                        raise NotReduced(f"not every combination could be reached of what decides about {variable}")
+        for variable, _ in self.missing():
+            raise NotReduced(f"not every combination could be reached of what decides about {variable}")
 
-    def _compare(self, variable: Hashable, found: int, value: Hashable) -> None:
-        if self._values.setdefault((variable, found), value) != value:
+    def _reachable(self, variable: Hashable, dependence: Dependence) -> Iterator[int]:
+        """For each combination of roles that nobody refuses, registrations that have them; the largest ones first."""
+        if dependence.is_list:
+            for pair in combinations(sorted(dependence.roles), 2):
+                mask = 1 << pair[0] | 1 << pair[1]
+                if all(mask & together in sets for together, sets in self._reached.items()):
+                    yield mask
+            return
+        able = self.plan.able
+        keeping = [*members_of(_keeping(dependence, able))]
+        roles = [*_by_role(_able_first(dependence.roles, able)), *([keeping] if keeping else [])]
+        role_of = {index: at for at, members in enumerate(roles) for index in members}
+        free, choices = 0, []
+        decided = 0
+        for together, sets in self._reached.items():
+            decided |= together
+            by_roles: dict[frozenset[int], int] = {}
+            for mask in sorted(sets, key=int.bit_count):
+                some = [role_of.get(index) for index in members_of(mask)]
+                if None not in some and len({*some}) == len(some):
+                    by_roles.setdefault(frozenset(one for one in some if one is not None), mask)
+            if len(by_roles) > 1:
+                choices.append([*reversed(by_roles.values())])
+        for members in roles:
+            anyone = next((index for index in members if not decided >> index & 1), None)
+            free |= 0 if anyone is None else 1 << anyone
+        if free.bit_count() + sum(len(one).bit_length() for one in choices) > _MOST_ROLES:
+            raise NotReduced(f"too many combinations decide about {variable}")
+        for some_masks in product(*choices, _subsets(free)):
+            mask = 0
+            for each in some_masks:
+                mask |= each
+            yield mask
+
+    def _is_known(self, variable: Hashable, mask: int) -> bool:
+        one = self._lists.get(variable)
+        if one is not None:
+            return one.is_known(mask)
+        return (variable, combination(self._groups[variable], mask)) in self._values
+
+    def _compare(self, variable: Hashable, mask: int, value: Hashable) -> None:
+        """Whether a variable has the one value that belongs to an active set."""
+        one = self._lists.get(variable)
+        if one is not None:
+            is_known = one.agrees(mask, value)
+        else:
+            is_known = self._values.setdefault((variable, combination(self._groups[variable], mask)), value) == value
+        if not is_known:
             raise NotReduced(f"{variable} depends on more than the engine declares")
 
     def _check_declared(self, values: Mapping[Hashable, Hashable]) -> None:
-        for variable in values.keys() - self.plan.declared:
+        for variable in values.keys() - self.plan.declared.keys():
             raise NotReduced(f"the engine did not declare {variable}")
+
+    def _check_hidden(self, index: int, changed: AbstractSet[Hashable]) -> None:
+        """Whether a step of `index` may write the hidden variables that it has changed."""
+        for variable in changed:
+            one = self.plan.declared.get(variable)
+            if one is not None and one.is_hidden and index not in one.roles and not one.holders >> index & 1:
+                raise NotReduced(f"{variable} is written by more than the engine declares")
+
+
+class ListKnowledge:
+    """What was seen of a list: what each registration puts there, and which of two comes first. See Note [Lists].
+
+    Args:
+        members: who puts something there, as bits.
+    """
+
+    def __init__(self, members: int) -> None:
+        self.members = members
+        self._brings: dict[int, tuple[Hashable, ...]] = {}  # registration -> what it puts there
+        self._who: dict[Hashable, int] = {}  # the first of this -> registration
+        self._behind: dict[int, int] = {}  # registration -> who was seen behind it, as bits
+        self._before: dict[int, int] = {}
+
+    def agrees(self, mask: int, value: Hashable) -> bool:
+        """Whether a value is the one that belongs to an active set, as far as is known; it is known then."""
+        found = () if value is None else value
+        mask &= self.members
+        if not isinstance(found, tuple):
+            return False
+        if mask & (mask - 1) == 0 and mask:
+            index = mask.bit_length() - 1
+            if found and self._who.setdefault(found[0], index) != index:
+                return False
+            return bool(found) and self._brings.setdefault(index, found) == found
+        order = self._read(found)
+        if order is None or sum(1 << index for index in order) != mask:
+            return False
+        behind = 0
+        for index in reversed(order):
+            if behind & self._before.get(index, 0):
+                return False
+            for other in members_of(behind & ~self._behind.get(index, 0)):
+                self._before[other] = self._before.get(other, 0) | 1 << index
+            self._behind[index] = self._behind.get(index, 0) | behind
+            behind |= 1 << index
+        return True
+
+    def is_known(self, mask: int) -> bool:
+        """Whether it is known what the list is in an active set."""
+        mask &= self.members
+        return all(
+            index in self._brings
+            and mask & ~(self._behind.get(index, 0) | self._before.get(index, 0) | 1 << index) == 0
+            for index in members_of(mask)
+        )
+
+    def _read(self, value: tuple[Hashable, ...]) -> list[int] | None:
+        """Who stands in a list, in its order; None when that is not what they bring one by one."""
+        order, at = [], 0
+        while at < len(value):
+            index = self._who.get(value[at])
+            if index is None or index in order:
+                return None
+            brought = self._brings[index]
+            if value[at : at + len(brought)] != brought:
+                return None
+            order.append(index)
+            at += len(brought)
+        return order
 
 
 def combination(groups: Sequence[int], mask: int) -> int:
@@ -635,28 +867,66 @@ def _subsets(mask: int) -> Iterator[int]:
         subset = subset - 1 & mask
 
 
-def _sets(
-    space: StateSpace[Any], indices: Sequence[int], order: Sequence[int], knowledge: Knowledge
-) -> Iterator[tuple[int, Any]]:
-    """Each active set that can be reached, in the numbers of the whole, with a state of it."""
-    count, later = len(indices), later_masks(len(indices), order)
-    states = {0: space.empty()}
-    whole = [0] * (1 << count)
-    for mask in range(1 << count):
-        if mask:
-            newest = mask.bit_length() - 1
-            whole[mask] = whole[mask ^ 1 << newest] | 1 << indices[newest]
-            last = next(index for index in members_of(mask) if not later[index] & mask)
-            before = states.get(mask ^ 1 << last)
-            if before is None:
-                continue
-            state, refusal = space.register(before, last)
-            knowledge.outcome(whole[mask ^ 1 << last], indices[last], refusal)
-            if refusal is not None:
-                knowledge.refused(before, state)
-                continue
-            states[mask] = state
-        yield whole[mask], states[mask]
+class _Visit:
+    """Goes to what can be reached in a neighbourhood, and gives active sets in the numbers of the whole."""
+
+    def __init__(
+        self, space: StateSpace[Any], indices: Sequence[int], order: Sequence[int], knowledge: Knowledge
+    ) -> None:
+        self._space = space
+        self._indices = indices
+        self._later = later_masks(len(indices), order)
+        self._knowledge = knowledge
+
+    def sets(self) -> Iterator[tuple[int, Any]]:
+        """Each active set with a state of it."""
+        states = {0: self._space.empty()}
+        waiting = deque([0])
+        while waiting:
+            mask = waiting.popleft()
+            whole = self._whole(mask)
+            yield whole, states[mask]
+            for local, later in enumerate(self._later):
+                target = mask | 1 << local
+                if target not in states and not later & mask:
+                    state, is_accepted = self._register(whole, states[mask], local)
+                    if is_accepted:
+                        states[target] = state
+                        waiting.append(target)
+
+    def states(self) -> Iterator[tuple[int, Any]]:
+        """Each state with its active set."""
+        first = 0, self._space.empty()
+        known, waiting = {first}, deque([first])
+        while waiting:
+            mask, state = waiting.popleft()
+            whole = self._whole(mask)
+            yield whole, state
+            for local, later in enumerate(self._later):
+                if mask >> local & 1:
+                    after = mask ^ 1 << local, self._space.release(state, local)
+                elif later & mask:
+                    continue
+                else:
+                    new, is_accepted = self._register(whole, state, local)
+                    after = mask | (1 << local if is_accepted else 0), new
+                if after not in known:
+                    known.add(after)
+                    waiting.append(after)
+
+    def _register(self, whole: int, state: Any, local: int) -> tuple[Any, bool]:
+        index = self._indices[local]
+        after, refusal = self._space.register(state, local)
+        self._knowledge.outcome(whole, index, refusal)
+        if refusal is not None:
+            self._knowledge.refused(index, self._space, state, after)
+        return after, refusal is None
+
+    def _whole(self, mask: int) -> int:
+        found = 0
+        for local in members_of(mask):
+            found |= 1 << self._indices[local]
+        return found
 
 
 def _renumbered(sequence: StepSequence, place: Mapping[int, int]) -> StepSequence:

@@ -210,8 +210,9 @@ class _Run:
         everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), tuple(self.order))
         self.watch.total_edges = count_edges(len(self.registrations), self.order)
         found = self._one(everything, self._space(everything), None)
-        if self._hiding(found, [everything]) is not found:
-            found = replace(found, notes=(hidden_state_note(found, everything.operators),))
+        shown = self._hiding(found, [everything])
+        if shown is not found:
+            found = replace(found, notes=(*shown.notes, hidden_state_note(found, everything.operators)))
         return replace(found, notes=(*notes, *found.notes))
 
     def parts(self, whole: Footprints, parts: Sequence[Part]) -> Exploration:
@@ -367,7 +368,7 @@ class _Run:
         if found.verdict is not Verdict.ORDER_INDEPENDENT or found.states == found.sets:
             return found
         self.hidden += (name for part in parts for name in part.operators)
-        return replace(found, notes=())
+        return replace(found, notes=tuple(note for note in found.notes if note != hidden_state_note(found, ())))
 
     def _stop(self, reason: str) -> None:
         if self.sum.counterexample is None:

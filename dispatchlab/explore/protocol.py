@@ -139,14 +139,11 @@ class Dependences(Protocol):
     def values(self, state: Any, /) -> Mapping[StateVariable, Hashable]:
         """The values of the variables; one that is not there has none.
 
-        What is observed, and which invariants hold, follows from these, each variable by itself.
+        What is observed, and which invariants hold, follows from those that are not hidden, each variable by itself.
         """
 
     def deciders(self) -> Sequence[int]:
         """For each registration, the registrations that may decide whether it is accepted, itself if it is at fault."""
-
-    def leaves_traces(self) -> bool:
-        """Whether a registration that is refused may leave something behind."""
 
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
         """The states that some of the registrations can reach, with their numbers there, observed on these operators.

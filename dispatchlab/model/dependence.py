@@ -21,6 +21,11 @@ class Dependence(NamedTuple):
         operator: the operator in whose snapshot it shows; None when it may show in all.
         kind: variables of one kind hold the same function of what the roles do of those that are in force; None when
             the engine does not say.
+        traces: the registrations that may write the variable although they are refused.
+        is_list: the value is a tuple: what each group puts there while it is in force, one after another. Which of two
+            comes first depends on these two alone.
+        is_hidden: the value is never observed and may depend on the whole history. A registration whose acceptance
+            depends on it has everybody who has a role at it among its deciders.
     """
 
     groups: tuple[int, ...]
@@ -29,3 +34,6 @@ class Dependence(NamedTuple):
     holders: int = 0
     operator: OperatorName | None = None
     kind: Hashable = None
+    traces: int = 0
+    is_list: bool = False
+    is_hidden: bool = False
