@@ -95,7 +95,7 @@ class Cell:
             for index in indices
         }
         traces = self.by_refusal if honest else 0
-        return Dependence(self.groups, roles, lazy if honest else 0, holders, OPERATORS[self.operator], traces)
+        return Dependence(self.groups, roles, lazy if honest else 0, holders, OPERATORS[self.operator], traces=traces)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Memory:
         """What an engine says of it."""
         members = self.colors[0] | self.colors[1]
         roles = {index: True for index in range(members.bit_length()) if members >> index & 1}
-        return Dependence((), roles, 0, holders, OPERATORS[self.operator], members, is_hidden=True)
+        return Dependence((), roles, 0, holders, OPERATORS[self.operator], traces=members, is_hidden=True)
 
 
 @dataclass(frozen=True)
