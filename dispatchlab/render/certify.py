@@ -149,6 +149,7 @@ def print_certification(console: Console, found: Certification, *, torch: str = 
     """
     from rich.text import Text
 
+    from dispatchlab.render.key_names import key_names
     from dispatchlab.render.page import Page, commas, words
     from dispatchlab.render.styles import BAD, GOOD, QUIET, TITLE, WARNING
 
@@ -179,10 +180,9 @@ def print_certification(console: Console, found: Certification, *, torch: str = 
             if reason.cause is Cause.STALE:
                 when = "" if reason.in_force else ", but not when everything is registered"
                 page.title(f"{each.operator}: a slot can go stale{when}", BAD)
-                page.flow(commas([str(key) for key in reason.keys]), indent=4, first=Text("  "))
-                sequences = (reason.expected_sequence, reason.actual_sequence)
-                one, other = map(format_sequence, sequences)
-                page.line(f"{one} and {other} end differently", indent=2)
+                one, other = map(format_sequence, (reason.expected_sequence, reason.actual_sequence))
+                keys = commas(key_names([str(key) for key in reason.keys]), TITLE)
+                page.flow([*keys, *words(f"after {one} and after {other} differ")], indent=4, first=Text("  "))
                 for at, owner in enumerate(reason.registrations):
                     what = words(f"{at} is {owner.key or 'def'}:")
                     page.flow([*what, *page.source(owner.debug)], indent=6, first=Text("    "))

@@ -6,6 +6,7 @@ instead. See Note [What may be broken].
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -157,7 +158,7 @@ class Page:
             text: the sentence, of a user or about one.
             style: the style of its words.
         """
-        return [self._sentence_word(word, style) for word in text.split()]
+        return [self._sentence_word(word, style) for word in _AT_A_PATH.sub("", text).split()]
 
     def _sentence_word(self, word: str, style: str) -> Text:
         core = word.strip(_AROUND)
@@ -259,3 +260,4 @@ def shortened(word: Text, width: int) -> Text:
 
 
 _AROUND = "()[],;:"
+_AT_A_PATH = re.compile(r"\bregistered at (?=\S*[^\s:]+\.\w+:[0-9])")

@@ -79,14 +79,14 @@ def _print_hop(page: Page, number: int, hop: Hop) -> None:
     if hop.refusal is not None:
         page.field("refused", words(f"nothing can run: {hop.refusal}", BAD), width=_FIELD, indent=2)
     if hop.kernel is not None:
-        page.field("kernel", _kernel(page, hop.kernel), width=_FIELD, indent=2)
+        page.field("kernel", _kernel(page, hop, hop.kernel), width=_FIELD, indent=2)
         if hop.kernel.stale is not None:
             stale = [*words("the slot is stale: it should hold", BAD), *page.source(hop.kernel.stale, BAD)]
             page.field("stale", stale, width=_FIELD, indent=2, style=BAD)
     page.field("key set", words(set_text(hop.start)), width=_FIELD, indent=2)
     page.field("", words(f"({hop.why})", QUIET), width=_FIELD, indent=2)
     for at, left in enumerate(hop.left_out):
-        whose = page.source(left.debug, QUIET) + words(f"[{left.reason}]", QUIET) if left.debug else []
+        whose = [*page.source(left.debug, QUIET), Text(f"[{left.reason}]", QUIET)] if left.debug else []
         line = [*words(f"{left.key}, {left.why}{':' if whose else ''}"), *whose]
         page.field("" if at else "left out", line, width=_FIELD, indent=2)
     if hop.left_out:
@@ -95,13 +95,15 @@ def _print_hop(page: Page, number: int, hop: Hop) -> None:
         return
     title = "beat" if hop.kernel.stale is None else "should beat"
     for at, lost in enumerate(hop.kernel.beaten):
-        why = "" if lost.why == OUTRANKED else f", since {lost.why}"
-        line = [*page.source(lost.debug, QUIET), *words(f"[{lost.reason}] at {lost.source}{why}", QUIET)]
+        why = "" if lost.why == OUTRANKED else f"since {lost.why}"
+        source = "" if lost.source == str(hop.key) else f"at {lost.source}"
+        about = Text(f"[{lost.reason}]", QUIET)
+        line = [*page.source(lost.debug, QUIET), about, *words(f"{source} {why}", QUIET)]
         page.field("" if at else title, line, width=_FIELD + (title != "beat"), indent=2)
 
 
-def _kernel(page: Page, kernel: Chosen) -> list[Text]:
+def _kernel(page: Page, hop: Hop, kernel: Chosen) -> list[Text]:
     style = REASON_STYLES.get(kernel.reason, "")
-    source = words(f"at {kernel.source}") if kernel.source else []
+    source = words(f"at {kernel.source}") if kernel.source not in ("", str(hop.key)) else []
     fallthrough = words("fallthrough", WARNING) if kernel.fallthrough else []
-    return [*fallthrough, *page.source(kernel.debug), *words(f"[{kernel.reason}]", style), *source]
+    return [*fallthrough, *page.source(kernel.debug), Text(f"[{kernel.reason}]", style), *source]

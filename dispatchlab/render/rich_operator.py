@@ -16,7 +16,7 @@ from dispatchlab.model.operator_view import NEWER, OUTRANKED, OperatorView, Tabl
 from dispatchlab.render.key_names import key_names
 from dispatchlab.render.page import Page, commas, schema_words, words
 from dispatchlab.render.source_locations import is_pytorch
-from dispatchlab.render.styles import BAD, FALLBACK, KERNEL, QUIET, REASON_STYLES, TITLE, WARNING
+from dispatchlab.render.styles import BAD, FALLBACK, QUIET, REASON_STYLES, TITLE, WARNING, key_style
 
 _STALE = "stale slot"
 _WIDEST_KEY = 24
@@ -180,7 +180,7 @@ def _print_kernel(page: Page, group: KernelGroup, width: int, shown: _Shown) -> 
 def _style_of(group: KernelGroup) -> str:
     if group.is_overridden:
         return QUIET
-    return next((REASON_STYLES[served.reason] for served in group.served), KERNEL)
+    return next((REASON_STYLES[served.reason] for served in group.served), key_style(group.key))
 
 
 def _about(page: Page, group: KernelGroup, style: str, shown: _Shown) -> list[Text]:
@@ -269,7 +269,10 @@ def _losers(page: Page, row: TableRow) -> Iterator[list[Text]]:
         yield [*words("STALE, calls use", BAD), *page.source(row.stale, BAD)]
     for one in row.beaten:
         line = words(f"instead of the {one.reason} of {one.source}", QUIET)
-        if one.why == NEWER or one.reason is Provenance.FALLBACK:
+        if one.why == NEWER:
+            yield [Text("overrides", WARNING), *page.source(one.debug, QUIET)]
+            continue
+        if one.reason is Provenance.FALLBACK:
             line = [*words(f"instead of the {one.reason}", QUIET), *page.source(one.debug, QUIET)]
         yield line if one.why == OUTRANKED else [*line, *words(f"({one.why})", QUIET)]
 

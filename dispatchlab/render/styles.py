@@ -50,3 +50,10 @@ VERDICT_STYLES: Final[Mapping[Verdict, str]] = {
 DIFF_STYLES: Final[Mapping[str, str]] = {"---": TITLE, "+++": TITLE, "@@ ": QUIET}
 FIRST_STYLES: Final[Mapping[str, str]] = {"-": "green", "+": "red"}
 """A diff leads from what is expected to what is there: what is there is the defect, and red."""
+
+
+def key_style(key: str) -> str:
+    """The colour of a kernel that runs for no key: that of the reason for which it would."""
+    if key.startswith("Composite"):
+        return COMPOSITE
+    return AUTOGRAD if key == "Autograd" else KERNEL

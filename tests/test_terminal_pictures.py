@@ -1,0 +1,34 @@
+"""The pictures of terminals in the docs show what the commands show now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.terminal_pictures import COLUMNS, FOLDER, PICTURES, THEMES, picture, shown, text_of
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_shows_what_its_command_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    line = PICTURES[name]
+    text = shown(line)
+    assert max(map(len, text.splitlines())) > COLUMNS // 3
+    for ending, theme in THEMES.items():
+        kept = (FOLDER / f"{name}{ending}.svg").read_text(encoding="utf-8")
+        now = text_of(picture(line, text, theme))
+        assert text_of(kept) == now, "run python tools/terminal_pictures.py"
+        assert len(now) > 5
+        assert "".join(f"$dispatchlab{line}".split()) == now[0]
+
+
+def test_pictures_load_nothing_and_have_a_command_each() -> None:
+    files = sorted(FOLDER.glob("*.svg"))
+    assert sorted(file.stem for file in files) == sorted(f"{name}{ending}" for name in PICTURES for ending in THEMES)
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert "url(" not in text.replace("url(#terminal", "")
+        assert "http" not in text.replace("http://www.w3.org/2000/svg", "").replace("https://www.textualize.io", "")

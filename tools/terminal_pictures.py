@@ -1,0 +1,118 @@
+"""Write docs/pictures/terminal: what commands show on a terminal of 100 columns, each in a light and a dark theme.
+
+Run it from the root of the checkout: `python tools/terminal_pictures.py [FOLDER [COLUMNS]]`. A test compares the texts
+in the pictures with what the commands show now.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+FOLDER = ROOT / "docs" / "pictures" / "terminal"
+COLUMNS = 100
+
+PICTURES = {
+    "dump": "dump aten::add.Tensor --from torch-2.13-cpu",
+    "dump_key": "dump aten::add.Tensor --from torch-2.13-cpu --key Meta",
+    "permute_violation": "permute scenarios/defects/stale_nested_torch.yaml",
+    "permute_proof": "permute scenarios/basics/five_registrations.yaml",
+    "explain": "explain aten::add.Tensor --arg 'cuda requires_grad' --arg cuda --from torch-2.13-cuda",
+    "coverage": "coverage torch-2.13-cpu --key PrivateUse1 --what-if 'impl aten::mm PrivateUse1'",
+    "lint": "lint scenarios/lint/dl004_found.yaml",
+    "certify": "certify scenarios/defects/stale_slots_torch.yaml --semantics torch-2.13",
+    "diff": "diff torch-2.12 torch-2.13 --operator 'aten::_convolution*'",
+}
+"""The command line of each picture, after `dispatchlab`."""
+
+_LIGHT = {
+    "background": (246, 248, 250),
+    "foreground": (31, 35, 40),
+    "palette": (
+        *((36, 41, 47), (207, 34, 46), (17, 99, 41), (122, 82, 0)),
+        *((9, 105, 218), (130, 80, 223), (27, 124, 131), (110, 119, 129)),
+    ),
+}
+_DARK = {
+    "background": (13, 17, 23),
+    "foreground": (230, 237, 243),
+    "palette": (
+        *((72, 79, 88), (255, 123, 114), (63, 185, 80), (210, 153, 34)),
+        *((88, 166, 255), (188, 140, 255), (57, 197, 207), (177, 186, 196)),
+    ),
+}
+THEMES = {"": _LIGHT, "-dark": _DARK}
+"""The endings of the files, and the colours of their terminals."""
+
+_TIME = re.compile(r", [0-9.]+ (?:ms|s|min)\b(?= *(?:\x1b|│|$))", re.MULTILINE)
+_FONT = re.compile(r"\s*@font-face \{\{.*?\}\}\n", re.DOTALL)
+
+
+def shown(line: str, columns: int = COLUMNS) -> str:
+    """What a command line shows, with its colours and without the time that it took."""
+    import shlex
+
+    from click.testing import CliRunner
+
+    from dispatchlab.cli import main
+
+    variables = {"FORCE_COLOR": "1", "NO_COLOR": None, "COLUMNS": str(columns), "TERM": "xterm"}
+    result = CliRunner().invoke(main, shlex.split(line), env=variables)
+    if not result.stdout.strip():
+        raise SystemExit(f"{line}: {result.output}")
+    return _TIME.sub(lambda time: " " * len(time[0]), result.stdout)
+
+
+def picture(line: str, text: str, theme: dict[str, tuple[object, ...]], columns: int = COLUMNS) -> str:
+    """An SVG of a terminal, which loads no font."""
+    from rich._export_format import CONSOLE_SVG_FORMAT
+    from rich.console import Console
+    from rich.terminal_theme import TerminalTheme
+    from rich.text import Text
+
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        console = Console(record=True, width=columns, file=nowhere, color_system="standard", force_terminal=True)
+        console.print(Text.assemble(("$ ", "dim"), (f"dispatchlab {line}", "bold")), soft_wrap=True)
+        console.print()
+        console.print(Text.from_ansi(text.rstrip("\n")), soft_wrap=True, highlight=False)
+        console.print()  # the last row would lose what is below its letters
+    palette = list(theme["palette"])
+    colours = TerminalTheme(theme["background"], theme["foreground"], palette, palette)  # type: ignore[arg-type]
+    svg = console.export_svg(
+        title="",
+        theme=colours,
+        code_format=_FONT.sub("\n", CONSOLE_SVG_FORMAT),
+        unique_id="terminal",
+    )
+    return "".join(f"{row.rstrip()}\n" for row in svg.splitlines())
+
+
+def text_of(svg: str) -> list[str]:
+    """The lines that a picture shows, its command first, without blanks, which fonts draw."""
+    from html import unescape
+
+    rows: dict[float, list[str]] = {}
+    for y, words in re.findall(r'<text class="terminal-(?:r\d+|title)"[^>]* y="([0-9.]+)"[^>]*>(.*?)</text>', svg):
+        rows.setdefault(float(y), []).append(unescape(words))
+    return ["".join("".join(rows[y]).split()) for y in sorted(rows)]
+
+
+def main() -> None:
+    """Write all pictures."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    columns = int(sys.argv[2]) if len(sys.argv) > 2 else COLUMNS
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(ROOT)
+    for name, line in PICTURES.items():
+        text = shown(line, columns)
+        for ending, theme in THEMES.items():
+            (folder / f"{name}{ending}.svg").write_text(picture(line, text, theme, columns), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
