@@ -10,8 +10,8 @@ The public names:
   `AliasKind`, `BlockKind`; scenarios of them: `Scenario`, `load_scenario`, `parse_scenario`, `scenario_text`;
 - call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
   dispatcher with autograd, batching and Meta;
-- look up: `open_registry`, `bundled_registries`; `DispatchKey`, `DispatchKeySet`, `OperatorName`, `FunctionSchema`,
-  `parse_name`, `parse_schema`, `parse_schema_or_name`;
+- look up: `dump` gives an `OperatorDump`, `diff` a `SourceDiff`; `open_registry`, `bundled_registries`; `DispatchKey`,
+  `DispatchKeySet`, `OperatorName`, `FunctionSchema`, `parse_name`, `parse_schema`, `parse_schema_or_name`;
 - errors: `DispatchLabError`, `RegistrationError`, `CallError`, `ParseError`, `ErrorKind`.
 
 The packages, from the bottom; each has a map of its own:
@@ -39,7 +39,18 @@ from dispatchlab._lazy import lazy_names
 
 if TYPE_CHECKING:
     from dispatchlab._version import __version__ as __version__
-    from dispatchlab.api import ExplainedCall, OrderCheck, bundled_registries, check_order, explain, open_registry
+    from dispatchlab.api import (
+        ExplainedCall,
+        OperatorDump,
+        OrderCheck,
+        SourceDiff,
+        bundled_registries,
+        check_order,
+        diff,
+        dump,
+        explain,
+        open_registry,
+    )
     from dispatchlab.call.operators import Operator, operator, ops
     from dispatchlab.call.tensor import Tensor, tensor
     from dispatchlab.call.trace import trace
@@ -76,9 +87,13 @@ if TYPE_CHECKING:
 _HOME = {
     "__version__": "._version",
     "ExplainedCall": ".api",
+    "OperatorDump": ".api",
     "OrderCheck": ".api",
+    "SourceDiff": ".api",
     "bundled_registries": ".api",
     "check_order": ".api",
+    "diff": ".api",
+    "dump": ".api",
     "explain": ".api",
     "open_registry": ".api",
     "Operator": ".call.operators",
@@ -160,6 +175,7 @@ __all__ = [
     "Listener",
     "NameOnly",
     "Operator",
+    "OperatorDump",
     "OperatorName",
     "OrderCheck",
     "OverrideWarning",
@@ -167,13 +183,16 @@ __all__ = [
     "RegistrationError",
     "RegistrationHandle",
     "Scenario",
+    "SourceDiff",
     "Tensor",
     "Verdict",
     "boxed",
     "bundled_registries",
     "check_order",
+    "diff",
     "dispatch",
     "dispatch_autograd",
+    "dump",
     "explain",
     "fallthrough",
     "load_scenario",

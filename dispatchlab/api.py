@@ -1,4 +1,4 @@
-"""The public functions that tie packages together: `check_order`, `explain` and the bundled registries."""
+"""The public functions that tie packages together: `check_order`, `explain`, `dump`, `diff`, the bundled registries."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
 if TYPE_CHECKING:
+    from dispatchlab.analysis.upgrade import UpgradeReport
     from dispatchlab.call.explain import ArgumentSpec
     from dispatchlab.call.operators import Operator
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.model.keys import DispatchKey
+    from dispatchlab.model.operator_view import OperatorView
     from dispatchlab.registry.bundle import BundledRegistry
     from dispatchlab.registry.file import RegistryFile
 
+_DRAWN = 6  # registrations whose states a notebook draws
 _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
 
 
@@ -134,6 +137,16 @@ class OrderCheck:
         from dispatchlab.render.text import report_text
 
         return report_text(self.report)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, the counterexample, and a picture of the states when there are few."""
+        from dispatchlab.analysis.run_scenario import states_of
+        from dispatchlab.model.short_names import short_names
+        from dispatchlab.render.html.notebook import check_html
+
+        few = len(self.scenario.registrations) <= _DRAWN
+        graph = states_of(self.scenario, self.report) if few else None
+        return check_html(self.report, short_names(self.scenario.registrations), graph)
 
 
 def check_order(
@@ -314,6 +327,12 @@ class ExplainedCall:
 
         return explanation_text(self.explanation, no_answer=self.no_answer)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the arguments and each hop with its kernel."""
+        from dispatchlab.render.html.notebook import explanation_html
+
+        return explanation_html(self.explanation, no_answer=self.no_answer)
+
 
 def explain(
     operator: str | Operator,
@@ -367,6 +386,165 @@ def explain(
     assert view is not None
     thread = thread_keys(*(tuple(map(parse_key, keys)) for keys in guards))
     return ExplainedCall(explain_call(view, describe_arguments(schema_of(view), arguments), thread))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OperatorDump:
+    """An operator with its kernels and its dispatch table; what PyTorch prints for them as `str`.
+
+    >>> from dispatchlab import dump
+    >>> relu = dump("aten::relu", of="torch-2.13-cpu")
+    >>> relu
+    <OperatorDump: aten::relu, 13 kernels>
+    >>> print(relu)  # doctest: +ELLIPSIS
+    name: aten::relu
+    schema: aten::relu(Tensor self) -> Tensor
+    ...
+
+    Args:
+        view: the operator, with the reason of each row of its table.
+        text: its dump and its table.
+    """
+
+    view: OperatorView
+    text: str
+
+    def __repr__(self) -> str:
+        count = len(self.view.kernels)
+        return f"<OperatorDump: {self.view.name}, {count:,} kernel{'' if count == 1 else 's'}>"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the kernels with the keys that run them."""
+        from dispatchlab.render.html.notebook import operator_html
+
+        return operator_html(self.view)
+
+
+def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None = None) -> OperatorDump:
+    """Show an operator: what is registered for it, and which kernel each key runs.
+
+    >>> from dispatchlab import dump
+    >>> [row.text for row in dump("aten::relu", of="torch-2.13-cpu").view.table if row.key == "Meta"]
+    ['registered at torch/_meta_registrations.py:54 [kernel]']
+
+    Args:
+        operator: its name, with the overload where there are several.
+        of: a dispatcher, the name of a bundled registry, or a path or source that `dispatchlab dump --from` takes; the
+            bundled registry of the installed PyTorch, or else the newest, when left out.
+        after: the steps of a scenario to run first, such as `+0 +2 -0`; all of its registrations when left out.
+
+    Returns:
+        The operator; `print` shows its dump and its table.
+
+    Raises:
+        DispatchLabError: there is no such operator or source, or the steps cannot be read.
+    """
+    from dispatchlab.render.operator_text import operator_text
+
+    if of is None or isinstance(of, str):
+        from dispatchlab.analysis.inspect_operators import OneOperatorError, inspect_operators
+        from dispatchlab.registry.find import is_glob
+
+        if is_glob(operator):
+            raise OneOperatorError(operator)
+        found = inspect_operators(operator, source=of, after=after)
+        (snapshot,) = found.snapshots
+        return OperatorDump(found.only_view, operator_text(snapshot))
+    if after is not None:
+        raise CheckOptionError("after", after, "a dispatcher is shown as it is now; leave after out")
+    view = of.explain(operator)
+    if view is None:
+        of.find_schema_or_raise(operator)
+    assert view is not None
+    return OperatorDump(view, f"{of.dump(operator)}\n{of.dump_table(operator)}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SourceDiff:
+    """What the second of two registries means for whoever used the first; the whole report as `str`.
+
+    >>> from dispatchlab import diff
+    >>> found = diff("torch-2.14", "torch-2.15")
+    >>> found.is_empty
+    False
+    >>> found
+    <SourceDiff: torch-2.14 to torch-2.15>
+
+    Args:
+        report: operators, schemas, kernels, fallbacks and slots that differ.
+    """
+
+    report: UpgradeReport
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not self.report.exit_code
+
+    def __repr__(self) -> str:
+        return f"<SourceDiff: {self.report.before.source} to {self.report.after.source}>"
+
+    def __str__(self) -> str:
+        from dispatchlab.render.upgrade import upgrade_text
+
+        return upgrade_text(self.report, everything=True)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary, and the details by operator."""
+        from dispatchlab.render.html.notebook import upgrade_html
+
+        return upgrade_html(self.report)
+
+
+def diff(
+    before: str | os.PathLike[str],
+    after: str | os.PathLike[str],
+    *,
+    operators: Iterable[str] = (),
+    key: str | None = None,
+    package: str | os.PathLike[str] | None = None,
+) -> SourceDiff:
+    """Compare two registries, scenarios or PyTorches, for everybody, for one backend or for one package.
+
+    >>> from dispatchlab import diff
+    >>> print(diff("torch-2.12", "torch-2.13", operators=["aten::relu"]))  # doctest: +ELLIPSIS
+    torch-2.12 -> torch-2.13
+    ...
+    >>> diff("torch-2.12", "torch-2.15", package="docs/upgrade.yaml").report.package.is_affected
+    True
+
+    Args:
+        before: the first: the name of a bundled registry, a recorded one, a scenario, or `live`.
+        after: the second.
+        operators: names and globs of operators; all of them when there are none.
+        key: the key of the backend that it is about, such as `PrivateUse1`.
+        package: the recording or scenario of the package that it is about.
+
+    Returns:
+        What differs; `print` shows all of it.
+
+    Raises:
+        CheckOptionError: operators are named, and it is about a package, whose file names its operators.
+        DispatchLabError: a source cannot be read, an operator is in neither, or there is no such key.
+    """
+    from dispatchlab.analysis.upgrade import upgrade_sources
+
+    named = tuple(operators)
+    if named and package is not None:
+        raise CheckOptionError("operators", operators, "the file of the package names its operators; leave them out")
+    return SourceDiff(
+        upgrade_sources(
+            os.fspath(before),
+            os.fspath(after),
+            operators=named,
+            everything=bool(named),
+            key=key,
+            package=None if package is None else os.fspath(package),
+        )
+    )
 
 
 def open_registry(source: str | os.PathLike[str] | None = None) -> RegistryFile | BundledRegistry:

@@ -512,6 +512,21 @@ def _stoppable(
     return stop_or_report
 
 
+def states_of(scenario: Scenario, report: Report) -> StateGraph | None:
+    """The states of a scenario that was explored on the lab engine; None where they are not drawn.
+
+    Args:
+        scenario: what was explored.
+        report: what was found about it.
+    """
+    if report.engine != "lab" or (scenario.modules and report.exploration.walk == "program"):
+        return None
+    with warnings.catch_warnings(), engine_for("lab", asked=report.semantics, in_file=None) as engine:
+        warnings.simplefilter("ignore")
+        outcome = Outcome(report, names=short_names(scenario.registrations))
+        return _with_graph(outcome, scenario, engine).graph
+
+
 def _is_drawn(options: RunOptions, report: Report) -> bool:
     """Whether a picture is wanted, by itself or in a report."""
     if options.graph is not None or options.pictures == "all":

@@ -8,7 +8,7 @@ from dispatchlab.analysis.upgrade import UpgradeReport
 from dispatchlab.analysis.upgrade_backend import BackendUpgrade
 from dispatchlab.analysis.upgrade_package import OtherKernel, PackageUpgrade
 from dispatchlab.registry.upgrade import Cause, OneSided, OperatorChange, SchemaChange, SharedChange, Upgrade
-from dispatchlab.render.html.elements import Child, Html, element, joined
+from dispatchlab.render.html.elements import Html, element, joined
 from dispatchlab.render.html.page import Section, page
 from dispatchlab.render.html.parts import (
     Cell,
@@ -33,24 +33,35 @@ _CAUSES = {
 def upgrade_page(report: UpgradeReport) -> str:
     """What an upgrade means, for everybody, for a backend or for a package."""
     before, after = report.before, report.after
-    title = f"{before.source} \u2192 {after.source}"
-    if report.package is not None:
-        title = f"{title} for {report.package.source}"
-        sections = [*_package(report.package)]
-        lead = _package_lead(report.package)
-    elif report.backend is not None:
-        title = f"{title} for {report.backend.key}"
-        sections = [*_backend(report.backend)]
-        lead = _backend_lead(report.backend)
-    else:
-        sections = [*_everything(report.upgrade)]
-        lead = _summary(report.upgrade)
-    sides: list[tuple[str, Child]] = [
+    sides: list[tuple[str, str]] = [
         ("before", f"PyTorch {before.torch}, {before.operators:,} operators, by the model {before.model.name}"),
         ("after", f"PyTorch {after.torch}, {after.operators:,} operators, by the model {after.model.name}"),
     ]
     rows = [element("div", element("dt", label), element("dd", text)) for label, text in sides]
-    return page("diff", title, joined((lead, element("dl", rows, class_="summary"))), sections)
+    lead = joined((upgrade_lead(report), element("dl", rows, class_="summary")))
+    return page("diff", upgrade_title(report), lead, upgrade_sections(report))
+
+
+def upgrade_title(report: UpgradeReport) -> str:
+    """What is compared, and for whom."""
+    title = f"{report.before.source} \u2192 {report.after.source}"
+    if report.package is not None:
+        return f"{title} for {report.package.source}"
+    return title if report.backend is None else f"{title} for {report.backend.key}"
+
+
+def upgrade_lead(report: UpgradeReport) -> Html:
+    """The result in short."""
+    if report.package is not None:
+        return _package_lead(report.package)
+    return _summary(report.upgrade) if report.backend is None else _backend_lead(report.backend)
+
+
+def upgrade_sections(report: UpgradeReport) -> tuple[Section, ...]:
+    """Every detail."""
+    if report.package is not None:
+        return tuple(_package(report.package))
+    return tuple(_everything(report.upgrade) if report.backend is None else _backend(report.backend))
 
 
 def _summary(found: Upgrade) -> Html:
