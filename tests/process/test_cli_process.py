@@ -82,6 +82,25 @@ def test_text_imports_neither_rich_nor_numpy(folder: Path) -> None:
     assert "rich" in imported_by(folder, "dump", "foo", "--from", "five.yaml", "--format", "rich")
 
 
+def test_a_report_and_a_picture_are_imported_by_those_who_ask_for_them(folder: Path) -> None:
+    for arguments in (
+        ["permute", "five.yaml"],
+        ["lint", "five.yaml"],
+        ["certify", "five.yaml", "--jobs", "1"],
+        ["diff", "five.yaml", "five.yaml"],
+        ["coverage", "five.yaml", "--key", "CPU"],
+    ):
+        script = f"import sys\nfrom dispatchlab.cli import main\ntry:\n    main({arguments!r})\n"
+        script += "except SystemExit:\n    pass\nprint('IMPORTED', *sorted(sys.modules))\n"
+        result = subprocess.run(
+            [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
+        )
+        found = set(result.stdout.splitlines()[-1].split()[1:])
+        drawing = {name for name in found if name.startswith(("dispatchlab.render.html", "dispatchlab.render.state"))}
+        assert drawing == set(), arguments
+        assert found & {"html", "html.entities", "jinja2"} == set(), arguments
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: str) -> None:
     process = subprocess.Popen(
