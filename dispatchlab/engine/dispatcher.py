@@ -46,6 +46,8 @@ def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
     """The state of a fresh dispatcher with these fallbacks; do not change it."""
     if fallbacks and fallbacks is semantics.builtin_fallbacks and SEMANTICS.get(semantics.name) is semantics:
         return _with_builtin_fallbacks(semantics.name)
+    if not fallbacks:
+        return {}
     global _loaded  # one assignment of one value, so that threads may do this at once
     known = _loaded
     if known is None or known[0] is not semantics or known[1] is not fallbacks:
@@ -63,8 +65,6 @@ def _with_builtin_fallbacks(name: str) -> State:
 
 
 def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
-    if not fallbacks:
-        return {}
     transaction = Transaction({}, set())
     from_within = replace(semantics, keys=frozenset(DispatchKey))  # a dispatcher's own code can name every key
     for fallback in fallbacks:

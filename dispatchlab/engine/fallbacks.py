@@ -20,6 +20,7 @@ from typing import Final
 
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.slot_set import each_slot
 
 _MOST_KNOWN: Final = 256
 
@@ -33,7 +34,7 @@ class Fallbacks:
         replacing: those that replace others and are not released, in force or not; see Note [Fallbacks that replace].
     """
 
-    __slots__ = ("_by_slot", "_entries", "_known", "builtin", "fallthrough_slots", "replacing", "slots")
+    __slots__ = ("_by_slot", "_entries", "_expected", "_known", "builtin", "fallthrough_slots", "replacing", "slots")
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Fallbacks:
         self.builtin, self.replacing = builtin, replacing
         self._entries = {bit: entry.because(Provenance.FALLBACK) for bit, entry in self._by_slot.items()}
         self._known: dict[int, dict[TableEntry, int]] = {}
+        self._expected: dict[int, dict[TableEntry, int]] = {}
         self.slots = sum(self._by_slot)
         self.fallthrough_slots = sum(bit for bit, entry in self._by_slot.items() if entry.kernel.is_fallthrough)
 
@@ -63,9 +65,14 @@ class Fallbacks:
         """The bit of a slot -> the kernel that is there."""
         return MappingProxyType(self._by_slot)
 
-    def entry_at(self, bit: int) -> TableEntry:
-        """What the fallback at a slot puts there."""
-        return self._entries[bit]
+    def expected_in(self, slots: int) -> dict[TableEntry, int]:
+        """What should be in some of their slots: for the invariants, by another way than `entries_in`."""
+        expected = self._expected.get(slots)
+        if expected is None:
+            expected = {self._by_slot[1 << at].because(Provenance.FALLBACK): 1 << at for at in each_slot(slots)}
+            if len(self._expected) < _MOST_KNOWN:
+                self._expected[slots] = expected
+        return expected.copy()
 
     def entries_in(self, slots: int) -> dict[TableEntry, int]:
         """What the fallbacks put into `slots`."""
@@ -86,8 +93,15 @@ class Fallbacks:
 
     def put(self, bit: int, entry: RegisteredKernel, *, replaces: bool = False) -> Fallbacks:
         """With `entry` at the slot of `bit`; `replaces` when that slot need not be free."""
-        replacing = self.replacing | {entry} if replaces else self.replacing
-        return Fallbacks({**self._by_slot, bit: entry}, builtin=self.builtin, replacing=replacing)
+        made = Fallbacks.__new__(Fallbacks)  # made from what is there: a dispatcher starts with one after another
+        made._by_slot = {**self._by_slot, bit: entry}
+        made._entries = {**self._entries, bit: entry.because(Provenance.FALLBACK)}
+        made._known, made._expected = {}, {}
+        made.slots = self.slots | bit
+        made.fallthrough_slots = self.fallthrough_slots & ~bit | (bit if entry.kernel.is_fallthrough else 0)
+        made.builtin = self.builtin
+        made.replacing = self.replacing | {entry} if replaces else self.replacing
+        return made
 
     def without(self, bit: int, entry: RegisteredKernel) -> Fallbacks:
         """Without `entry`, and without a fallback at the slot of `bit`."""

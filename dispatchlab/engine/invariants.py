@@ -12,9 +12,8 @@ from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Slots
-from dispatchlab.engine.reference_precedence import plain_shape
+from dispatchlab.engine.reference_precedence import plain_table
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Kernel
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot
@@ -25,16 +24,13 @@ _UNDEFINED = KEY_BIT[DispatchKey.Undefined]
 
 def expected_slots(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> Slots:
     """What every slot should hold, by the plain computation."""
-    shape = plain_shape(semantics.precedence.plain, entry.present, fallbacks.slots, fallbacks.fallthrough_slots)
-    slots: Slots = {}
-    kernels, ambiguous = entry.kernels, 0
-    for (source, reason), bits in shape.items():
-        if reason is Provenance.FALLBACK:
-            slots[fallbacks.entry_at(source)] = bits
-        elif reason is Provenance.AMBIGUOUS:
-            ambiguous |= bits
-        else:
-            slots[kernels[source][0].because(reason)] = bits
+    taken, filled, ambiguous = plain_table(
+        semantics.precedence.plain, entry.present, fallbacks.slots, fallbacks.fallthrough_slots
+    )
+    slots = fallbacks.expected_in(filled)
+    kernels = entry.kernels
+    for source, reason, bits in taken:
+        slots[kernels[source][0].because(reason)] = bits
     if ambiguous:
         slots[AMBIGUOUS] = ambiguous
     return slots

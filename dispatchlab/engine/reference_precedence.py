@@ -272,3 +272,33 @@ def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
         for won, bits in part.items():
             shape[won] = shape.get(won, 0) | bits
     return shape
+
+
+class PlainTable(NamedTuple):
+    """What a table looks like whatever its kernels are.
+
+    Args:
+        kernels: the bit of a key, the reason, and the slots that its newest kernel holds.
+        fallbacks: the slots that hold their own fallback.
+        ambiguous: the slots that are ambiguous.
+    """
+
+    kernels: tuple[tuple[int, Provenance, int], ...]
+    fallbacks: int
+    ambiguous: int
+
+
+@lru_cache(maxsize=1 << 14)
+def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
+    """`plain_shape` by what makes its entries; the arguments are the same."""
+    kernels: list[tuple[int, Provenance, int]] = []
+    filled = ambiguous = 0
+    for (source, reason), bits in plain_shape(plain, present, fallback_slots, fallthrough_slots).items():
+        if reason is Provenance.AMBIGUOUS:
+            ambiguous |= bits
+        elif reason is Provenance.FALLBACK:
+            assert source == bits, "a fallback is a candidate for its own slot"
+            filled |= bits
+        else:
+            kernels.append((source, reason, bits))
+    return PlainTable(tuple(kernels), filled, ambiguous)
