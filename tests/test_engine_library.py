@@ -49,17 +49,25 @@ def test_a_library_reads_as_torch_library_does() -> None:
     assert [*dispatcher.operators(), *dispatcher.namespaces(), *library.handles] == []
 
 
-def test_a_library_prints_where_it_was_opened_and_keeps_where_it_was_called() -> None:
+def test_a_library_prints_where_it_was_called_and_the_function_so_that_kernels_can_be_told_apart() -> None:
     dispatcher = Dispatcher()
     library = Library("test", "FRAGMENT", dispatcher=dispatcher)
-    opened = test_a_library_prints_where_it_was_opened_and_keeps_where_it_was_called.__code__.co_firstlineno + 2
+    begin = test_a_library_prints_where_it_was_called_and_the_function_so_that_kernels_can_be_told_apart
+    opened = begin.__code__.co_firstlineno + 2
     library.impl("foo", kernel, "CPU")
-    assert f"CPU: registered at {HERE}:{opened} :: (none) [ boxed ]\n" in dispatcher.dump(FOO)
+    library.impl("foo", lambda x: x, "CUDA")
+    library.define("foo(Tensor x) -> Tensor")
+    shown = dispatcher.dump(FOO)
+    assert f"CPU: registered at {HERE}:{opened + 3} (kernel) :: (none) [ boxed ]\n" in shown
+    assert f"CUDA: registered at {HERE}:{opened + 4} ({begin.__name__}.<locals>.<lambda>) :: (none)" in shown
+    assert f"debug: registered at {HERE}:{opened + 5}\n" in shown
+    with pytest.warns(OverrideWarning, match=rf":{opened + 11} \(boxed\) replaces .*:{opened + 3} \(kernel\)"):
+        library.impl("foo", boxed, "CPU")
     view = dispatcher.explain(FOO)
     assert view is not None
     location = view.kernels[0].location
     assert location is not None
-    assert (location.file, location.line) == (HERE, opened + 2)
+    assert (location.file, location.line) == (HERE, opened + 11)
 
 
 def test_the_alias_kind_follows_from_the_form_of_the_def() -> None:

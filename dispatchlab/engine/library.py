@@ -91,6 +91,12 @@ def debug_of_caller(debug: str | None) -> str:
     return f"registered at {site.file}:{site.line}"
 
 
+def debug_of_kernel(function: object) -> str:
+    """What dumps print of a kernel that was given no text: the line of the call, and the function's qualified name."""
+    name = getattr(function, "__qualname__", "")
+    return f"{debug_of_caller(None)} ({name})" if name else debug_of_caller(None)
+
+
 def typed_kernel(function: object) -> KernelFunction:
     """A kernel as the C++ front ends make it: a plain function has the schema that its annotations say.
 
@@ -128,7 +134,8 @@ class Library(Registrations):
         kind: `DEF` claims the namespace, `FRAGMENT` extends it, `IMPL` only holds kernels.
         dispatch_key: the key of every kernel in an IMPL library; empty for none.
         dispatcher: where to register.
-        debug: what dumps print for its registrations; `registered at FILE:LINE` of the caller when left out.
+        debug: what dumps print for its registrations; when left out, `registered at FILE:LINE` of each call, with the
+            qualified name of a kernel behind it, so that two kernels of one library can be told apart.
 
     Raises:
         RegistrationError: of kinds `unknown_block_kind`, `unknown_key`, `wildcard_namespace`, `key_on_def_block`,
@@ -155,6 +162,7 @@ class Library(Registrations):
             debug=debug_of_caller(debug),
             location=call_site(),
         )
+        self._has_debug = debug is not None
         opening = lower(self._block, dispatcher.semantics)
         if opening.primitives:
             self._hold(opening, f"library {namespace} {kind}")
@@ -176,8 +184,8 @@ class Library(Registrations):
             alias_analysis: an alias kind; empty means FROM_SCHEMA for text, upstream's default for a parsed schema, and
                 CONSERVATIVE for an inferred one.
             tags: names of tags.
-            debug: what dumps print of the def; the library's text when left out. Of the kernel they print its own text,
-                or else the same.
+            debug: what dumps print of the def; the library's text, or else the line of this call, when left out. Of the
+                kernel they print its own text, or else that of an `impl`.
 
         Raises:
             RegistrationError: the def, or the kernel, is refused.
@@ -198,11 +206,11 @@ class Library(Registrations):
                 parsed,
                 alias,
                 frozenset(tags),
-                debug,
+                self._text(debug),
                 None if kernel is None else kernel.kernel,
                 None if kernel is None else kernel.key,
                 call_site(),
-                "" if kernel is None else kernel.debug_text,
+                "" if kernel is None else self._text(kernel.debug_text, kernel.kernel.function),
             ),
             f"def {parsed}",
         )
@@ -223,7 +231,7 @@ class Library(Registrations):
             function: the kernel; `fallthrough` to have calls skip the key.
             dispatch_key: the key; empty for the library's own, and CompositeImplicitAutograd when it has none.
             with_keyset: a plain function takes the key set of the call before the arguments.
-            debug: what dumps print; the kernel's text, and then the library's, when left out.
+            debug: what dumps print; when left out, the kernel's text, or the library's, or the line and the function.
 
         Raises:
             RegistrationError: it is refused.
@@ -233,7 +241,7 @@ class Library(Registrations):
         named = key_named(dispatch_key)
         operator = parse_name(name) if isinstance(name, str) else name
         key = named if named is not None else kernel.key
-        text = debug or kernel.debug_text
+        text = self._text(debug or kernel.debug_text, kernel.kernel.function)
         return self._add(Impl(operator, key, kernel.kernel, text, call_site()), f"impl {operator} {key or ''}")
 
     def fallback(
@@ -250,7 +258,7 @@ class Library(Registrations):
             function: the kernel; a plain function takes the operator before the arguments.
             dispatch_key: the key; empty for the library's own.
             with_keyset: a plain function takes the key set of the call before the operator.
-            debug: what dumps print; the kernel's text, and then the library's, when left out.
+            debug: what dumps print; when left out, the kernel's text, or the library's, or the line and the function.
 
         Raises:
             RegistrationError: it is refused.
@@ -258,8 +266,12 @@ class Library(Registrations):
         kernel = kernel_function(function, with_keyset=with_keyset)
         named = key_named(dispatch_key)
         key = named if named is not None else kernel.key
-        text = debug or kernel.debug_text
+        text = self._text(debug or kernel.debug_text, kernel.kernel.function)
         return self._add(Fallback(key, kernel.kernel, text, call_site()), f"fallback {key or ''}")
+
+    def _text(self, debug: str, function: object = None) -> str:
+        """A text of its own, or empty where the library has one."""
+        return debug if debug or self._has_debug else debug_of_kernel(function)
 
     def _add(self, registration: Def | Impl | Fallback, what: str) -> RegistrationHandle:
         return self._hold_inside(self._block, registration, what)
