@@ -47,7 +47,7 @@ class Reader(HTMLParser):
         """An element begins."""
         self.names.append(tag)
         self.attributes |= {name for name, _ in attrs}
-        if tag not in ("br", "meta", "link", "input"):
+        if tag not in ("br", "wbr", "meta", "link", "input"):
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -486,7 +486,7 @@ def _after(
             if refusal is not None:
                 refused.append((step, describe(scenario.registrations[max(step, ~step)]), refusal))
         snapshots = tuple(map(sandbox.snapshot, names))
-        views = {snapshot.operator: _view(sandbox, snapshot) for snapshot in snapshots}
+        views = {snapshot.operator: view_in(sandbox, snapshot) for snapshot in snapshots}
         del held
     return Inspection(
         snapshots,
@@ -500,7 +500,8 @@ def _after(
     )
 
 
-def _view(sandbox: Sandbox, snapshot: Snapshot) -> OperatorView:
+def view_in(sandbox: Sandbox, snapshot: Snapshot) -> OperatorView:
+    """An operator as a sandbox shows it, with the reasons behind its table where the sandbox knows them."""
     view = sandbox.explain(snapshot.operator) if isinstance(sandbox, Explains) else None
     if view is not None:
         return view

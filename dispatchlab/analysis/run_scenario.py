@@ -25,7 +25,7 @@ from dispatchlab.analysis.stand_ins import class_note, stand_in_note, with_known
 from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.bounded_read import ReadError, given_files, is_there, read_file
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
 from dispatchlab.explore.partition import parts_of
@@ -36,10 +36,10 @@ from dispatchlab.explore.walk_log import WalkLog
 from dispatchlab.file_kinds import FileKind
 from dispatchlab.journal import Journal
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.model.short_names import short_names
-from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, wait_for
 from dispatchlab.processes.memory import default_memory_bound
@@ -250,7 +250,7 @@ class Outcome:
     graph: StateGraph | None = None
     not_drawn: str | None = None
     names: tuple[str, ...] = ()
-    operators: tuple[Snapshot, ...] = ()
+    operators: tuple[OperatorView, ...] = ()
     notes: tuple[str, ...] = field(default=())
     interrupted: bool = False
 
@@ -552,14 +552,16 @@ def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome
     return replace(outcome, graph=_counted(graph, report.exploration))
 
 
-def _all_registered(engine: Forkable, scenario: Scenario) -> tuple[Snapshot, ...]:
+def _all_registered(engine: Engine, scenario: Scenario) -> tuple[OperatorView, ...]:
     """The operators after the registrations in the order of the file, without those that are refused."""
-    space = engine.space(scenario.registrations, scenario.operators)
-    state = space.empty()
-    for index in range(len(scenario.registrations)):
-        new, refusal = space.register(state, index)
-        state = new if refusal is None else state
-    return space.observe(state)
+    from dispatchlab.analysis.inspect_operators import view_in
+
+    with engine.sandbox() as sandbox:
+        held = []  # what nobody holds is released
+        for registration in scenario.registrations:
+            with suppress(RegistrationError):
+                held.append(sandbox.register(registration))
+        return tuple(view_in(sandbox, sandbox.snapshot(operator)) for operator in scenario.operators)
 
 
 def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:

@@ -18,6 +18,7 @@ from dispatchlab.render.html.parts import (
     facts,
     folded,
     keys_text,
+    lines,
     short_debug,
     verdict,
 )
@@ -86,7 +87,7 @@ _FEW = 50
 
 def _override(operator: str, reason: OrderReason) -> Row:
     assert reason.winner is not None
-    losers = [element("div", _owner(loser)) for loser in reason.losers]
+    losers = lines(_owner(loser) for loser in reason.losers)
     return (
         Cell(operator, "name"),
         Cell(str(reason.keys[0]), "name"),

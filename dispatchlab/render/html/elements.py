@@ -66,6 +66,14 @@ def joined(children: Child) -> Html:
             return Html("".join(map(joined, children)))
 
 
+_BREAKS = re.compile(r"(?<=[\w\]])(/|::|_|\(|,|\.)(?=\w)")
+
+
+def breakable(text: str) -> Html:
+    """A text whose long names and paths can be broken where a reader would break them."""
+    return Html(_BREAKS.sub(r"\1<wbr>", joined(text)))
+
+
 def trusted(markup: str) -> Html:
     """Markup that another part of dispatchlab made, which has escaped its texts."""
     return Html(markup)

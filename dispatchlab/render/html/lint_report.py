@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from dispatchlab.lint.rule import LEVELS, Finding, FindingGroup, Level, LintReport
 from dispatchlab.lint.rules import rule_named
-from dispatchlab.render.html.elements import Html, element, joined
+from dispatchlab.render.html.elements import Html, breakable, element, joined
 from dispatchlab.render.html.page import Section, page
-from dispatchlab.render.html.parts import Cell, Mood, Row, data_table, facts, folded, short_debug, verdict
+from dispatchlab.render.html.parts import Cell, Mood, Row, data_table, facts, folded, lines, short_debug, verdict
 from dispatchlab.render.lint import lint_summary
 
 _MOODS: dict[Level, Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", Level.INFORMATION: ""}
@@ -53,8 +53,8 @@ _FEW = 50
 
 def _group(group: FindingGroup) -> Row:
     first = group.first
-    found = [element("div", short_debug(first.message))]
-    found += [element("div", f"To mend it: {first.mend}", class_="quiet")] * bool(first.mend)
+    found = [element("div", breakable(short_debug(first.message)))]
+    found += [element("div", breakable(f"To mend it: {first.mend}"), class_="quiet")] * bool(first.mend)
     return (
         Cell(first.operator, "name"),
         len(group.findings),
@@ -75,7 +75,7 @@ def _finding(finding: Finding) -> Row:
         Cell(finding.code, "name"),
         Cell(str(finding.level), "name", LEVELS.index(finding.level)),
         short_debug(finding.message),
-        Cell([element("div", short_debug(owner)) for owner in finding.owners], "code"),
+        Cell(lines(short_debug(owner) for owner in finding.owners), "code"),
     )
 
 

@@ -12,7 +12,7 @@ from dispatchlab.model.operator_view import OUTRANKED, OperatorView
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.render.explain import argument_text, left_out_text, set_text
 from dispatchlab.render.html.elements import Child, Html, element, joined, trusted
-from dispatchlab.render.html.parts import Cell, Row, data_table, held, keys_text, operator_table, short_debug
+from dispatchlab.render.html.parts import Cell, Row, data_table, held, keys_text, lines, operator_table, short_debug
 from dispatchlab.render.html.upgrade_report import upgrade_lead, upgrade_sections, upgrade_title
 from dispatchlab.render.state_graph import svg
 from dispatchlab.render.text import FLAWS, conflict_text, counts, reasons, step_text
@@ -59,7 +59,7 @@ def check_html(report: Report, names: Sequence[str], graph: StateGraph | None = 
         rows = [
             (
                 Cell(format_sequence(sequence), "name"),
-                Cell([element("div", step_text(step, report.registrations)) for step in sequence], "code"),
+                Cell(lines(step_text(step, report.registrations) for step in sequence), "code"),
             )
             for sequence in sides
         ]
@@ -122,7 +122,7 @@ def _hop(hop: Hop) -> Iterator[Child | Cell]:
         text = f"{short_debug(kernel.debug) or '(no debug text)'} [{kernel.reason}]"
         stale = [] if kernel.stale is None else [element("div", f"the slot is stale: it should hold {kernel.stale}")]
         yield Cell(joined((text, stale)), "code")
-    yield Cell([element("div", short_debug(left_out_text(left))) for left in hop.left_out], "code")
+    yield Cell(lines(short_debug(left_out_text(left)) for left in hop.left_out), "code")
     beaten = kernel.beaten if kernel is not None else ()
     yield Cell(
         [
@@ -156,13 +156,13 @@ def upgrade_html(report: UpgradeReport) -> str:
             (
                 Cell(name, "name"),
                 "compatible" if change.is_compatible else f"breaks callers: {change.backward}",
-                Cell([element("div", text) for text in change.changes], "code"),
+                Cell(lines(change.changes), "code"),
             )
             for name, change in found.schemas
         ]
         parts.append(_folded("Schemas", ("operator", "for callers", "what changes"), changes))
     changed = [
-        (Cell(change.operator, "name"), Cell([element("div", text) for text in texts]))
+        (Cell(change.operator, "name"), Cell(lines(texts)))
         for change in found.changed
         if (texts := change_texts(change))
     ]

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from dispatchlab.analysis.table_groups import GroupedTable, KernelGroup, group_by_kernel
 from dispatchlab.escape import printable
 from dispatchlab.model.operator_view import NO_KERNEL, OUTRANKED, OperatorView
-from dispatchlab.render.html.elements import Child, Html, element, joined
+from dispatchlab.render.html.elements import Child, Html, breakable, element, joined
 from dispatchlab.render.key_names import key_names
 from dispatchlab.render.source_locations import located
 
@@ -89,19 +89,27 @@ def _fitting(cell: Cell) -> Cell:
     """A cell with room for its text: a long name may be broken, and sentences get a wide column."""
     if not isinstance(cell.content, str) or isinstance(cell.content, Html) or len(cell.content) <= _LONG:
         return cell
-    match cell.kind:
-        case "name":
-            return cell._replace(kind="code")
-        case "":
-            return cell._replace(kind="prose")
-        case _:
-            return cell
+    kinds: dict[str, Literal["code", "prose"]] = {"name": "code", "": "prose"}
+    kind = kinds.get(cell.kind, cell.kind)
+    return Cell(breakable(cell.content), kind, cell.sort)
+
+
+def lines(texts: Iterable[str]) -> list[Html]:
+    """Texts in a cell, a line each."""
+    return [element("div", breakable(text)) for text in texts]
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
     """Titled facts, side by side."""
     return element(
         "dl", (element("div", element("dt", title), element("dd", value)) for title, value in pairs), class_="facts"
+    )
+
+
+def summary_list(pairs: Iterable[tuple[str, Child]]) -> Html:
+    """Titled sentences, one below the other."""
+    return element(
+        "dl", (element("div", element("dt", title), element("dd", value)) for title, value in pairs), class_="summary"
     )
 
 
@@ -155,10 +163,7 @@ def operator_table(view: OperatorView) -> Html:
             )
         )
     if grouped.kernels:
-        heads = ("kernel", "registered at", "runs for", "lost")
-        parts.append(
-            data_table(f"Kernels of {view.name}", heads, (_kernel(one, fallback=False) for one in grouped.kernels))
-        )
+        parts.append(_kernels(f"Kernels of {view.name}", grouped.kernels))
     if grouped.ambiguous:
         parts.append(element("p", f"Ambiguous, so that a call raises: {keys_text(grouped.ambiguous)}.", class_="bad"))
     parts.append(_fallbacks(view, grouped))
@@ -172,21 +177,22 @@ def _fallbacks(view: OperatorView, grouped: GroupedTable) -> Html | None:
     if not serving:
         return None
     keys = sum(len(one.keys) for one in serving)
-    return folded(
-        f"backend fallbacks of {view.name}: {len(serving)}, which serve {keys} keys",
-        data_table(
-            f"Backend fallbacks of {view.name}",
-            ("kernel", "registered at", "runs for", "lost"),
-            (_kernel(one, fallback=True) for one in serving),
-        ),
-    )
+    title = f"backend fallbacks of {view.name}: {len(serving)}, which serve {keys} keys"
+    return folded(title, _kernels(f"Backend fallbacks of {view.name}", serving))
 
 
-def _kernel(one: KernelGroup, *, fallback: bool) -> Row:
+def _kernels(caption: str, kernels: Sequence[KernelGroup]) -> Html:
+    """A row for each kernel; a table that a dispatcher printed does not say what lost."""
+    heads = ("kernel", "registered at", "runs for", "lost")
+    columns = len(heads) if any(one.lost for one in kernels) else len(heads) - 1
+    return data_table(caption, heads[:columns], (_kernel(one)[:columns] for one in kernels))
+
+
+def _kernel(one: KernelGroup) -> Row:
     served = [
         element(
             "div",
-            f"{keys_text(each.keys)} [{each.reason}]" if not fallback else keys_text(each.keys),
+            keys_text(each.keys) if one.registered is None else f"{keys_text(each.keys)} [{each.reason}]",
             ", calls fall through" if one.fallthrough else None,
         )
         for each in one.served

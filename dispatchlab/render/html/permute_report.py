@@ -9,7 +9,7 @@ from dispatchlab.analysis.report import Report
 from dispatchlab.analysis.state_graph import Node, StateGraph
 from dispatchlab.explore.result import Counterexample, Exploration, Verdict
 from dispatchlab.model.dump_format import DumpError
-from dispatchlab.model.operator_view import view_of
+from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.render.formatting import readable, seconds
@@ -26,6 +26,7 @@ from dispatchlab.render.html.parts import (
     keys_text,
     operator_table,
     paragraphs,
+    summary_list,
     verdict,
 )
 from dispatchlab.render.state_graph.layout import laid_out
@@ -69,7 +70,7 @@ class Explored:
     report: Report
     graph: StateGraph | None = None
     not_drawn: str = ""
-    operators: tuple[Snapshot, ...] = ()
+    operators: tuple[OperatorView, ...] = ()
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -183,7 +184,7 @@ def _sections(one: Explored, anchor: str) -> Iterator[Section]:
         yield Section(
             f"{anchor}-operators",
             "With everything registered",
-            joined((paragraphs(["In the order of the file."], kind="quiet"), map(_operator, one.operators))),
+            joined((paragraphs(["In the order of the file."], kind="quiet"), map(operator_table, one.operators))),
         )
     yield Section(f"{anchor}-run", "How it was explored", _run(one))
 
@@ -261,7 +262,7 @@ def _run(one: Explored) -> Html:
     done += [("reductions", reductions_text(found))] * (found.walk == "graph")
     done += [("replayed", replayed_text(found))] * bool(found.replayed)
     notes = [*found.notes, *one.notes, *([one.not_drawn] if one.not_drawn else [])]
-    return joined((facts(done), paragraphs(f"Note: {note}" for note in notes)))
+    return joined((summary_list(done), paragraphs(f"Note: {note}" for note in notes)))
 
 
 # -- states

@@ -17,8 +17,10 @@ from dispatchlab.render.html.parts import (
     facts,
     folded,
     keys_text,
+    lines,
     paragraphs,
     short_debug,
+    summary_list,
     verdict,
 )
 from dispatchlab.render.upgrade import change_texts, find_text, held_text, summary_rows
@@ -37,8 +39,7 @@ def upgrade_page(report: UpgradeReport) -> str:
         ("before", f"PyTorch {before.torch}, {before.operators:,} operators, by the model {before.model.name}"),
         ("after", f"PyTorch {after.torch}, {after.operators:,} operators, by the model {after.model.name}"),
     ]
-    rows = [element("div", element("dt", label), element("dd", text)) for label, text in sides]
-    lead = joined((upgrade_lead(report), element("dl", rows, class_="summary")))
+    lead = joined((upgrade_lead(report), summary_list(sides)))
     return page("diff", upgrade_title(report), lead, upgrade_sections(report))
 
 
@@ -69,11 +70,9 @@ def _summary(found: Upgrade) -> Html:
         return element("p", verdict("no difference", "good"), f" {found.compared:,} operators compared")
     broken = any(not schema.is_compatible for _, schema in found.schemas)
     text = "callers break" if found.removed or broken else "no caller breaks by a schema"
-    rows = [
-        element("div", element("dt", label or "result"), element("dd", line)) for label, line in summary_rows(found)
-    ]
+    rows = [(label or "result", line) for label, line in summary_rows(found)]
     mood = verdict(text, "bad" if found.removed or broken else "good")
-    return joined((element("p", mood), element("dl", rows, class_="summary")))
+    return joined((element("p", mood), summary_list(rows)))
 
 
 def _everything(found: Upgrade) -> Iterator[Section]:
@@ -139,8 +138,8 @@ def _schemas(caption: str, schemas: Sequence[tuple[str, SchemaChange]]) -> Html:
         (
             Cell(name, "name"),
             "compatible" if change.is_compatible else f"breaks callers: {change.backward}",
-            Cell([element("div", text) for text in change.changes], "code"),
-            Cell([element("div", change.before or "no def"), element("div", change.after or "no def")], "code"),
+            Cell(lines(change.changes), "code"),
+            Cell(lines((change.before or "no def", change.after or "no def")), "code"),
         )
         for name, change in schemas
     ]
@@ -150,7 +149,7 @@ def _schemas(caption: str, schemas: Sequence[tuple[str, SchemaChange]]) -> Html:
 
 def _change(change: OperatorChange) -> Row | None:
     texts = change_texts(change)
-    return (Cell(change.operator, "name"), [element("div", text) for text in texts]) if texts else None
+    return (Cell(change.operator, "name"), lines(texts)) if texts else None
 
 
 def _shared(caption: str, changes: Sequence[SharedChange]) -> Html:
@@ -213,7 +212,8 @@ def _package_lead(found: PackageUpgrade) -> Html:
 
 def _package(found: PackageUpgrade) -> Iterator[Section]:
     refused = [
-        (Cell(each.registration, "code"), each.before or "accepted", each.after or "accepted") for each in found.refused
+        (Cell(each.registration, "code"), *(short_debug(text or "accepted") for text in (each.before, each.after)))
+        for each in found.refused
     ]
     heads: tuple[str, ...] = ("registration", "before", "after")
     bad = [at for at, each in enumerate(found.refused) if each.before is None]
@@ -231,8 +231,8 @@ def _calls(caption: str, changes: Sequence[OtherKernel]) -> Html:
         (
             Cell(each.operator, "name"),
             keys_text(tuple(key.name for key in each.keys)),
-            held_text(each.before),
-            held_text(each.after),
+            short_debug(held_text(each.before)),
+            short_debug(held_text(each.after)),
         )
         for each in changes
     ]
