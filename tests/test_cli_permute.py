@@ -489,3 +489,45 @@ def test_the_report_names_the_reductions_and_the_walk_of_everything_has_none() -
     assert (proved["verdict"], proved["reductions"]) == ("order-independent", ["neighbourhoods"])
     assert proved["neighbourhoods"] > 1
     assert f"reductions: neighbourhoods ({proved['neighbourhoods']})\n" in permute("many.yaml").stdout
+
+
+# -- snapshots
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_report_for_a_terminal_shows_the_operators_with_everything_registered() -> None:
+    shown = permute("five.yaml", "--format", "rich").stdout
+    verdict, snapshot = shown.index("order-independent, as expected"), shown.index("after all registrations")
+    assert verdict < snapshot < shown.index("4 kernels")
+    assert "stands for      14,400 orders of 5 registrations" in shown
+    violated = permute("twice.yaml", "--format", "rich").stdout
+    assert violated.index("after all registrations") < violated.index("expected: ") < violated.index("why: ")
+    assert "stands for" not in violated, "a violation stands for nothing"
+
+
+@pytest.mark.usefixtures("folder")
+def test_other_moments_are_shown_on_request() -> None:
+    result = permute("five.yaml", "--format", "rich", "--at", "0 1", "--at", "+0 +1 -1")
+    first, second = result.stdout.index("after 0 1"), result.stdout.index("after +0 +1 -1")
+    assert "1 kernel" in result.stdout[first:second]
+    assert "1 kernel" not in result.stdout[second:]
+    text = permute("five.yaml", "--format", "text", "--at", "0 1").stdout
+    assert text.startswith(re.sub("elapsed.*", "", permute("five.yaml", "--format", "text").stdout, flags=re.S))
+    dump = CliRunner().invoke(main, ["dump", "foo", "--from", "five.yaml", "--after", "+0 +1"]).stdout
+    assert text.endswith(f"\nafter 0 1\n\n{dump}")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["five.yaml", "--at", "0 9"], "expected a registration from 0 to 4 but found '+9'"),
+        (["five.yaml", "--at", "0 x"], "expected a step such as +0 or -0 but found 'x'"),
+        (["five.yaml", "--at", "0", "--format", "json"], "`dump --after SEQUENCE` has them as JSON"),
+        (["five.yaml", "twice.yaml", "--at", "0"], "--at is for one scenario and 2 were given"),
+    ],
+)
+def test_a_moment_that_is_none_is_refused_before_anything_runs(line: list[str], message: str) -> None:
+    result = permute(*line)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr

@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from dispatchlab.analysis.explain_calls import explain_operator
+from dispatchlab.analysis.import_orders import Difference, ImportComparison
 from dispatchlab.analysis.inspect_operators import Inspection, inspect_registry
 from dispatchlab.analysis.run_scenario import RunOptions, run_scenario
 from dispatchlab.analysis.sources import recorded_from
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.render.import_orders import print_import_orders
 from dispatchlab.render.key_names import key_names
 from dispatchlab.render.operator_text import operator_text
 from dispatchlab.render.page import Page, words
@@ -27,9 +31,11 @@ from dispatchlab.render.rich_view import console
 from dispatchlab.render.source_locations import ELLIPSIS, fitted, link_of, located
 from dispatchlab.render.styles import REASON_STYLES
 from dispatchlab.scenario import parse_scenario
+from tests.command_line import run
 from tests.scenario_texts import TWICE
 from tests.test_render_views import Terminal
 
+ROOT = Path(__file__).parents[1]
 TORCH = "torch-2.13-cuda"
 WIDTHS = (60, 80, 120, 200)
 MOST = 10
@@ -266,3 +272,62 @@ def test_a_word_that_is_longer_than_the_line_is_shortened_and_whole_on_request()
 def test_the_plain_text_of_an_operator_is_what_the_engine_prints() -> None:
     (snapshot,) = inspection("aten::add.Tensor").snapshots
     assert operator_text(snapshot) == f"{snapshot.dump}\n{snapshot.table}"
+
+
+COMMANDS = (
+    "dump aten::bmm --across",
+    "lint scenarios/lint/dl006_found.yaml",
+    "coverage torch-2.13-cpu --key PrivateUse1 --operator aten::mm* --list composite --what-if fallback|PrivateUse1",
+    "diff torch-2.12 torch-2.13 --operator aten::_c* --all",
+    "permute scenarios/defects/stale_slots_torch.yaml --at 0 --semantics strict",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_breaks_a_word(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_command(command, monkeypatch)
+
+
+def check_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No word of what a command shows is broken."""
+    monkeypatch.chdir(ROOT)
+    line = [word.replace("|", " ") for word in command.split()]
+    known: set[str] = set()
+    for width in (400, 60):
+        monkeypatch.setenv("COLUMNS", str(width))
+        shown = run(*line, "--format", "rich").stdout
+        if not known:
+            known = known_words(shown, run(*line, "--format", "text").stdout if ELLIPSIS in shown else "")
+        if "--all" not in line:  # which shortens nothing
+            assert max(map(cell_len, shown.splitlines())) <= width
+        for word in shown.split():
+            assert len(word) <= 12 or is_whole(word, known), word
+        assert len(shown.split()) > 20
+
+
+def test_the_orders_of_imports_have_their_verdict_first() -> None:
+    diff = f"--- expected: test::foo, table\n+++ actual: test::foo, table\n-CPU: {'a' * 30}\n+CPU: {'b' * 30}\n"
+    owners = ("one_package/kernels.py:3", "another_package_with_a_long_name/kernels/of/many/kinds.py:1234")
+    difference = Difference("one, two", "two, one", "the CPU kernel of test::foo", owners, diff)
+    orders = (("one", "two"), ("two", "one"))
+    found = ImportComparison(
+        ("one", "two"), orders, ("test::foo",), {"one": "no"}, {}, (difference,), again=False, imported_again=()
+    )
+    for width in (60, 80, 200):
+        text = drawn(lambda target: print_import_orders(target, found), width)
+        assert text.startswith("1 difference between orders of imports\n")
+        assert max(map(cell_len, text.splitlines())) <= width
+        assert "/kinds.py:1234" in text
+        assert "one_package/kernels.py:3" in text
+        assert f"  - CPU: {'a' * 30}\n  + CPU: {'b' * 30}\n" in text
+    same = replace(found, failed={}, between_orders=())
+    assert drawn(lambda target: print_import_orders(target, same), 80).startswith("no differences between orders")
+
+
+def test_where_only_ascii_can_be_shown_nothing_else_is() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    target = console(stream)
+    target.width = 60
+    print_operator(target, inspection("aten::add.Tensor").only_view)
+    stream.seek(0)
+    assert "build/~/RegisterZeroTensor_0.cpp" in stream.read()

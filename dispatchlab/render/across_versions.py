@@ -32,26 +32,25 @@ def _lines(one: OperatorHistory) -> Iterator[str]:
 
 
 def print_across(console: Console, found: Sequence[OperatorHistory]) -> None:
-    """Print a table for each operator."""
-    from rich.table import Table
-    from rich.text import Text
-
+    """Print each operator, with a row for each stretch of versions that agree."""
     from dispatchlab.render.key_names import key_names
+    from dispatchlab.render.page import Page, commas
+    from dispatchlab.render.styles import KERNEL, TITLE
 
-    for one in found:
-        console.print(Text(printable(_title(one)), "bold"))
+    page = Page(console)
+    for number, one in enumerate(found):
+        if number:
+            page.blank()
+        page.line(_title(one), TITLE)
         for name, rows in _sections(one):
-            table = Table(title=name, title_justify="left", title_style="cyan", box=None, padding=(0, 2, 0, 0))
-            keyed = any(keys for keys, _, _ in rows)
-            for header in (*(("keys",) if keyed else ()), "PyTorch", "content"):
-                table.add_column(header, header_style="dim", no_wrap=header == "PyTorch")
+            page.title(name)
+            width = max(len(versions) for _, versions, _ in rows) + 2
             previous = ""
             for keys, versions, content in rows:
-                shown = "" if keys == previous else "\n".join(key_names(keys.split(", ")))
-                cells = (*((shown,) if keyed else ()), versions, printable(content))
-                table.add_row(*map(Text, cells))
+                if keys and keys != previous:
+                    page.flow(commas(key_names(keys.split(", ")), KERNEL), indent=4, first=page.margin(2))
                 previous = keys
-            console.print(table)
+                page.field(versions, page.words(content), width=width, indent=4 if keys else 2)
 
 
 def across_json(found: Sequence[OperatorHistory]) -> str:

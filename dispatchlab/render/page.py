@@ -43,6 +43,7 @@ class Page:
         self._console = console
         self._torch = torch
         self._links = console.is_terminal and console.file.isatty()
+        self._ascii = console.options.ascii_only
         self.whole = whole
         self._frame: list[Text] | None = None
         self.width = min(console.width, _WIDEST)
@@ -51,9 +52,15 @@ class Page:
         """Print an empty line."""
         self._print(Text())
 
+    @staticmethod
+    def margin(indent: int) -> Text:
+        """What stands before the words of a line that begins further left than the others."""
+        return Text(" " * indent)
+
     def bar(self, share: float, width: int) -> str:
         """A bar as long as its share of a width."""
-        return ("\N{BOX DRAWINGS HEAVY HORIZONTAL}" if self._console.is_terminal else "#") * round(share * width)
+        drawn = self._console.is_terminal and not self._ascii
+        return ("\N{BOX DRAWINGS HEAVY HORIZONTAL}" if drawn else "#") * round(share * width)
 
     def exact(self, line: Text) -> None:
         """Print a line as it is."""
@@ -78,6 +85,8 @@ class Page:
             self._console.print(frame)
 
     def _print(self, line: Text) -> None:
+        if self._ascii:
+            line.plain = line.plain.replace(ELLIPSIS, "~")  # as long, so that nothing moves
         if self._frame is None:
             self._console.print(line, soft_wrap=True)
         else:
