@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 
 
 class ExtraMissingError(DispatchLabError):
-    """The application needs packages that are not installed."""
+    """The application needs a package that is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(package)
+        self.package = package
 
     def __str__(self) -> str:
-        return "explore needs textual, which is not installed: pip install 'dispatchlab[explore]'"
+        return f"explore needs {self.package}, which is not installed: pip install 'dispatchlab[explore]'"
 
 
 class NoTerminalError(DispatchLabError):
@@ -38,8 +42,8 @@ class NoTerminalError(DispatchLabError):
 
     def __str__(self) -> str:
         return (
-            "explore needs a terminal, and standard input or output is none: use --browser, or `dispatchlab dump` for "
-            "output that can be piped"
+            "explore needs a terminal, and standard input, output or error is none: use --browser, or `dispatchlab dump` "
+            "for output that can be piped"
         )
 
 
@@ -104,11 +108,13 @@ def explore(
       dispatchlab explore torch-2.6
       dispatchlab explore scenario.yaml --browser
     """
-    if find_spec("textual") is None or (browser and find_spec("textual_serve") is None):
-        raise ExtraMissingError
+    for module in ("textual", "textual_serve") if browser else ("textual",):
+        if find_spec(module) is None:
+            raise ExtraMissingError(module.replace("_", "-"))
     if not browser:
         refuse(context, ("port",), "is for --browser: add it, or leave --port out")
-        if not (sys.stdin.isatty() and sys.stdout.isatty()) and "TEXTUAL_DRIVER" not in os.environ:
+        streams = sys.stdin, sys.stdout, sys.stderr  # textual reads the first and draws on the last
+        if not all(stream.isatty() for stream in streams) and "TEXTUAL_DRIVER" not in os.environ:
             raise NoTerminalError
     if not use_color():
         os.environ["NO_COLOR"] = "1"

@@ -131,8 +131,8 @@ AROUND          a; where you are in the state graph
   ● 0 CPU       in force      ○ 0 CPU   not      ✗ 0 CPU   refused
   ─▸ +2 CPU     a step to a neighbouring state; enter or a click takes it
   ≠ 1 2         does not commute with 1 and 2: the order of them matters
-EXPLAIN         e; type a call: cpu requires_grad, cuda
-                a list is [cpu, meta], a guard exclude=Autograd; escape leaves
+EXPLAIN         e; type a call: cpu requires_grad, cuda; escape leaves
+                a list is [cpu, meta], a guard exclude=Autograd
 CHECK           c; every order, as `dispatchlab permute` does
   space         check, or stop
   left, right   step through the counterexample; enter takes its sequence
