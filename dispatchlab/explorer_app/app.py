@@ -34,6 +34,7 @@ from dispatchlab.explorer_app.panes import (
     RegistrationList,
     SequenceList,
     TextPane,
+    drawn,
 )
 from dispatchlab.explorer_app.screens import HelpScreen, SaveScreen, SearchScreen
 from dispatchlab.explorer_app.texts import (
@@ -252,7 +253,7 @@ class ExplorerApp(App[None]):
         if self._report is not None:
             title.append("  ").append_text(verdict_text(self._report).split("  ")[0])
         title.append_text(plain(f"  {format_sequence(self.session.sequence)}"))
-        self.query_one("#title", Static).update(title)
+        self.query_one("#title", Static).update(drawn(self.query_one("#title"), title))
 
     def _title_side(self) -> None:
         side = self.query_one("#side", ContentSwitcher)

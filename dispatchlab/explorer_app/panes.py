@@ -14,10 +14,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from dispatchlab.explorer_app.texts import hanging
+from dispatchlab.explorer_app.texts import hanging, without_colors
+
+
+def drawn(widget: Widget, text: Text) -> Text:
+    """A text as a widget draws it: NO_COLOR asks for none."""
+    return without_colors(text) if widget.app.no_color else text
 
 
 class Lines(OptionList):
@@ -30,6 +36,7 @@ class Lines(OptionList):
 
     def show_lines(self, lines: Sequence[Text]) -> None:
         """Draw these lines; those that are the same are left alone."""
+        lines = [drawn(self, line) for line in lines]
         if len(lines) != len(self._drawn):
             kept = self.highlighted
             self.clear_options()
@@ -130,7 +137,7 @@ class TextPane(VerticalScroll, can_focus=True):
     def show_text(self, text: Text) -> None:
         """Draw a text."""
         self.text = text.plain
-        self.query_one(Static).update(hanging(text))
+        self.query_one(Static).update(hanging(drawn(self, text)))
 
 
 class AroundPane(Vertical):
@@ -143,7 +150,7 @@ class AroundPane(Vertical):
 
     def show_around(self, head: Text, neighbours: Sequence[Text]) -> None:
         """Draw the place and the neighbours."""
-        self.query_one("#around-head", Static).update(head)
+        self.query_one("#around-head", Static).update(drawn(self, head))
         self.query_one("#neighbours", Lines).show_lines(neighbours)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.style import Style
 from rich.text import Text
 
 from dispatchlab.analysis.report import Report
@@ -37,6 +38,16 @@ NOT_EQUAL = "≠"
 
 _CHANGED_STYLE = "bold yellow"
 _SHOWN = 6
+
+
+def without_colors(text: Text) -> Text:
+    """The text in bold and dim alone: shades of grey that stood for colours could not be read."""
+    spans = [span._replace(style=_style(span.style).without_color) for span in text.spans]
+    return Text(text.plain, style=_style(text.style).without_color, spans=spans)
+
+
+def _style(style: str | Style) -> Style:
+    return Style.parse(style) if isinstance(style, str) else style
 
 
 def hanging(text: Text) -> Group:
