@@ -190,7 +190,7 @@ def test_200_random_keys_show_at_every_step_what_a_fresh_engine_shows() -> None:
             assert shown(app, "#table") == fresh(steps(app))
         assert longest > 10
 
-    play(script)
+    play(script, size=(40, 12))
 
 
 # -- the panes
