@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from itertools import combinations
 from threading import RLock
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
@@ -26,6 +26,7 @@ from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
 if TYPE_CHECKING:
@@ -694,12 +695,14 @@ class InteractiveSession:
         self._history, self._action = history, action
 
 
-class _Relation(Enum):
+class _Relation(StrEnum):
     """What two steps have to do with one another."""
 
     COMMUTE = "commute"
     NON_COMMUTING = "non-commuting"
     EXCLUDE = "exclude"
+
+    __repr__ = member_repr
 
 
 def _check_wanted(cancelled: Callable[[], bool]) -> None:

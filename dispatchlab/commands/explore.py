@@ -42,8 +42,8 @@ class NoTerminalError(DispatchLabError):
 
     def __str__(self) -> str:
         return (
-            "explore needs a terminal, and standard input, output or error is none: use --browser, or `dispatchlab dump` "
-            "for output that can be piped"
+            "explore needs a terminal, and standard input, output or error is none: use --browser, or `dispatchlab "
+            "dump` for output that can be piped"
         )
 
 
