@@ -54,7 +54,7 @@ def test_a_page_shows_what_happens(page: str) -> None:
 
 
 def test_the_pages_that_show_files_and_outputs_are_these() -> None:
-    assert PAGES == ["README.md"]
+    assert PAGES == ["README.md", "docs/concepts.md"]
 
 
 def test_the_readme_convinces_in_half_a_minute() -> None:

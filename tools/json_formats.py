@@ -1,0 +1,506 @@
+"""Write docs/json.md: the fields of each command's JSON, found by running the command, with their meanings.
+
+Run it from the root of the checkout: `python tools/json_formats.py`. A field of a dataclass has the meaning that the
+class says under `Args:`. What a renderer adds to that is explained in `MEANINGS`, and a field that neither explains is
+an error. A test compares.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass, field, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from click.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from dispatchlab.cli import main  # noqa: E402  # of this checkout
+from dispatchlab.render import as_json  # noqa: E402
+
+PAGE = ROOT / "docs" / "json.md"
+
+_PROGRAM = """\
+from dispatchlab import Lab, tensor
+
+lab = Lab()
+lab.mul(tensor([1.0], requires_grad=True), tensor([2.0]))
+"""
+
+EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "permute": (
+        ("permute", "scenarios/defects/stale_quantized_torch.yaml"),
+        ("permute", "scenarios/basics/a_second_def.yaml"),
+    ),
+    "dump": (
+        ("dump", "test::foo", "--from", "scenarios/defects/stale_slots_torch.yaml", "--after", "+0 +1"),
+        ("dump", "test::foo", "--from", "scenarios/basics/a_second_def.yaml", "--after", "+0 +1"),
+    ),
+    "dump --list": (("dump", "aten::add.*", "--from", "torch-2.13", "--list"),),
+    "dump --counts": (("dump", "aten::add.*", "--from", "torch-2.13", "--counts"),),
+    "dump --across": (("dump", "aten::add.Tensor", "--across", "--key", "CUDA"),),
+    "certify": (("certify", "scenarios/defects/stale_slots_torch.yaml"),),
+    "coverage": (
+        ("coverage", "scenarios/defects/stale_slots_torch.yaml", "--key", "CPU", "--what-if", "impl test::foo CPU"),
+    ),
+    "lint": (("lint", "scenarios/lint/dl012_found.yaml"),),
+    "explain": (("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13"),),
+    "doctor": (("doctor",),),
+    "imports": (("imports", "json", "math"),),
+    "trace": (("trace", "{program}"),),
+    "diff": (("diff", "torch-2.12", "torch-2.15"),),
+    "diff --for": (("diff", "torch-2.9", "torch-2.15", "--for", "docs/upgrade.yaml"),),
+    "diff --key": (("diff", "torch-2.12", "torch-2.15", "--key", "PrivateUse1"),),
+}
+"""What is shown -> the commands whose outputs are looked at."""
+
+NEED_PYTORCH = ("doctor", "imports")
+_MORE_THAN = {"diff --for": "diff", "diff --key": "diff"}
+_INTRO = {
+    "permute": "One object for each scenario, on a line of its own.",
+    "dump --list": "With `--list`.",
+    "dump --counts": "With `--counts`.",
+    "dump --across": "With `--across`.",
+    "diff --for": "What `--for` adds to the fields of `diff`.",
+    "diff --key": "What `--key` adds to the fields of `diff`.",
+    "lint": "`--format sarif` prints SARIF 2.1.0 instead.",
+    "imports": "",
+}
+
+_MAPS = {
+    "coverage": {"counts": "way", "sources": "key"},
+    "lint": {"sources[].not_checked": "rule", "sources[].rules": "rule"},
+    "diff": {
+        "keys_gone": "key",
+        "keys_new": "key",
+        "new_tags": "tag",
+        "gone_tags": "tag",
+        "namespaces": "namespace",
+        "namespaces.NAMESPACE": "change",
+    },
+}
+"""Objects whose names are no fields: a command -> the path of each -> what the names are."""
+
+MEANINGS = {
+    "version": "the version of the fields, 2",
+    "permute: scenario": "the path of the file, as it was given",
+    "claim": "the sentence that the scenario claims",
+    "engine": "`lab` or `torch`",
+    "semantics": "the semantics: `strict`, `torch-2.13`, `pr35061`, ...",
+    "expected": "what the scenario expects",
+    "as_expected": "whether that was found",
+    "exit_code": "what this scenario alone would end with",
+    "registration_texts": "what each registration is, in the order of the file",
+    "counterexample.kind": "how the two sequences disagree",
+    "dump: scenario": "the file that the registrations come from; null for a registry",
+    "sequence": "what was registered and released before looking, `+0 +2 -0`",
+    "refused": "the registrations that were refused on the way",
+    "refused[].registration": "its number",
+    "refused[].message": "what the engine says",
+    "dump: operators": "the operators, each as it is seen",
+    "name": "its name",
+    "exists": "false when nothing is registered for it; all that follows is empty then",
+    "schema": "its schema; null while there is no def",
+    "operators[].debug": "where the def comes from; null while there is none",
+    "alias_kind": "what the def promises about aliasing; null while there is none",
+    "tags": "its tags, sorted",
+    "dump: operators[].dump": "the dump as the engine prints it",
+    "table_text": "the computed table as the engine prints it",
+    "slots_text": "the slots that calls use; null where they cannot be read",
+    "operators[].kernels": "its kernels, those of each key from the newest to the oldest",
+    "kernels[].key": "the key that it is registered at",
+    "kernels[].is_alias": "whether that is an alias key",
+    "kernels[].active": "false for a kernel that a newer one of its key shadows",
+    "kernels[].debug": "where it comes from, as dumps print it",
+    "kernels[].inferred": "the schema of its type; null for a boxed kernel",
+    "kernels[].flags": "`boxed`, `unboxed`, `fallthrough`",
+    "kernels[].location": "file, line and column in the scenario; null where there is none",
+    "dump: operators[].table": "the computed table, row by row",
+    "beaten[].source": "the key that it is registered at",
+    "beaten[].debug": "where it comes from, as dumps print it",
+    "beaten[].reason": "why it could have had the slot",
+    "beaten[].why": "what beat it",
+    "operators[].violations": "the invariants that do not hold",
+    "violations[].detail": "what was found and what should be there",
+    "violations[].keys": "the keys that it is about",
+    "source": "the registry that answers",
+    "torch": "the PyTorch that it was recorded of",
+    "dump --list: operators": "the operators",
+    "dangling": "whether it has kernels and no def",
+    "dump --list: operators[].kernels": "its kernels",
+    "counts": "the kernels of each key",
+    "versions": "the versions that are compared",
+    "dump --across: operators": "the operators",
+    "operators[].operator": "its name",
+    "present": "the versions that have it",
+    "alias": "what the def promises about aliasing, by version",
+    "dump --across: operators[].schema": "its schema, by version",
+    "dump --across: operators[].tags": "its tags, by version",
+    "slots": "what the computed table has, keys with the same history together",
+    "dump --across: operators[].kernels": "its kernels, keys with the same history together",
+    "versions[]": "a version",
+    "[].versions": "the versions that have this",
+    "content": "what they have; empty for nothing",
+    "kernels[].keys": "the keys",
+    "slots[].keys": "the keys",
+    "eras": "what they have, by version",
+    "certify: operators": "how many operators were certified",
+    "proved": "how many are proved to be order-independent",
+    "order_matters": "how many depend on the order",
+    "not_decided": "how many were not decided",
+    "not_covered": "what no certificate covers",
+    "registry": "the registry",
+    "no_answer": "why there is no answer; null when there is one",
+    "coverage: key": "the backend key",
+    "coverage: counts": "how many operators are covered in each way",
+    "fallthrough": "how many of the kernels fall through",
+    "coverage: sources": "how many operators each composite key covers",
+    "coverage: operators": "each operator, and how a call finds a kernel",
+    "coverage: operators[].debug": "where the kernel comes from",
+    "what_if": "what each registration of `--what-if` would do",
+    "rows[].key": "the key of the row",
+    "rows[].before": "what it has now; empty for nothing",
+    "rows[].after": "what it would have; empty for nothing",
+    "moved": "how many operators would be covered in another way",
+    "moved[].before": "how they are covered now",
+    "moved[].after": "how they would be",
+    "moved[].operators": "how many",
+    "moved[].example": "one of them",
+    "lint: sources": "what was linted, each with its findings",
+    "rule": "the name of the rule",
+    "groups": "findings with one cause, together",
+    "groups[].code": "the code of the rule",
+    "groups[].level": "how much harm it does",
+    "groups[].cause": "what they have in common",
+    "groups[].message": "the message",
+    "groups[].mend": "how to fix it",
+    "groups[].operators": "the operators",
+    "rules": "the rules of these findings",
+    "rules.RULE.name": "its name",
+    "rules.RULE.what": "what it finds",
+    "rules.RULE.why": "why it matters",
+    "rules.RULE.mend": "how to fix it",
+    "rules.RULE.unknown": "what it cannot know",
+    "privateuse1": "the name that a package gave to PrivateUse1; null without one",
+    "global_include": "the keys that every thread includes",
+    "global_exclude": "the keys that every thread excludes",
+    "local_include": "the keys that this thread includes",
+    "local_exclude": "the keys that this thread excludes",
+    "hops[].set": "the key set that the call begins with here",
+    "hops[].assumed": "false; kept for readers of earlier versions",
+    "ok": "whether everything works",
+    "facts": "versions and settings",
+    "doctor: torch": "the installed PyTorch; null without one",
+    "tried[].feature": "the feature",
+    "tried[].state": "whether it works",
+    "tried[].why": "why, or why not",
+    "tried[].commands": "the commands that need it",
+    "working": "the commands that work",
+    "limited": "the commands that work and find less",
+    "failing": "the commands that do not work",
+    "threads": "the calls of each thread",
+    "threads[].steps": "what happened, in order",
+    "steps[].step": "`call` or `guard`",
+    "steps[].key": "the key whose kernel runs",
+    "before": "the registry before",
+    "after": "the registry after",
+    "slots[].cause": "why the slots hold something else",
+    "slots[].before": "what they held",
+    "slots[].after": "what they hold",
+    "backend": "what `--key` found; null without it",
+    "package": "what `--for` found; null without it",
+    "tables": "tables that differ, in a comparison of two recordings of one PyTorch; null otherwise",
+    "namespaces": "how many changes of each kind each namespace has",
+    "changes": "every change by itself",
+}
+"""What no docstring says: a path, or the end of one, with or without the command in front -> its meaning."""
+
+
+@dataclass(slots=True)
+class Field:
+    """A field, or the elements of a list.
+
+    Args:
+        types: what it was in the outputs.
+        meaning: what it means.
+    """
+
+    types: set[str] = field(default_factory=set)
+    meaning: str = ""
+
+
+def outputs(arguments: Sequence[str]) -> list[tuple[dict[str, Any], Callable[[Mapping[str, Any]], list[type]]]]:
+    """The objects that a command prints, each with a function that gives the classes of an object in it."""
+    made: list[tuple[type, dict[str, Any]]] = []
+    found: list[dict[str, Any]] = []
+    with _watched(made, found):
+        result = CliRunner().invoke(main, [arguments[0], "--format", "json", *arguments[1:]])
+    if result.exit_code not in (0, 1) or not found:
+        raise ValueError(f"{arguments} ended with {result.exit_code}: {result.output[-500:]}")
+
+    groups: dict[tuple[type, tuple[str, ...]], list[dict[str, Any]]] = {}
+    for of, fields in made:
+        groups.setdefault((of, tuple(fields)), []).append(fields)
+
+    def classes(node: Mapping[str, Any]) -> list[type]:
+        # Objects are copied on their way, and some are laid into others: so by their fields and values.
+        near = [(of, names) for of, names in groups if names and all(name in node for name in names)]
+        near.sort(key=lambda each: -len(each[1]))
+        return [
+            of
+            for of, names in near
+            if any(all(node[name] == fields[name] for name in names) for fields in groups[of, names])
+        ]
+
+    return [(one, classes) for one in found]
+
+
+@contextmanager
+def _watched(made: list[tuple[type, dict[str, Any]]], found: list[dict[str, Any]]) -> Iterator[None]:
+    """Note which dataclass an object comes from, and what is printed."""
+    real_fields, real_text = as_json.fields_of, as_json.plain_json_text
+
+    def fields_of(value: object, **options: Any) -> dict[str, object]:
+        fields = real_fields(value, **options)
+        made.append((type(value), fields))
+        return fields
+
+    def plain_json_text(value: Any, **options: Any) -> str:
+        found.append(value)
+        return real_text(value, **options)
+
+    changed = []
+    for name in [name for name in sys.modules if name.startswith("dispatchlab.")]:
+        module = sys.modules[name]
+        for attribute, real, watching in (
+            ("fields_of", real_fields, fields_of),
+            ("plain_json_text", real_text, plain_json_text),
+        ):
+            if module.__dict__.get(attribute) is real:
+                setattr(module, attribute, watching)
+                changed.append((module, attribute, real))
+    try:
+        yield
+    finally:
+        for module, attribute, real in changed:
+            setattr(module, attribute, real)
+
+
+@cache
+def meanings_of(cls: type) -> Mapping[str, str]:
+    """The fields of a class as its docstring explains them."""
+    text = inspect.cleandoc(cls.__doc__ or "").partition("\nArgs:\n")[2]
+    text = re.split(r"\n(?=\S)", text)[0]
+    found = re.findall(r"^    (\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", text, re.MULTILINE)
+    return {name: " ".join(what.split()) for names, what in found for name in names.split(", ")}
+
+
+# -- fields
+
+
+def fields_of_command(title: str) -> dict[str, Field]:
+    """The path of each field of a command's JSON -> what it is."""
+    found: dict[str, Field] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "program.py"
+        program.write_text(_PROGRAM, encoding="utf-8")
+        for example in EXAMPLES[title]:
+            for value, classes in outputs([each.format(program=program) for each in example]):
+                _Walk(title, classes, found).look(value, "")
+    return found
+
+
+_MOST = 40
+"""How many elements of a list are looked at, of those that have different fields or kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    title: str
+    classes: Callable[[Mapping[str, Any]], list[type]]
+    found: dict[str, Field]
+
+    def look(self, value: Any, path: str) -> None:
+        match value:
+            case dict() if set(value) == {"raw", "keys"}:
+                return
+            case dict():
+                self._object(value, path)
+            case list() | tuple():
+                seen: dict[object, int] = {}
+                for each in value:
+                    kind = tuple(each) if isinstance(each, dict) else type(each)
+                    seen[kind] = seen.get(kind, 0) + 1
+                    if seen[kind] <= _MOST and not _is_nested(path):
+                        self.look(each, f"{path}[]")
+            case _:
+                pass
+
+    def _object(self, value: dict[str, Any], path: str) -> None:
+        names = _MAPS.get(self.title.split()[0], {}).get(path)
+        classes = [] if names else self.classes(value)
+        for name, each in value.items():
+            here = f"{path}.{name}" if path else name
+            if names is not None:
+                here = f"{path}.{names.upper()}"
+            field = self.found.setdefault(here, Field())
+            field.types |= {_type(each)} if each is not None else {"null", *_hinted(name, classes)}
+            field.meaning = field.meaning or (
+                f"for each {names}" if names is not None else _meaning(self.title, here, name, classes)
+            )
+            self.look(each, here)
+            if not each and names is None:
+                self._unseen(name, here, classes)
+
+    def _unseen(self, name: str, path: str, classes: Sequence[type]) -> None:
+        """Fields of what could stand in an empty field, by the types of the class."""
+        for of in classes:
+            for inner in _dataclasses_in(get_type_hints(of).get(name)):
+                mark = "[]" if "tuple" in str(get_type_hints(of)[name]) else ""
+                for each, meaning in meanings_of(inner).items():
+                    field = self.found.setdefault(f"{path}{mark}.{each}", Field())
+                    field.meaning = field.meaning or meaning
+
+
+def _hinted(name: str, classes: Sequence[type]) -> Iterator[str]:
+    """What could stand in a field that is null, by the types of the class."""
+    for of in classes:
+        hint = get_type_hints(of).get(name)
+        for inner in get_args(hint) or (hint,):
+            plain = get_origin(inner) or inner
+            if plain in (str, int, float, bool):
+                yield _TYPES[plain.__name__]
+            elif plain in (tuple, list):
+                yield "list"
+            elif isinstance(plain, type) and plain is not type(None):
+                yield "object" if is_dataclass(plain) and as_json.as_json.dispatch(plain) is _PLAIN else "text"
+
+
+def _is_nested(path: str) -> bool:
+    """Whether a list is in an element of a list of the same name, whose elements are the same."""
+    *before, last = path.split(".")
+    return f"{last}[]" in before
+
+
+def _dataclasses_in(hint: Any) -> Iterator[type]:
+    for inner in get_args(hint) or (hint,):
+        if isinstance(inner, type) and is_dataclass(inner) and as_json.as_json.dispatch(inner) is _PLAIN:
+            yield inner
+        elif inner is not hint and inner is not Ellipsis:
+            yield from _dataclasses_in(inner)
+
+
+_PLAIN = as_json.as_json.dispatch(object)
+
+
+def _meaning(title: str, path: str, name: str, classes: Sequence[type]) -> str:
+    ends = [path[at:] for at in range(len(path)) if at == 0 or path[at - 1] in ".]" or path[at] == "["]
+    if f"{title}: {path}" in MEANINGS:
+        return MEANINGS[f"{title}: {path}"]
+    documented = [meanings_of(of)[name] for of in classes if name in meanings_of(of)]
+    known = [MEANINGS[end] for end in ends if end in MEANINGS]
+    return next(iter((*documented, *known)), "")
+
+
+_TYPES = {"str": "text", "int": "number", "float": "number", "bool": "true or false", "NoneType": "null"}
+
+
+def _type(value: Any) -> str:
+    match value:
+        case Enum():
+            kinds = [each.value for each in type(value)]
+            return ", ".join(f"`{each}`" for each in kinds) if len(kinds) <= _FEW else "text"
+        case dict() if set(value) == {"raw", "keys"}:
+            return "key set"
+        case dict():
+            return "object"
+        case list() | tuple():
+            return "list"
+        case _:
+            return _TYPES[type(value).__name__]
+
+
+_FEW = 8
+
+
+# -- the page
+
+_HEAD = """\
+# JSON
+
+Written by `python tools/json_formats.py`, which runs each command; a test compares. `--format json` is for programs.
+
+- `version` is the first field, and it is {version}. Within a version a field is never renamed or dropped; fields may be
+  added.
+- The exit code is the same as without it. Sequences are texts such as `+0 +1 -0`.
+- Orders, which can be more than a number of JSON holds, are strings of digits.
+- Keys, operators and source locations are their texts: `AutogradCPU`, `aten::add.Tensor`, `my_package/ops.py:12`.
+- A *key set* is an object with `raw`, its bits, and `keys`, its keys from the highest to the lowest.
+- `a.b` is the field `b` of the object `a`, and `a[].b` the field `b` of each element of the list `a`. Names in capitals
+  stand for many: `counts.WAY`.
+"""
+
+
+def section(title: str) -> str:
+    """The section of a command."""
+    found = fields_of_command(title)
+    base = fields_of_command(_MORE_THAN[title]) if title in _MORE_THAN else {}
+    missing = [path for path, each in found.items() if not each.meaning and path not in base]
+    if missing:
+        raise ValueError(f"{title}: nothing explains {', '.join(missing)}; say it in MEANINGS")
+    rows = [
+        f"| `{path}` | {_types(each)} | {_plain(each.meaning)} |" for path, each in found.items() if path not in base
+    ]
+    anchor = re.sub(r"\W+", "-", title)
+    intro = _INTRO.get(title, "One object.") or "One object."
+    head = f"\n## `{title}` {{#{anchor}}}\n\n{intro}\n\n| field | is | meaning |\n|---|---|---|\n"
+    return head + "\n".join(rows) + "\n"
+
+
+def _plain(meaning: str) -> str:
+    """A meaning in the words of JSON, fit for a table."""
+    meaning = re.sub(r"\bNone\b", "null", meaning.replace("False", "false").replace("True", "true"))
+    return meaning.removesuffix("." if not meaning.endswith("..") else "").replace("|", "\\|")
+
+
+def _types(found: Field) -> str:
+    return ", ".join(sorted(found.types - {"null"})) + (" or null" if {"null"} < found.types else "") or "null"
+
+
+RECORD = """
+## `record --check` {#record-check}
+
+One object.
+
+| field | is | meaning |
+|---|---|---|
+| `version` | number | the version of the fields, 2 |
+| `file` | text | the record |
+| `packages` | list | the packages that were imported |
+| `torch` | text | the PyTorch that they were imported into |
+| `same` | true or false | whether they register what the record has |
+| `registrations.then` | number | how many registrations the record has |
+| `registrations.now` | number | how many there are now |
+| `changes` | list | what differs, with the kind of change, the registration, and what it was and is |
+| `unreadable` | list | what could not be read, in a sentence each |
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    with chdir(ROOT):
+        sections = [section(title) for title in EXAMPLES]
+    return "".join((_HEAD.format(version=as_json.JSON_VERSION), *sections, RECORD))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8", newline="\n")
