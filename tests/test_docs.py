@@ -30,6 +30,7 @@ def _commands(page: Path) -> Iterator[str]:
             found = re.match(r'(?:[A-Z_]+=\S+ |eval "\$\(|\$ | *)*(dispatchlab [a-z].*)', line)
             if found is not None:
                 yield found[1]
+    yield from re.findall(r"^ {4}(?:\$ )?(dispatchlab [a-z].*)$", re.sub(_FENCED, "", text), re.MULTILINE)
     yield from re.findall(r"`(dispatchlab [a-z][^`]*)`", re.sub(_FENCED, "", text))
 
 

@@ -1,4 +1,4 @@
-"""The hook of mkdocs: pages that are made while the site is built, links that leave docs/, and drawn pictures.
+"""The hook of mkdocs: pages that are made while the site is built, links that leave docs/, and pictures.
 
 mkdocs.yml names this file. The pages that are made: the API reference, one page for each topic of `scenarios/`, the
 fields of scenario files, the list of lint rules, CONTRIBUTING.md and CHANGELOG.md. A link from docs/ to another file of
@@ -302,6 +302,11 @@ def _relinked(match: re.Match[str], here: str) -> str:
         return match[0]
     origin = _ORIGINS.get(here, f"docs/{here}")
     file = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
+    dark = file.removesuffix(".svg") + "-dark.svg"
+    if mark and file.startswith("docs/pictures/terminal/") and (ROOT / dark).exists():
+        folder = posixpath.dirname(path)
+        shown = ((file, "light"), (dark, "dark"))
+        return "".join(f"![{label}]({folder}/{posixpath.basename(name)}#only-{scheme})" for name, scheme in shown)
     if mark and file.startswith("docs/pictures/") and _is_drawing(ROOT / file):
         return _drawing(ROOT / file, label)
     to = _page_of(file)
