@@ -101,7 +101,9 @@ def test_certificates_are_those_of_whole_windows(semantics: str) -> None:
             certification_of(recorded, name="a registry", semantics=semantics, walk=walk) for walk in ("auto", "graph")
         )
         assert found.certificates == whole.certificates, seed
-        assert whole.by_window == whole.patterns
+        assert (whole.by_window, whole.alike) == (whole.patterns, 0)
+        assert found.by_window < found.patterns
+        assert found.alike > 0
         seen.update(verdicts(found))
     assert Certified.NOT_DECIDED not in seen
     assert len(seen) == 2
@@ -222,19 +224,27 @@ def test_a_slot_of_the_same_groups_with_another_winner_is_not_taken() -> None:
     assert undeclared(looking, (K.CPU, K.XPU, CIA)) == "the kernel of XPU depends on more than its groups"
 
 
-def test_a_refresh_that_reads_more_than_decides_is_explored_by_windows(
-    planted: Callable[..., Certification],
+@pytest.mark.parametrize(("few", "expected"), [(2, "explored by windows"), (4, "not decided")])
+def test_a_refresh_that_reads_what_decides_about_none_of_its_slots_proves_nothing(
+    planted: Callable[..., Certification], monkeypatch: pytest.MonkeyPatch, *, few: int, expected: str
 ) -> None:
     fill = STRICT.precedence.fill
 
-    def reading(wanted: int, present: int, kernels: Any, fallbacks: Any) -> Any:
-        if wanted == STRICT.refresh[K.CPU] and present & KEY_BIT[K.Tracer]:
-            pass
+    def nosy(wanted: int, present: int, kernels: Any, fallbacks: Any) -> Any:
+        if wanted == STRICT.refresh[K.CPU] and int(present).bit_count() >= few:
+            present & KEY_BIT[K.Tracer]
         return fill(wanted, present, kernels, fallbacks)
 
-    nosy = replace(STRICT, precedence=STRICT.precedence._replace(fill=reading))
-    found = planted(registry_of("none", [operator("foo", K.CPU, CIA)], FALLBACKS), nosy)
-    assert found.by_window == 1
+    looking = replace(STRICT, precedence=STRICT.precedence._replace(fill=nosy))
+    recorded = registry_of("none", [operator("foo", K.CPU, K.Meta, K.Conjugate, CIA)], FALLBACKS)
+    found = planted(recorded, looking)
+    if expected == "not decided":  # it shows on the whole operator alone
+        assert found.certificates[0].not_decided == "a refresh reads keys that decide about none of its slots"
+    assert (found.by_window == 1) == (expected == "explored by windows")
+    monkeypatch.setattr(slot_neighbourhoods, "reads_more", lambda *_: False)
+    monkeypatch.setattr(certify, "reads_more", lambda *_: False)
+    missed = planted(recorded, looking)
+    assert (verdicts(missed), missed.by_window) == ([Certified.ORDER_INDEPENDENT], 0)
 
 
 def test_semantics_that_declare_no_groups_are_explored_by_windows() -> None:

@@ -1,7 +1,7 @@
 """Certify a registry: hold every operator to what was proved of its pattern, in several processes.
 
 The neighbourhoods of all patterns are explored first, each once; then every operator runs sequences of its own. See
-Note [What a certificate stands on].
+docs/proof.md, Note [Kernels that play the same part] and Note [What a certificate stands on].
 """
 
 from __future__ import annotations
@@ -381,7 +381,7 @@ def certify_operator(
     number: int,
     trouble: str,
     stale: Sequence[Explored],
-    is_first: bool = True,  # noqa: FBT001, FBT002 - a part of a task
+    footprint: Footprint | None = None,
 ) -> tuple[Certificate, int]:
     """The certificate of an operator, and how many steps were run for it.
 
@@ -391,12 +391,12 @@ def certify_operator(
         number: of its pattern.
         trouble: why its pattern is not decided.
         stale: what leaves slots behind in its pattern.
-        is_first: of its pattern: what its refreshes read is looked at, too.
+        footprint: records what its refreshes read, which is looked at, too.
     """
     name = str(operator.name)
     if trouble:
         return Certificate(name, Certified.NOT_DECIDED, number, (), trouble), 0
-    bench = _Bench(semantics, operator, is_first=is_first)
+    bench = _Bench(semantics, operator, footprint)
     slots = frozenset().union(*(each.stale for each in stale))
     wrong = bench.both_ways() or bench.random_sequence(slots) or bench.reads()
     if wrong:
@@ -415,13 +415,15 @@ def certify_operator(
 class _Bench:
     """Runs sequences on one operator with the fallbacks of the registry in force."""
 
-    def __init__(self, semantics: Semantics, operator: RecordedOperator, *, is_first: bool) -> None:
+    def __init__(self, semantics: Semantics, operator: RecordedOperator, footprint: Footprint | None) -> None:
         self.operator = operator
         self.semantics = semantics
         self.steps = 0
         self.registrations: tuple[Def | Impl, ...] = operator_registrations(operator)
-        self.footprint = Footprint(semantics) if is_first else None
-        watched = self.semantics if self.footprint is None else self.footprint.watched
+        if footprint is not None:
+            footprint.forget()
+        self.footprint = footprint
+        watched = self.semantics if footprint is None else footprint.watched
         self.space = LabSpace(self.registrations, [operator.name], watched)
         self.engine = LabEngine(self.semantics)
 
@@ -590,6 +592,12 @@ def _dispatcher_of(subject: _Subject) -> Semantics:
     )
 
 
+@lru_cache(maxsize=2)
+def _footprint_of(subject: _Subject) -> Footprint:
+    """What refreshes read on whole operators, for all tasks in a process."""
+    return Footprint(_dispatcher_of(subject))
+
+
 def _explore_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[Explored]:
     subject, some = task
     dispatcher = _dispatcher_of(subject)
@@ -605,7 +613,11 @@ def _look_at_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[str]
 def _certify(task: tuple[_Subject, tuple[_OperatorTask, ...]]) -> list[tuple[Certificate, int]]:
     subject, some = task
     dispatcher = _dispatcher_of(subject)
-    return [certify_operator(dispatcher, *each) for each in some]
+    found = []
+    for operator, number, trouble, stale, is_first in some:
+        footprint = _footprint_of(subject) if is_first else None
+        found.append(certify_operator(dispatcher, operator, number, trouble, stale, footprint))
+    return found
 
 
 class _Run:

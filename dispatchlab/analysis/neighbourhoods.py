@@ -1,6 +1,7 @@
 """Neighbourhoods of an operator: which registrations reach the same slots, and what they show in all orders.
 
-See Note [What a certificate stands on].
+Those of whole windows are planned here, see Note [What a certificate stands on]; they are needed where the smaller ones
+of slot_neighbourhoods.py prove nothing.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
                     operators.setdefault(primitive.variable, []).append((index, primitive))
                 case RegisterName():
                     found[Variable("name", primitive)] = Dependence(
-                        (1 << index,), {index: True}, operator=primitive.name, traces=traces(1 << index)
+                        (1 << index,), {index: True}, operator=primitive.name, kind="name", traces=traces(1 << index)
                     )
                     operators.setdefault(primitive.variable, []).append((index, primitive))
                 case RegisterImpl():
@@ -180,7 +180,7 @@ def _hidden(
         tagged = {index: True for index, primitive in primitives if isinstance(primitive, RegisterDef)}
         if tagged:
             members = traces(sum(1 << index for index in tagged))
-            found[Variable("tags", text)] = _outliving(tagged, holders, name, members)
+            found[Variable("tags", text)] = _outliving(tagged, holders, name, members)._replace(kind="tags")
     return found
 
 

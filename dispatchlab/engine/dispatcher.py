@@ -49,14 +49,16 @@ def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
     if not fallbacks:
         return {}
     global _loaded  # one assignment of one value, so that threads may do this at once
-    known = _loaded
-    if known is None or known[0] is not semantics or known[1] is not fallbacks:
-        known = _loaded = semantics, fallbacks, _load(semantics, fallbacks)
-    return known[2]
+    for of, by, state in _loaded:
+        if of is semantics and by is fallbacks:
+            return state
+    state = _load(semantics, fallbacks)
+    _loaded = ((semantics, fallbacks, state), *_loaded[:1])
+    return state
 
 
-_loaded: tuple[Semantics, Sequence[Fallback], State] | None = None
-"""The last one: very many spaces of one semantics are made in a row."""
+_loaded: tuple[tuple[Semantics, Sequence[Fallback], State], ...] = ()
+"""The last ones: very many spaces of one semantics are made in a row."""
 
 
 @cache

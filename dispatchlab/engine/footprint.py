@@ -127,6 +127,12 @@ class Footprint:
         """how many refreshes were watched"""
         self.watched = replace(semantics, precedence=semantics.precedence._replace(fill=self._watched))
 
+    def forget(self) -> None:
+        """Begin anew."""
+        self.reads.clear()
+        self.strays.clear()
+        self.calls = 0
+
     def _watched(self, wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
         reads: list[int] = []
         asked = _WatchedFallbacks(fallbacks)

@@ -54,13 +54,14 @@ class Symmetry:
         self._background: dict[Hashable, dict[int, int]] = {}  # variable -> of these who is in a group, with its role
         self._kinds: dict[Hashable, int | None] = {}
         for variable, one in dependences.items():
-            self._kinds[variable] = None if one.kind is None else self._id(("kind", one.kind))
+            kind = "kind", one.kind, one.is_list, one.is_hidden
+            self._kinds[variable] = None if one.kind is None else self._id(kind)
             grouped = 0
             for group in one.groups:
                 grouped |= group
             for index, role in one.roles.items():
                 own = _ITSELF if type(role) is int and role == index else role  # True is a role like any other
-                part = own, one.lazy >> index & 1, one.holders >> index & 1
+                part = own, one.lazy >> index & 1, one.holders >> index & 1, one.traces >> index & 1
                 self._parts.setdefault(index, {})[variable] = self._id(part)
                 if background & grouped & 1 << index:
                     self._background.setdefault(variable, {})[index] = self._id(own)

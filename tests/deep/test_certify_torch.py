@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from dispatchlab.analysis.certificate import Cause, Certificate, Certified
+from dispatchlab.analysis.certificate import Cause, Certificate, Certified, pattern_of
 from dispatchlab.analysis.certify import certification_of
 from dispatchlab.analysis.replay_on_lab import for_registry
+from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Verdict
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registry.file import open_bundled
+from dispatchlab.registry.file import bundled_names, open_bundled
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
 
 
@@ -77,6 +78,28 @@ def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semanti
         seen.add(certificate.verdict)
     assert edges > 30_000
     assert seen == {Certified.ORDER_INDEPENDENT, Certified.ORDER_DEPENDENT}
+
+
+@pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
+@pytest.mark.parametrize("name", bundled_names())
+@pytest.mark.parametrize("semantics", ["strict", "its own"])
+def test_certificates_of_every_version_are_those_of_whole_windows(name: str, semantics: str) -> None:
+    recorded = open_bundled(name)
+    own = name.removesuffix("-cpu") if semantics == "its own" else semantics
+    dispatcher = for_registry(own, torch=recorded.torch)
+    stale = patterns_with_stale_slots(dispatcher, {pattern_of(operator) for operator in recorded})
+    small = [operator for operator in recorded if len(operator.kernels) <= 9]
+    some = small[::30] + [operator for operator in small if pattern_of(operator) in stale]
+    found = certification_of(recorded, name=name, semantics=own, operators=some)
+    assert (
+        found.certificates
+        == certification_of(recorded, name=name, semantics=own, operators=some, walk="graph").certificates
+    )
+    assert len(found.certificates) > 100
+    assert {Certified.ORDER_INDEPENDENT, Certified.ORDER_DEPENDENT} == {one.verdict for one in found.certificates}
+    assert found.by_window < found.patterns // 2
+    assert found.alike > 50
+    assert (found.by_window == 0) == (semantics == "strict")
 
 
 def of_pytorch(name: str) -> Certificate:
