@@ -195,6 +195,9 @@ class ExplorerApp(App[None]):
 
     def open_subject(self, subject: Subject) -> None:
         """Begin a session about another subject; when it cannot be opened, the one before stays."""
+        if self._runner is not None:
+            self.workers.cancel_group(self, "around")
+            self._runner.close()  # of sandboxes on one PyTorch, fallbacks would meet; it opens another when it is asked
         runner: Runner | None = None
         try:
             runner = self._setting.runner(subject)
@@ -210,8 +213,6 @@ class ExplorerApp(App[None]):
                 runner.close()
             self._complain(error)
             return
-        if self._runner is not None:
-            self._runner.close()
         self._subject, self._runner, self._session = subject, runner, session
         self._operator, self._around, self._report, self._step = 0, None, None, 0
         self.workers.cancel_group(self, "check")

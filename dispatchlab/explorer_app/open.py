@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -97,8 +97,9 @@ def make_app(asked: Asked, resources: ExitStack, *, report: Callable[[str], None
     def runner(about: Subject) -> Runner:
         return runner_for(about, engine, imports=asked.imports)
 
-    if subject is not None:
-        runner(subject).at(subject.start)  # what cannot be run is an error of the command line
+    if subject is not None:  # what cannot be run is an error of the command line
+        with closing(runner(subject)) as tried:
+            tried.at(subject.start)
     return ExplorerApp(
         Setting(
             runner=runner,

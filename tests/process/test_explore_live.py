@@ -103,6 +103,37 @@ def test_what_stands_on_a_registry_is_refused_on_pytorch(engine: LiveEngine, tmp
         runner_for(subject, engine)
 
 
+FALLBACK = """\
+claim: A.
+registrations:
+  - def: foo(Tensor x) -> Tensor
+  - fallback: fallthrough
+    dispatch: Lazy
+"""
+
+
+def test_one_sandbox_is_left_before_another_opens_so_that_fallbacks_do_not_meet(tmp_path: Path) -> None:
+    pytest.importorskip("textual", reason="the application needs textual: pip install 'dispatchlab[explore]'")
+    from dispatchlab.explorer_app.open import Asked, make_app
+    from tests.deep.test_explorer_app import lines, press, settled
+
+    (tmp_path / "fallback.yaml").write_text(FALLBACK, encoding="utf-8")
+
+    async def main() -> None:
+        with ExitStack() as resources:
+            app = make_app(Asked(what=str(tmp_path / "fallback.yaml"), engine="torch"), resources)
+            async with app.run_test(size=(80, 24)) as pilot:
+                await settled(app, pilot)
+                for _ in range(2):
+                    assert [line[0] for line in lines(app, "#registrations")] == ["●", "●"]
+                    await press(app, pilot, "1", "1")
+                    app.open_subject(app.subject)
+                    await settled(app, pilot)
+                assert app.session.moment.refused == ()
+
+    asyncio.run(main())
+
+
 def test_the_application_runs_on_pytorch() -> None:
     pytest.importorskip("textual", reason="the application needs textual: pip install 'dispatchlab[explore]'")
     from dispatchlab.explorer_app.open import Asked, make_app

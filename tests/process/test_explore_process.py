@@ -128,6 +128,24 @@ def test_it_ends_with_a_signal_and_leaves_the_terminal_as_it_was(tmp_path: Path)
     assert "Traceback" not in opened.seen
 
 
+def test_an_error_that_nobody_expected_is_exit_70_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif 'explore' in sys.argv:\n"
+        "    from dispatchlab.explorer_app.app import ExplorerApp\n"
+        "    ExplorerApp.action_light = lambda self: 1 / 0\n",
+        encoding="utf-8",
+    )
+    path = os.pathsep.join((str(tmp_path), environment()["PYTHONPATH"]))
+    with terminal(tmp_path, PYTHONPATH=path, TMPDIR=str(tmp_path)) as opened:
+        opened.wait_for("CompositeImplicitAutograd")
+        opened.press("l")
+        assert opened.ended() == 70
+    assert "\x1b[?1049l" in opened.seen
+    after = opened.seen.rpartition("\x1b[?1049l")[2]
+    assert "ZeroDivisionError" in after
+    assert "Traceback" not in after
+
+
 def test_without_a_terminal_it_says_what_to_do(tmp_path: Path) -> None:
     result = run(tmp_path, "explore")
     assert (result.returncode, result.stdout) == (2, "")
@@ -226,6 +244,15 @@ def test_a_page_is_for_this_machine_alone(tmp_path: Path) -> None:
             assert status(address, Origin=origin) == 403
             assert status(f"{address}/ws", Origin=origin) == 403
         assert status(address, Host=f"evil.example:{port}") == 403
+
+
+def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("textual_serve", reason="pages need textual-serve: pip install 'dispatchlab[explore]'")
+    with served(tmp_path) as address:
+        port = address.rpartition(":")[2]
+        result = run(tmp_path, "explore", "--browser", "--port", port)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"port {port} of 127.0.0.1 cannot be used: ")
 
 
 def test_a_registration_is_toggled_in_chromium(tmp_path: Path) -> None:
