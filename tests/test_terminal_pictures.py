@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.terminal_pictures import COLUMNS, FOLDER, PICTURES, THEMES, picture, shown, text_of
+from tools.terminal_pictures import COLUMNS, FOLDER, PICTURES, picture, shown, text_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,17 +17,17 @@ def test_a_picture_shows_what_its_command_shows(name: str, monkeypatch: pytest.M
     line = PICTURES[name]
     text = shown(line)
     assert max(map(len, text.splitlines())) > COLUMNS // 3
-    for ending, theme in THEMES.items():
-        kept = (FOLDER / f"{name}{ending}.svg").read_text(encoding="utf-8")
-        now = text_of(picture(line, text, theme))
-        assert text_of(kept) == now, "run python tools/terminal_pictures.py"
-        assert len(now) > 5
-        assert "".join(f"$dispatchlab{line}".split()) == now[0]
+    kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    now = text_of(picture(line, text))
+    assert text_of(kept) == now, "run python tools/terminal_pictures.py"
+    assert len(now) > 5
+    assert "".join(f"$dispatchlab{line}".split()) == now[0]
+    assert kept.count("@media (prefers-color-scheme: dark)") == 1
 
 
 def test_pictures_load_nothing_and_have_a_command_each() -> None:
     files = sorted(FOLDER.glob("*.svg"))
-    assert sorted(file.stem for file in files) == sorted(f"{name}{ending}" for name in PICTURES for ending in THEMES)
+    assert sorted(file.stem for file in files) == sorted(PICTURES)
     for file in files:
         text = file.read_text(encoding="utf-8")
         assert "url(" not in text.replace("url(#terminal", "")

@@ -1,4 +1,4 @@
-"""Write docs/pictures/terminal: what commands show on a terminal of 100 columns, each in a light and a dark theme.
+"""Write docs/pictures/terminal: what commands show on a terminal of 100 columns, in the theme of whoever looks.
 
 Run it from the root of the checkout: `python tools/terminal_pictures.py [FOLDER [COLUMNS]]`. A test compares the texts
 in the pictures with what the commands show now.
@@ -20,10 +20,13 @@ COLUMNS = 100
 PICTURES = {
     "dump": "dump aten::add.Tensor --from torch-2.13-cpu",
     "dump_key": "dump aten::add.Tensor --from torch-2.13-cpu --key Meta",
+    "dump_stale": "dump test::foo --from scenarios/defects/stale_slots_torch.yaml",
+    "dump_across": "dump aten::bmm --across --key CUDA",
     "permute_violation": "permute scenarios/defects/stale_nested_torch.yaml",
     "permute_proof": "permute scenarios/basics/five_registrations.yaml",
     "explain": "explain aten::add.Tensor --arg 'cuda requires_grad' --arg cuda --from torch-2.13-cuda",
     "coverage": "coverage torch-2.13-cpu --key PrivateUse1 --what-if 'impl aten::mm PrivateUse1'",
+    "coverage_list": "coverage torch-2.13-cpu --key Meta --operator 'aten::_fused*' --list fallback",
     "lint": "lint scenarios/lint/dl004_found.yaml",
     "certify": "certify scenarios/defects/stale_slots_torch.yaml --semantics torch-2.13",
     "diff": "diff torch-2.12 torch-2.13 --operator 'aten::_convolution*'",
@@ -46,9 +49,6 @@ _DARK = {
         *((88, 166, 255), (188, 140, 255), (57, 197, 207), (177, 186, 196)),
     ),
 }
-THEMES = {"": _LIGHT, "-dark": _DARK}
-"""The endings of the files, and the colours of their terminals."""
-
 _TIME = re.compile(r", [0-9.]+ (?:ms|s|min)\b(?= *(?:\x1b|│|$))", re.MULTILINE)
 _FONT = re.compile(r"\s*@font-face \{\{.*?\}\}\n", re.DOTALL)
 
@@ -68,8 +68,28 @@ def shown(line: str, columns: int = COLUMNS) -> str:
     return _TIME.sub(lambda time: " " * len(time[0]), result.stdout)
 
 
-def picture(line: str, text: str, theme: dict[str, tuple[object, ...]], columns: int = COLUMNS) -> str:
-    """An SVG of a terminal, which loads no font."""
+def picture(line: str, text: str, columns: int = COLUMNS, *, dark: bool | None = None) -> str:
+    """An SVG of a terminal, which loads no font.
+
+    Args:
+        line: the command line.
+        text: what it shows.
+        columns: how wide the terminal is.
+        dark: the theme; that of whoever looks at the picture when left out.
+    """
+    if dark is not None:
+        return _drawn(line, text, _DARK if dark else _LIGHT, columns)
+    light, night = (_drawn(line, text, theme, columns).split("</style>") for theme in (_LIGHT, _DARK))
+    rules = "".join(f"        {rule}\n" for rule in re.findall(r"\.terminal-r[0-9]+ \{.*?\}", night[0]))
+    colours = [re.findall(r'<rect fill="(#[0-9a-f]{6})"', body) for _, body in (light, night)]
+    assert len(colours[0]) == 1, "the background alone has a colour of its own"
+    assert light[1].replace(colours[0][0], colours[1][0]) == night[1], "the themes draw the same"
+    rules += f"        .terminal-back {{ fill: {colours[1][0]} }}\n"
+    body = light[1].replace("<rect fill=", '<rect class="terminal-back" fill=', 1)
+    return f"{light[0]}    @media (prefers-color-scheme: dark) {{\n{rules}    }}\n    </style>{body}"
+
+
+def _drawn(line: str, text: str, theme: dict[str, tuple[object, ...]], columns: int) -> str:
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.console import Console
     from rich.terminal_theme import TerminalTheme
@@ -84,10 +104,7 @@ def picture(line: str, text: str, theme: dict[str, tuple[object, ...]], columns:
     palette = list(theme["palette"])
     colours = TerminalTheme(theme["background"], theme["foreground"], palette, palette)  # type: ignore[arg-type]
     svg = console.export_svg(
-        title="",
-        theme=colours,
-        code_format=_FONT.sub("\n", CONSOLE_SVG_FORMAT),
-        unique_id="terminal",
+        title="", theme=colours, code_format=_FONT.sub("\n", CONSOLE_SVG_FORMAT), unique_id="terminal"
     )
     return "".join(f"{row.rstrip()}\n" for row in svg.splitlines())
 
@@ -110,8 +127,7 @@ def main() -> None:
     os.chdir(ROOT)
     for name, line in PICTURES.items():
         text = shown(line, columns)
-        for ending, theme in THEMES.items():
-            (folder / f"{name}{ending}.svg").write_text(picture(line, text, theme, columns), encoding="utf-8")
+        (folder / f"{name}.svg").write_text(picture(line, text, columns), encoding="utf-8")
 
 
 if __name__ == "__main__":
