@@ -27,12 +27,13 @@ from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.explore.result import Verdict
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Claim, NameOnly, Registration
+from dispatchlab.model.registration import BlockKind, Claim, Def, NameOnly, Registration
+from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.slot_set import KEY_BIT
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.scenario.load import load_scenario
 from tests.effort import examples
-from tests.engine_shorthand import ALL_SEMANTICS, BAR, BOXED, FOO, TYPED, K, define, fallback, impl, typed
+from tests.engine_shorthand import ALL_SEMANTICS, BAR, BOXED, FOO, TYPED, K, block, define, fallback, impl, typed
 from tests.test_engine_properties import registration_lists
 
 ROOT = Path(__file__).parent.parent / "scenarios"
@@ -70,6 +71,42 @@ def disagreement(space: CodedSpace, count: int, steps: Sequence[int]) -> str | N
 def test_integers_and_values_take_the_same_steps(semantics: str, given: list[Registration], steps: list[int]) -> None:
     space = CodedSpace(given, [FOO, BAR], SEMANTICS[semantics])
     assert disagreement(space, len(given), steps) is None
+
+
+SEVERAL: list[Registration] = [
+    block(BlockKind.FRAGMENT, define(), define("test::bar(Tensor x) -> Tensor")),
+    block(BlockKind.IMPL, impl(None, "one", TYPED), impl(None, "one", typed(signature="b"), BAR), key=K.CPU),
+    block(BlockKind.IMPL, impl(None, "two", typed(signature="a")), impl(None, "two", TYPED, BAR), key=K.CUDA),
+    block(BlockKind.IMPL, impl(None, "three", BOXED), impl(None, "three", TYPED, BAR), key=K.Autograd),
+    Def(parse_schema("test::foo(Tensor x) -> Tensor"), kernel=TYPED, debug="def with a kernel"),
+    fallback(K.Sparse, "at several keys"),
+    NameOnly(BAR),
+]
+
+
+@pytest.mark.parametrize("semantics", ALL_SEMANTICS)
+def test_what_is_made_of_several_primitives_is_taken_one_by_one(
+    semantics: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coded_states, "_MOST_TOGETHER", 2)
+    count = len(SEVERAL)
+    space = CodedSpace(SEVERAL, [FOO, BAR], SEMANTICS[semantics])
+    assert disagreement(space, count, list(_steps(count, 1_500))) is None
+    split = [transition for pair in space._transitions for transition in pair if transition.is_split]
+    assert len(split) > 3
+    assert any(len(part.known) > 1 for transition in split for part in transition.parts)
+    ours, theirs = CodedSpace(SEVERAL, [FOO, BAR], SEMANTICS[semantics]), space.plain
+    found, wanted = (replace(explore_graph(one, count), elapsed_s=0.0) for one in (ours, theirs))
+    assert found == wanted
+
+
+def test_a_part_of_a_space_records_what_it_touches_with_the_whole() -> None:
+    whole = CodedSpace([*ten(), impl(K.CPU, "elsewhere", operator=BAR)], [FOO, BAR], SEMANTICS["strict"])
+    before = whole.touched()
+    part = whole.restricted(range(2, 11), [FOO])
+    assert isinstance(part, CodedSpace)
+    part.register(part.empty(), 8)
+    assert str(BAR) in whole.touched() - before
 
 
 @pytest.mark.parametrize("semantics", ALL_SEMANTICS)
@@ -133,9 +170,9 @@ def test_few_transitions_are_run_and_the_others_are_known(monkeypatch: pytest.Mo
     ran: list[int] = []
     run = CodedSpace._run
 
-    def counted(self: CodedSpace, state: int, index: int, *rest: Any, **named: Any) -> Any:
-        ran.append(index)
-        return run(self, state, index, *rest, **named)
+    def counted(self: CodedSpace, state: int, *rest: Any, **named: Any) -> Any:
+        ran.append(state)
+        return run(self, state, *rest, **named)
 
     monkeypatch.setattr(CodedSpace, "_run", counted)
     found = explore_graph(LabEngine().space(ten(), [FOO]), 10)
@@ -174,9 +211,9 @@ WEAK: dict[str, tuple[str, Callable[[CodedSpace], Any], list[Registration]]] = {
 }
 
 
-def _steps(count: int) -> Iterator[int]:
+def _steps(count: int, length: int = 200) -> Iterator[int]:
     random = SplitMix64(1)
-    for _ in range(200):
+    for _ in range(length):
         yield random.below(count)
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.explore import partition
 from dispatchlab.explore.explore import WalkName, explore
 from dispatchlab.explore.limits import Progress
+from dispatchlab.explore.neighbourhoods import NotReduced
 from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
+from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
+from tests.engine_shorthand import FOO, TYPED, K, define, impl
 from tests.toy_engines import Exclusion, Planted, toy
 from tests.toy_operators import MultiOperatorEngine, operator_name
 
@@ -160,3 +166,46 @@ def test_parts_are_found_in_time_that_grows_as_the_scenario_does() -> None:
     assert [part.operators for part in parts] == [(operator_name(number),) for number in range(200)]
     assert parts[7].order == tuple(range(len(parts[7].indices)))
     assert (operators.read, order.read) == (2 * len(operators), len(order))
+
+
+HISTORIES: list[Registration] = [
+    define(),
+    *(impl(key, f"fn_{key}", TYPED) for key in (K.CPU, K.CUDA, K.XLA, K.Meta, K.Autograd)),
+]
+
+
+def explored(semantics: str, registrations: list[Registration], by: WalkName = "auto") -> Exploration:
+    return replace(explore(LabEngine(semantics), registrations, [FOO], walk=by), elapsed_s=0.0)
+
+
+def test_a_small_graph_whose_sets_have_many_states_is_left_for_its_neighbourhoods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = explored("torch-2.13", HISTORIES)
+    assert (plain.verdict, plain.sets, plain.neighbourhoods) == (Verdict.ORDER_INDEPENDENT, 64, 0)
+    assert plain.states > 4 * plain.sets
+    monkeypatch.setattr(partition, "MOST_EDGES", 1_000)
+    found = explored("torch-2.13", HISTORIES)
+    assert (found.verdict, found.conflicts, found.never_accepted) == (plain.verdict, (), ())
+    assert found.neighbourhoods > 1
+    assert explored("torch-2.13", HISTORIES, "graph") == plain
+    broken = [*HISTORIES[1:], impl(None, "math", TYPED), impl(K.NestedTensorCPU, "nested", TYPED)]
+    found = explored("torch-2.13", broken)
+    assert found.counterexample is not None
+    assert found.counterexample == explored("torch-2.13", broken, "graph").counterexample
+
+
+def test_a_graph_that_was_left_is_walked_to_the_end_where_neighbourhoods_prove_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = explored("torch-2.13", HISTORIES)
+    monkeypatch.setattr(partition, "MOST_EDGES", 1_000)
+
+    def plan_of(*_: object, least: int, **__: object) -> None:
+        if not least:
+            raise NotReduced("they are not to be had")
+
+    monkeypatch.setattr(partition, "plan_of", plan_of)
+    found = explored("torch-2.13", HISTORIES)
+    note = "explored without neighbourhoods: they are not to be had"
+    assert found == replace(plain, notes=(note, *plain.notes))

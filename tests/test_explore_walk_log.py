@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore import walk_log
+from dispatchlab.explore import partition, walk_log
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.explore.walk_log import NotTheSameWalkError, WalkLog, WalkRecord
 from dispatchlab.model.registration import Claim, Registration
-from tests.engine_shorthand import BAR, FOO, K, define, fallback, impl
+from tests.engine_shorthand import BAR, FOO, TYPED, K, define, fallback, impl
 
 Scenario = tuple[str, list[Registration]]
 
@@ -73,6 +73,20 @@ def test_a_walk_goes_on_from_any_record(name: str) -> None:
     length = len(kept.values)
     assert length > 1
     for cut in {1, 2, length // 3, length // 2, length - 1, length}:
+        assert explored(scenario, Kept(kept.values[:cut])) == wanted, cut
+
+
+@pytest.mark.usefixtures("always")
+def test_a_walk_that_was_left_for_neighbourhoods_is_left_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "MOST_EDGES", 150)
+    registrations: list[Registration] = [define(), *(impl(key, f"{key}", TYPED) for key in (K.CPU, K.CUDA, K.XLA))]
+    scenario, kept = ("torch-2.13", registrations), Kept()
+    wanted = explored(scenario, None)
+    assert wanted.neighbourhoods > 0
+    assert explored(scenario, kept) == wanted
+    length = len(kept.values)
+    assert {name for name, _ in kept.values} > {"walk 0", "walk 1"}
+    for cut in {1, 20, length // 3, length // 2, length - 1, length}:
         assert explored(scenario, Kept(kept.values[:cut])) == wanted, cut
 
 

@@ -26,6 +26,8 @@ as integers] and Note [What a transition reads].
 # What reads an entry in any other way than by its narrow methods ends the run, and this registration is computed from
 # the whole state for ever after. So is a registration with very many different readings, and every `_EVERY`th
 # transition whatever it is: if a memo were wrong, such an edge would lead to another state than its neighbours.
+# A library that registers at several operators reads a part of each, and what was read grows as their product: so its
+# primitives are then taken one after the other, each with its own readings, as long as none is refused.
 # What steps and windows come to together is kept once more, by all that they read, where that is not too much: then a
 # transition is one look-up and two operations on integers.
 #
@@ -54,10 +56,11 @@ from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.introspection import snapshot
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.engine.lab_space import LabSpace, LabState
+from dispatchlab.engine.lowering import LoweredRegistration
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Fill, Slots
 from dispatchlab.engine.primitives import RegisterFallback, RegisterImpl
-from dispatchlab.engine.semantics import Semantics
+from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, StateVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
@@ -69,12 +72,15 @@ from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 _WIDTH: Final = 4
 _ONES: Final = (1 << _WIDTH) - 1
 _EVERY: Final = 251  # no multiple of how many registrations there are, so that each has its turn
-_MOST_READINGS: Final = 1 << 11
+_MOST_READINGS: Final = 1 << 13
 _MOST_WINDOWS: Final = 1 << 17
 _MOST_KNOWN: Final = 1 << 10
 _MOST_GOOD: Final = 1 << 14
-_MOST_SNAPSHOTS: Final = 1 << 9
+_MOST_SNAPSHOTS: Final = 1 << 10
+_MOST_TOGETHER: Final = 1 << 7
 _KEYS_AT_ONCE: Final = 6
+_MANY: Final = 8
+_MANY_WITH_HISTORIES: Final = 5  # where an operator keeps who brought a signature: few registrations have many states
 _FIELDS: Final = ("name", "stored", "defs", "signatures", "tags", "names")
 _NOTHING: Final = OperatorEntry(OperatorName("", ""))
 
@@ -408,9 +414,14 @@ class _Transition:
     `known` has the same with its windows computed, by all that they read besides: the bits to keep and those to put.
     """
 
-    __slots__ = ("is_whole", "is_wide", "known", "mask", "reads", "table")
+    __slots__ = ("is_split", "is_whole", "is_wide", "known", "lowered", "mask", "parts", "reads", "table")
 
-    def __init__(self) -> None:
+    def __init__(self, lowered: LoweredRegistration) -> None:
+        self.lowered = lowered
+        self.parts: tuple[_Transition, ...] = ()  # its primitives one after the other
+        if len(lowered.primitives) > 1:
+            self.parts = tuple(_Transition(LoweredRegistration([primitive])) for primitive in lowered.primitives)
+        self.is_split = False  # whether it is taken part by part
         self.is_whole = False  # whether it is computed from the whole state
         self.is_wide = False  # whether one of its windows reads too much for `known`
         self.forget()
@@ -420,6 +431,8 @@ class _Transition:
         self.mask = self.reads = 0
         self.table: dict[int, _Kept] = {}
         self.known: dict[int, tuple[int, int]] = {}
+        for part in self.parts:
+            part.forget()
 
     def learn(self, state: int, kept: _Kept) -> None:
         """Keep what its steps come to in a state, after they were taken there."""
@@ -458,10 +471,20 @@ class CodedSpace:
     def __init__(
         self, registrations: Sequence[Registration], operators: Sequence[OperatorName], semantics: Semantics
     ) -> None:
-        self.plain = LabSpace(registrations, operators, semantics)
-        self._semantics = semantics
+        self._begin(LabSpace(registrations, operators, semantics))
+
+    @classmethod
+    def of(cls, plain: LabSpace) -> CodedSpace:
+        """The states of a space as integers."""
+        space = cls.__new__(cls)
+        space._begin(plain)
+        return space
+
+    def _begin(self, plain: LabSpace) -> None:
+        self.plain = plain
+        self._semantics = plain.semantics
         self._lowered = self.plain.lowered
-        self._touched: set[StateVariable] = set()
+        self._touched = plain.recorded()
         self._layout = _Layout()
         self._generation = 0
         self._atoms = tuple(_atoms(self._windows_wanted()))
@@ -469,8 +492,8 @@ class CodedSpace:
         self._operators: dict[str, _Operator] = {}
         self._others: dict[StateVariable, _Part] = {FALLBACKS: _Part(None)}
         self._windows: dict[tuple[str, int], _Window] = {}
-        self._registers = [_Transition() for _ in self._lowered]
-        self._releases = [_Transition() for _ in self._lowered]
+        self._registers = [_Transition(lowered) for lowered in self._lowered]
+        self._releases = [_Transition(lowered) for lowered in self._lowered]
         self._transitions = tuple(zip(self._registers, self._releases, strict=True))
         self._calls = 0
         self._looks = self._observations = 0
@@ -580,11 +603,11 @@ class CodedSpace:
 
     def touched(self) -> frozenset[StateVariable]:
         """Every variable that was read or written so far."""
-        return self.plain.touched() | self._touched
+        return self.plain.touched()
 
     def remember(self, touched: frozenset[StateVariable], /) -> None:
         """Count variables as touched, as an earlier run of the same walk has found them."""
-        self._touched |= touched
+        self.plain.remember(touched)
 
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators, libraries and debug texts renamed in order of appearance."""
@@ -602,9 +625,9 @@ class CodedSpace:
         """For each registration those that can make it be refused."""
         return self.plain.deciders()
 
-    def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> LabSpace:
-        """The states that some of the registrations can reach, as values: walks through them are short."""
-        return self.plain.restricted(indices, operators)
+    def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> CodedSpace | LabSpace:
+        """The states that some of the registrations can reach, as integers where a walk through them is long."""
+        return suited_to_a_walk(self.plain.restricted(indices, operators))
 
     def decoded(self, state: int) -> LabState:
         """A state as the dispatcher knows it."""
@@ -642,26 +665,51 @@ class CodedSpace:
         """A transition by what is kept of it; else it is run, and kept."""
         while not (self._is_whole or transition.is_whole):
             try:
-                kept = transition.table.get(state & transition.mask)
-                if kept is None:
-                    kept = self._run(state, index, transition, is_release=is_release)
-                after = state
-                for keep, put, window in kept.steps:
-                    after = after & keep | put
-                    if window is not None:
-                        code = window.table.get(after & window.mask)
-                        if code is None:
-                            code = self._filled(after, window)
-                        after = after & window.keep | code
-                if not transition.is_wide and kept.refusal is None:
-                    transition.learn(state, kept)
-                return after, kept.refusal
+                if transition.parts and len(transition.table) >= _MOST_TOGETHER:
+                    transition.is_split = True
+                    transition.forget()
+                if not transition.is_split:
+                    return self._taken(state, transition, is_release=is_release)
+                after, refusal = state, None
+                for part in transition.parts:
+                    known = part.known.get(after & part.reads)
+                    if known is not None:
+                        after = after & known[0] | known[1]
+                        continue
+                    after, refusal = self._taken(after, part, is_release=is_release)
+                    if refusal is not None:  # then the parts before it are not what is left
+                        break
+                else:
+                    return after, None
+                break
             except _MasksChanged:
                 self._renew()
             except _ReadsTheWhole:
                 transition.is_whole = True
                 transition.forget()
         return self._from_whole(state, index, is_release=is_release)
+
+    def _taken(self, state: int, transition: _Transition, *, is_release: bool) -> tuple[int, Refusal | None]:
+        """A transition by its table, which it is added to when it is run.
+
+        Raises:
+            _MasksChanged: nothing is done yet.
+            _ReadsTheWhole: it cannot be kept.
+        """
+        kept = transition.table.get(state & transition.mask)
+        if kept is None:
+            kept = self._run(state, transition, is_release=is_release)
+        after = state
+        for keep, put, window in kept.steps:
+            after = after & keep | put
+            if window is not None:
+                code = window.table.get(after & window.mask)
+                if code is None:
+                    code = self._filled(after, window)
+                after = after & window.keep | code
+        if not transition.is_wide and kept.refusal is None:
+            transition.learn(state, kept)
+        return after, kept.refusal
 
     def _from_whole(self, state: int, index: int, *, is_release: bool) -> tuple[int, Refusal | None]:
         before = self.decoded(state)
@@ -675,15 +723,15 @@ class CodedSpace:
             self._renew()
         return code, refusal
 
-    def _run(self, state: int, index: int, transition: _Transition, *, is_release: bool) -> _Kept:
+    def _run(self, state: int, transition: _Transition, *, is_release: bool) -> _Kept:
         """Run a transition on a state that notes what is read, and keep what it did."""
         watched = _WatchedTransaction(self, state)
         refusal = None
         if is_release:
-            lowering.release(self._semantics, watched, self._lowered[index])
+            lowering.release(self._semantics, watched, transition.lowered)
         else:
             try:
-                lowering.register(self._semantics, watched, self._lowered[index])
+                lowering.register(self._semantics, watched, transition.lowered)
             except RegistrationError as error:
                 refusal = Refusal.of(error)
                 if not self._semantics.refusal_leaves_traces:
@@ -912,6 +960,12 @@ class _NotedEntry(OperatorEntry):
 
     __iter__ = __len__ = __getitem__ = __contains__ = __eq__ = __ne__ = __hash__ = __repr__ = __add__ = _whole
     _replace = _asdict = _whole
+
+
+def suited_to_a_walk(plain: LabSpace) -> CodedSpace | LabSpace:
+    """A space with its states as integers where a walk through them is long: before that, memos do not pay."""
+    has_histories = plain.semantics.signature_life is SignatureLife.OPERATOR
+    return plain if len(plain.lowered) < (_MANY_WITH_HISTORIES if has_histories else _MANY) else CodedSpace.of(plain)
 
 
 def _atoms(windows: Iterator[int]) -> list[int]:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
 
-from dispatchlab.engine.coded_states import CodedSpace
+from dispatchlab.engine.coded_states import suited_to_a_walk
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.lab_space import LabSpace, States
-from dispatchlab.engine.semantics import Semantics, SignatureLife, semantics_named
+from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-
-_MANY: Final = 8
-_MANY_WITH_HISTORIES: Final = 5  # where an operator keeps who brought a signature: few registrations have many states
 
 
 class LabEngine:
@@ -52,7 +48,4 @@ class LabEngine:
 
     def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> States:
         """The states that these registrations can reach; as integers where a walk through them is long."""
-        has_histories = self._semantics.signature_life is SignatureLife.OPERATOR
-        if len(registrations) < (_MANY_WITH_HISTORIES if has_histories else _MANY):
-            return LabSpace(registrations, operators, self._semantics)
-        return CodedSpace(registrations, operators, self._semantics)
+        return suited_to_a_walk(LabSpace(registrations, operators, self._semantics))

@@ -75,6 +75,11 @@ class LabSpace:
         return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
 
     @property
+    def semantics(self) -> Semantics:
+        """Which dispatcher."""
+        return self._semantics
+
+    @property
     def operators(self) -> tuple[OperatorName, ...]:
         """What is observed."""
         return self._operators
@@ -138,6 +143,10 @@ class LabSpace:
     def touched(self) -> frozenset[StateVariable]:
         """Every variable that was read or written so far."""
         return frozenset(self._touched)
+
+    def recorded(self) -> set[StateVariable]:
+        """Collects what is read and written; a part that is `restricted` collects in the same set."""
+        return self._touched
 
     def remember(self, touched: frozenset[StateVariable], /) -> None:
         """Count variables as touched, as an earlier run of the same walk has found them."""

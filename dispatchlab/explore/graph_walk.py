@@ -79,6 +79,7 @@ def explore_graph(
     order: Sequence[int] = (),
     watch: Watch | None = None,
     max_length: int | None = None,
+    max_edges: int | None = None,
     numbers: Sequence[int] | None = None,
 ) -> Exploration:
     """Visit every state that `count` registrations can reach, in both directions of every edge.
@@ -89,6 +90,7 @@ def explore_graph(
         order: registrations that are registered in this order only; releases are free.
         watch: bounds and progress.
         max_length: do not look at sequences longer than this.
+        max_edges: stop at this many edges, between two states.
         numbers: what the registrations are called in the result, when they are part of a larger scenario.
 
     Returns:
@@ -100,12 +102,17 @@ def explore_graph(
     """
     if watch is None:
         watch = Watch(total_edges=count_edges(count, order))
-    return finish(_GraphDrive(space, count, order, watch, max_length, numbers or range(count)))
+    return finish(_GraphDrive(space, count, order, watch, max_length, max_edges, numbers or range(count)))
 
 
 def too_long(length: int) -> str:
     """Why a walk ended that looks at sequences of so many steps at most."""
     return f"stopped at sequences of {length} steps"
+
+
+def too_many(edges: int) -> str:
+    """Why a walk ended that takes so many edges at most."""
+    return f"stopped at {edges:,} edges"
 
 
 class _GraphDrive:
@@ -118,6 +125,7 @@ class _GraphDrive:
         order: Sequence[int],
         watch: Watch,
         max_length: int | None,
+        max_edges: int | None,
         numbers: Sequence[int],
     ) -> None:
         self.space = space
@@ -125,6 +133,7 @@ class _GraphDrive:
         self.order = order
         self.watch = watch
         self.max_length = max_length
+        self.max_edges = max_edges
         self.numbers = numbers
         self.later = later_masks(count, order)
         self.states: list[Any] = []
@@ -195,6 +204,8 @@ class _GraphDrive:
                     return too_long(self.max_length), None
             self.edges, self.at = edges, head
             reason = stop(len(first), len(states), edges)
+            if reason is None and self.max_edges is not None and edges >= self.max_edges:
+                reason = too_many(self.max_edges)
             if reason is not None:
                 if log is not None:
                     log.add(self._news(head, edges, length, level_end))

@@ -62,7 +62,7 @@ from typing import Any, Final, NamedTuple
 from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.checker import outcomes_agree
 from dispatchlab.explore.compare_sequences import compare_sequences
-from dispatchlab.explore.graph_walk import explore_graph, too_long
+from dispatchlab.explore.graph_walk import explore_graph, too_long, too_many
 from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.protocol import Dependences, StateSpace
@@ -79,9 +79,13 @@ MOST_REGISTRATIONS: Final = 14
 LEAST_EDGES: Final = 12_000
 """A state graph of fewer edges is walked as it is."""
 
+MOST_EDGES: Final = 100_000
+"""A state graph that was taken for a small one and has more edges, for its sets have many states, is left again."""
+
 NEAR_EDGES: Final = 5_000
 """So many edges of the whole are walked at most."""
 
+_MOST_NEAR: Final = 4 * NEAR_EDGES
 _DENSITIES: Final = (15, 50, 85)
 _STEPS: Final = 120
 _LOOK_EVERY: Final = 16
@@ -403,7 +407,10 @@ class _Proof:
 
     def _all(self) -> Exploration:
         near = self._look_near()
-        if near.verdict is not Verdict.INCOMPLETE or near.notes != (too_long(self._near),):
+        if near.verdict is not Verdict.INCOMPLETE or near.notes not in (
+            (too_long(self._near),),
+            (too_many(_MOST_NEAR),),
+        ):
             return near
         for one in chain(self.plan.neighbourhoods, self._more()):
             try:
@@ -503,7 +510,13 @@ class _Proof:
     def _look_near(self) -> Exploration:
         """Walk all sequences up to a length."""
         found = explore_graph(
-            self.space, self.count, order=self.order, watch=self.watch, max_length=self._near, numbers=self.numbers
+            self.space,
+            self.count,
+            order=self.order,
+            watch=self.watch,
+            max_length=self._near,
+            max_edges=_MOST_NEAR,  # a set may have many states
+            numbers=self.numbers,
         )
         self.watch.settle(found)
         self.sum = replace(self.sum, sets=found.sets, states=found.states, edges=found.edges)

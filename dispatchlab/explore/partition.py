@@ -25,9 +25,9 @@ from typing import Any, Final, TypeVar
 
 from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.compare_sequences import check_determinism
-from dispatchlab.explore.graph_walk import explore_graph
+from dispatchlab.explore.graph_walk import explore_graph, too_many
 from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
-from dispatchlab.explore.neighbourhoods import LEAST_EDGES, NotReduced, explore_neighbourhoods, plan_of
+from dispatchlab.explore.neighbourhoods import LEAST_EDGES, MOST_EDGES, NotReduced, explore_neighbourhoods, plan_of
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.protocol import Footprints, Forkable, StateSpace, StateVariable
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
@@ -290,24 +290,41 @@ class _Run:
             example = Counterexample(unsure.flaw, sequence, sequence, unsure.diff, unsure.why)
             empty = replace(self.sum, sets=0, states=0, edges=0, notes=(), conflicts=(), never_accepted=())
             return replace(empty, verdict=Verdict.NONDETERMINISTIC, counterexample=example)
+        least = self.least
         note: tuple[str, ...] = ()
         try:
-            found = self._in_neighbourhoods(part, space, max_length)
+            found = None if least is None else self._in_neighbourhoods(part, space, max_length, least)
+            if found is None and least is not None:
+                found = self._walked(part, space, max_length, MOST_EDGES)
+                if found.notes == (too_many(MOST_EDGES),):  # a set has many states, and a neighbourhood fewer
+                    found = self._in_neighbourhoods(part, space, max_length, 0)
         except NotReduced as why:
             found, note = None, (f"explored without neighbourhoods: {why}",)
         if found is None:
-            found = explore_graph(
-                space, count, order=part.order, watch=self.watch, max_length=max_length, numbers=part.indices
-            )
-            self.watch.settle(found)
+            found = self._walked(part, space, max_length, None)
         return replace(found, notes=(*note, *found.notes)) if note else found
 
-    def _in_neighbourhoods(self, part: Part, space: StateSpace[Any], max_length: int | None) -> Exploration | None:
+    def _walked(self, part: Part, space: StateSpace[Any], max_length: int | None, most: int | None) -> Exploration:
+        """What the walk of everything shows; it is settled unless it was too long."""
+        found = explore_graph(
+            space,
+            len(part.indices),
+            order=part.order,
+            watch=self.watch,
+            max_length=max_length,
+            max_edges=most,
+            numbers=part.indices,
+        )
+        if most is None or found.notes != (too_many(most),):
+            self.watch.settle(found)
+        return found
+
+    def _in_neighbourhoods(
+        self, part: Part, space: StateSpace[Any], max_length: int | None, least: int
+    ) -> Exploration | None:
         """What the neighbourhoods of a part show; None when it is as well walked as a whole."""
         count = len(part.indices)
-        if self.least is None:
-            return None
-        plan = plan_of(space, count, part.operators, part.order, least=self.least)
+        plan = plan_of(space, count, part.operators, part.order, least=least)
         if plan is None:
             return None
         if self.watch.total_edges is not None:
