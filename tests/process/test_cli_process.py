@@ -101,6 +101,25 @@ def test_a_report_and_a_picture_are_imported_by_those_who_ask_for_them(folder: P
         assert found & {"html", "html.entities", "jinja2"} == set(), arguments
 
 
+@pytest.mark.parametrize("line", ["--help", "dump foo --from five.yaml", "permute five.yaml", "dump aten::relu"])
+def test_a_pipe_imports_nothing_that_is_for_people_who_look(folder: Path, line: str) -> None:
+    script = f"import sys\nfrom dispatchlab.cli import main\ntry:\n    main({line.split()!r})\n"
+    script += "except SystemExit:\n    pass\nprint('IMPORTED', *sorted(sys.modules))\n"
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
+    )
+    found = result.stdout.splitlines()[-1].split()[1:]
+    looks = ("rich", "textual", "webbrowser", "html", "dispatchlab.commands.pager", "dispatchlab.explorer_app")
+    looks += (
+        "dispatchlab.render.rich_",
+        "dispatchlab.render.page",
+        "dispatchlab.render.html",
+        "dispatchlab.render.styles",
+    )
+    assert [name for name in found if name.startswith(looks)] == []
+    assert "dispatchlab.commands.output" in found
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: str) -> None:
     process = subprocess.Popen(
