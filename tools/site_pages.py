@@ -127,11 +127,15 @@ def topics() -> list[str]:
     return re.findall(r"^\| \[(\w+)\]\(\w+/\) \|", _read("scenarios/README.md"), re.MULTILINE)
 
 
+_TOPICS = {"pr35061": "PR 35061", "lint": "Lint rules", "several": "Several operators", "table": "The dispatch table"}
+"""Titles of topics that are more than their names."""
+
+
 def _scenarios() -> Iterator[tuple[str, str]]:
     yield "scenarios/index.md", _read("scenarios/README.md")
     about = dict(re.findall(r"^\| \[(\w+)\]\(\w+/\) \| (.*) \|$", _read("scenarios/README.md"), re.MULTILINE))
     for topic in topics():
-        parts = [f"# {topic.replace('_', ' ').capitalize()}\n\n{about[topic]}\n"]
+        parts = [f"# {_TOPICS.get(topic, topic.replace('_', ' ').capitalize())}\n\n{about[topic]}\n"]
         parts += [_scenario(path) for path in sorted((ROOT / "scenarios" / topic).glob("*.yaml"))]
         yield f"scenarios/{topic}.md", "\n".join(parts)
 
