@@ -133,7 +133,8 @@ def _wrapped(text: str, lines: int) -> list[str]:
 
 def sources() -> dict[str, str]:
     """The name of each picture -> its source."""
-    return {defect.name: pictures.source(defect.name, graph(_shown(defect))) for defect in DEFECTS}
+    defects = {defect.name: pictures.source(defect.name, graph(_shown(defect))) for defect in DEFECTS}
+    return defects | {one.rule.lower(): pictures.source(one.rule, one.graph) for one in IN_PACKAGES}
 
 
 def _shown(defect: Defect) -> Shown:
@@ -157,32 +158,84 @@ _PACKAGES = """
 
 [Ten packages](packages.md#ten-packages) were recorded, proved and linted. Every order in which Python can import their
 modules registers the same, and none overrides another. What `lint` found:
-
-| package | what was found | rule, with a scenario that has it |
-|---|---|---|
 """
 
-_FOUND = (
-    (
+
+@dataclass(frozen=True, slots=True)
+class InPackage:
+    """What lint found in a package.
+
+    Args:
+        title: what was found, as a heading.
+        package: the package, with its version.
+        what: what was found, a sentence.
+        rule: the code of the rule.
+        graph: a picture of it, as Graphviz takes it.
+    """
+
+    title: str
+    package: str
+    what: str
+    rule: str
+    graph: str
+
+
+IN_PACKAGES = (
+    InPackage(
+        "A kernel in another namespace",
         "optimum.quanto 0.2.7",
-        "a kernel for MPS is registered in the namespace `quanto_py`, and its operator is in `quanto`: it never runs",
+        "The kernel of `qbytes_mm` for MPS is registered in the namespace `quanto_py`, and the operator is in "
+        "`quanto`. "
+        "It never runs.",
         "DL012",
+        """
+  rankdir=LR
+  impl [label="impl quanto_py::qbytes_mm\\nMPS"]; def [label="def quanto::qbytes_mm"]
+  dangling [label="an operator without a def\\nnobody calls it", class=bad]
+  call [label="a call on MPS\\ndoes not find the kernel", class=bad]
+  impl -> dangling; def -> call
+""",
     ),
-    (
+    InPackage(
+        "A kernel for the CPU that serves every device",
         "fbgemm_gpu 1.8.0",
-        "two CPU functions are registered without a key beside their defs, which makes them composite: they serve "
-        "every device",
+        "Two CPU functions are registered without a key beside their defs. That makes them composite kernels.",
         "DL015",
+        """
+  rankdir=LR
+  def [label="a def with a function\\nfor the CPU, and no key"]
+  alias [label="CompositeImplicitAutograd", class=mark]
+  cpu [label="CPU: it runs", class=good]; cuda [label="CUDA, Meta, ...: it runs there, too", class=bad]
+  def -> alias [label="no key means"]; alias -> cpu; alias -> cuda
+""",
     ),
-    ("fbgemm_gpu 1.8.0", "73 operators have no Meta kernel, so that `torch.compile` cannot trace them", "DL006"),
-    (
+    InPackage(
+        "Operators that cannot be compiled",
+        "fbgemm_gpu 1.8.0",
+        "73 operators have no Meta kernel, so that `torch.compile` cannot trace them.",
+        "DL006",
+        """
+  rankdir=LR
+  operator [label="def, CPU kernel"]
+  call [label="a call on the CPU\\nruns the kernel", class=good]
+  trace [label="torch.compile asks for\\nthe Meta kernel: none", class=bad]
+  operator -> call; operator -> trace
+""",
+    ),
+    InPackage(
+        "Operators that can be traced and not run",
         "torchao 0.18.0, bitsandbytes 0.50.2, torch_harmonics 0.9.3",
-        "operators can be traced and not run: they have a Meta kernel, and the kernels that compute are not "
-        "in this build",
+        "These operators have a Meta kernel. The kernels that compute are not in this build.",
         "DL011",
+        """
+  rankdir=LR
+  operator [label="def, Meta kernel"]
+  trace [label="torch.compile traces it", class=good]
+  call [label="a call with data\\nfinds no kernel", class=bad]
+  operator -> trace; operator -> call
+""",
     ),
 )
-"""A package, what lint found in it, and the rule that did."""
 
 _VERSIONS = """
 ## Between two versions of PyTorch
@@ -208,11 +261,12 @@ def page() -> str:
             + f"[Scenario](../scenarios/{defect.scenario}.yaml) · [versions and program](defects.md#{defect.name}) · "
             f"to mend it: {defect.mend[0].lower()}{defect.mend[1:]}\n"
         )
-    rows = (
-        f"| {package} | {what} | [{rule}](lint/{rule}.md), [scenario](../scenarios/lint/{rule.lower()}_found.yaml) |\n"
-        for package, what, rule in _FOUND
+    packages = (
+        f"\n### {one.title}\n\n{one.package}: {one.what}\n\n![{one.what}](pictures/gallery/{one.rule.lower()}.svg)\n\n"
+        f"[Scenario](../scenarios/lint/{one.rule.lower()}_found.yaml) · [the rule](lint/{one.rule}.md)\n"
+        for one in IN_PACKAGES
     )
-    return "".join((*parts, _PACKAGES, *rows, _VERSIONS))
+    return "".join((*parts, _PACKAGES, *packages, _VERSIONS))
 
 
 if __name__ == "__main__":
