@@ -375,6 +375,21 @@ def test_texts_of_a_user_cannot_break_a_picture() -> None:
     assert dot(picture).count("\x00") == 0
 
 
+def test_long_texts_and_texts_of_several_lines_leave_a_picture_that_fits() -> None:
+    long = "x" * 400
+    names = ("CPU a\nb {x|y} <b> \\N \\l", long)
+    nodes = (Node(()), Node((0,)), Node((0, 1), mark=Mark.ACTUAL))
+    edges = (Edge(0, 1, 0), Edge(1, 2, 1))
+    picture = StateGraph(f"A claim\nof two lines {long}", (f"impl a\nb {long}", "impl"), nodes, edges, names=names)
+    for plain in (False, True):
+        text = svg(picture, plain=plain)
+        root = ElementTree.fromstring(text)
+        assert "".join(root.itertext()).count("CPU a\\nb {x|y} <b> \\N \\l") >= 3
+        lines = [each.text or "" for each in root if each.tag.endswith("text")]
+        assert max(map(len, lines)) <= 110
+    assert dot(picture).count("\n") == len(dot(replace(picture, title="t", names=("a", "b"))).splitlines())
+
+
 # -- progress
 
 

@@ -27,7 +27,7 @@ def dot_text(picture: Picture, *, with_texts: bool = True) -> str:
 def _lines(picture: Picture, *, with_texts: bool) -> Iterator[str]:
     yield "digraph states {"
     if with_texts:
-        texts = [picture.title, *picture.head, "", *picture.legend]
+        texts = [*picture.title, *picture.head, "", *picture.legend]
         yield f"  label={_quoted(*texts)};"
         yield "  labelloc=t; labeljust=l; fontname=monospace; fontsize=11;"
     crowded = len(picture.boxes) > _CROWDED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from dispatchlab.analysis.state_graph import Edge, Mark, Node, StateGraph
-from dispatchlab.escape import printable
+from dispatchlab.escape import one_line, printable
 from dispatchlab.explore.result import Flaw
 from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import Step, StepSequence
@@ -100,7 +100,7 @@ class Picture:
     """A state graph as it is drawn.
 
     Args:
-        title: what it is about.
+        title: what it is about, in lines.
         head: the lines above it: what is violated, and notes.
         boxes: the nodes.
         lines: the edges.
@@ -108,7 +108,7 @@ class Picture:
         has_ranks: boxes of one rank stand in one column.
     """
 
-    title: str
+    title: tuple[str, ...]
     head: tuple[str, ...]
     boxes: tuple[Box, ...]
     lines: tuple[Line, ...]
@@ -121,7 +121,7 @@ def picture_of(graph: StateGraph) -> Picture:
     everything = _all_members(graph)
     boxes = tuple(_box(graph, at, node, everything[node.part]) for at, node in enumerate(graph.nodes))
     return Picture(
-        title=printable(graph.title),
+        title=tuple(_wrapped(one_line(graph.title))),
         head=tuple(line for text in _head(graph) for line in _wrapped(text)),
         boxes=boxes,
         lines=tuple(_lines(graph)),
@@ -174,11 +174,11 @@ def set_text(graph: StateGraph, members: Sequence[int], everything: Sequence[int
 
 
 def _names(graph: StateGraph, members: Sequence[int]) -> str:
-    return ", ".join(printable(graph.name(index)) for index in members)
+    return ", ".join(one_line(graph.name(index)) for index in members)
 
 
 def _step_text(graph: StateGraph, step: Step) -> str:
-    return f"{'-' if step < 0 else '+'}{printable(graph.name(max(step, ~step)))}"
+    return f"{'-' if step < 0 else '+'}{one_line(graph.name(max(step, ~step)))}"
 
 
 def _all_members(graph: StateGraph) -> dict[int, tuple[int, ...]]:
@@ -299,9 +299,9 @@ def _head(graph: StateGraph) -> Iterator[str]:
 
 def _legend(graph: StateGraph) -> Iterator[str]:
     used = sorted({max(edge.step, ~edge.step) for edge in graph.edges})
-    width = max((len(printable(graph.name(index))) for index in used), default=0)
+    width = max((len(one_line(graph.name(index))) for index in used), default=0)
     for index in used:
-        name = printable(graph.name(index))
+        name = one_line(graph.name(index))
         text = printable(graph.registrations[index])
         yield f"{name:<{width}}  {index}  {text if len(text) <= _LONGEST else f'{text[: _LONGEST - 3]}...'}"
 

@@ -77,18 +77,18 @@ def svg_in_page(layout: Layout, *, label: str, href: str = "") -> str:
 
 def _document(layout: Layout) -> Iterator[str]:
     picture = layout.picture
-    texts = (picture.title, *picture.head, *picture.legend)
+    texts = (*picture.title, *picture.head, *picture.legend)
     width = 2 * _MARGIN + max(layout.width, *(len(text) * CHARACTER for text in texts))
-    above = _MARGIN + LINE * (1 + len(picture.head)) + _MARGIN
+    above = _MARGIN + LINE * (len(picture.title) + len(picture.head)) + _MARGIN
     below = above + layout.height + _MARGIN + LINE
     height = below + LINE * len(picture.legend) + _MARGIN / 2
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     yield f'<svg xmlns="http://www.w3.org/2000/svg" class="states" {size} role="img">'
-    yield f"<title>{escape(picture.title)}</title>"
+    yield f"<title>{escape(' '.join(picture.title))}</title>"
     yield f"<style>{escape(STYLE, quote=False)}</style>"
     yield '<rect class="paper" width="100%" height="100%"/>'
-    for number, text in enumerate((picture.title, *picture.head)):
-        yield _text(_MARGIN, _MARGIN + (number + 0.5) * LINE, text, "title" if number == 0 else "")
+    for number, text in enumerate((*picture.title, *picture.head)):
+        yield _text(_MARGIN, _MARGIN + (number + 0.5) * LINE, text, "title" if number < len(picture.title) else "")
     left = max(_MARGIN, (width - layout.width) / 2) if layout.width < width / 3 else _MARGIN
     yield f'<g transform="translate({left:.0f} {above:.0f})">'
     yield from _drawing(layout, "")
