@@ -19,7 +19,7 @@ from dispatchlab.render.state_graph import svg
 from dispatchlab.render.state_graph.layout import Layout, laid_out
 from dispatchlab.render.state_graph.picture import picture_of
 from dispatchlab.scenario import parse_scenario
-from tests.scenario_texts import many
+from tests.scenario_texts import COMPOSITES, FIVE, many
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 SOME = sorted(
@@ -157,3 +157,44 @@ def test_a_dot_that_answers_nonsense_leaves_the_plain_picture(
     assert graph is not None
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     assert svg(graph) == svg(graph, plain=True)
+
+
+def test_what_is_seen_in_a_node_is_what_its_registrations_give() -> None:
+    """Of a group it is what its first set gives, and every set of it has that table."""
+    checked = grouped = 0
+    for text in (FIVE, COMPOSITES, many(6)):
+        scenario = parse_scenario(text)
+        space = LabEngine().space(scenario.registrations, scenario.operators)
+        count = len(scenario.registrations)
+        whole = PartOfGraph(space, tuple(range(count)))
+        graph = state_graph([whole], ["registration"] * count, title="t")
+        for node in graph.nodes:
+            for at, members in enumerate(node.sets or (node.members,)):
+                state = space.empty()
+                for index in members:
+                    state, refusal = space.register(state, index)
+                    assert refusal is None
+                seen = space.observe(state)
+                if at == 0 and node.state == 0:
+                    assert graph.sights[node.seen] == seen
+                elif at:
+                    grouped += 1
+                    assert [one.table for one in graph.sights[node.seen]] == [one.table for one in seen]
+                checked += 1
+    assert checked >= 32 + 4 + 64
+    assert grouped == 0  # the kernels of each change its table
+
+
+def test_the_first_set_of_a_group_is_the_one_that_is_shown() -> None:
+    scenario = parse_scenario(
+        "claim: Kernels beneath others.\norder: [0, 1, 2, 3, 4, 5]\nregistrations:\n"
+        + "".join(f"  - impl: foo\n    dispatch: CPU\n    debug: fn_{index}\n" for index in range(6))
+    )
+    space = LabEngine().space(scenario.registrations, scenario.operators)
+    whole = PartOfGraph(space, tuple(range(6)), scenario.order)
+    graph = state_graph([whole], ["registration"] * 6, title="t")
+    groups = [node for node in graph.nodes if node.sets]
+    assert len(groups) == 5
+    for node in groups:
+        (seen,) = graph.sights[node.seen]
+        assert seen.dump.count("fn_") == len(node.sets[0]) == 1

@@ -52,7 +52,7 @@ class Node:
         members: what is active in it; of several sets, what is active in all of them.
         state: which of the states of that set it is, from 0.
         mark: whether a sequence of the counterexample ends in it.
-        table: what is seen in it, by its place in `StateGraph.tables`.
+        seen: what is seen in it, or in its first set, by its place in `StateGraph.sights`.
         part: which part of the scenario it is of.
         sets: the active sets, when it stands for several states; else empty.
     """
@@ -60,7 +60,7 @@ class Node:
     members: tuple[int, ...]
     state: int = 0
     mark: Mark = Mark.NONE
-    table: int = 0
+    seen: int = 0
     part: int = 0
     sets: tuple[tuple[int, ...], ...] = ()
 
@@ -120,7 +120,7 @@ class StateGraph:
         notes: what a reader should know, such as what was left out.
         is_cut: there are more states than are drawn.
         names: a short name for each registration; their numbers when there are none.
-        tables: what is seen in the nodes, each different sight once.
+        sights: what is seen in the states, each different sight once.
         violation: what the counterexample is in the picture, if there is one.
         states: how many states the nodes stand for.
     """
@@ -132,7 +132,7 @@ class StateGraph:
     notes: tuple[str, ...] = ()
     is_cut: bool = False
     names: tuple[str, ...] = ()
-    tables: tuple[tuple[Snapshot, ...], ...] = ()
+    sights: tuple[tuple[Snapshot, ...], ...] = ()
     violation: Violation | None = None
     states: int = 0
 
@@ -225,23 +225,21 @@ def _together(drawn: Sequence[_Drawing], about: StateGraph, counterexample: Coun
     """The states of several parts as one graph."""
     nodes: list[Node] = []
     edges: list[Edge] = []
-    tables: dict[Hashable, tuple[int, tuple[Snapshot, ...]]] = {}
+    seen: dict[tuple[Snapshot, ...], int] = {}
     violation = None
     for each in drawn:
         first = len(nodes)
         if counterexample is not None and violation is None:
             violation = each.marked(counterexample, first)
         for node, state in zip(each.nodes, each.states, strict=True):
-            seen = tuple(each.space.observe(state))
-            key = tuple((one.operator, one.table, one.slots, one.exists) for one in seen)
-            number, _ = tables.setdefault(key, (len(tables), seen))
-            nodes.append(replace(node, table=number))
+            number = seen.setdefault(tuple(each.space.observe(state)), len(seen))
+            nodes.append(replace(node, seen=number))
         edges += [replace(edge, source=first + edge.source, target=first + edge.target) for edge in each.edges.values()]
-    sights = tuple(seen for _, seen in tables.values())
+    sights = tuple(seen)
     if violation is not None:
-        ends = (nodes[violation.expected].table, nodes[violation.actual].table)
+        ends = (nodes[violation.expected].seen, nodes[violation.actual].seen)
         violation = replace(violation, rows=tuple(_rows(*(sights[end] for end in ends))))
-    return replace(about, nodes=tuple(nodes), edges=tuple(edges), tables=sights, violation=violation, states=len(nodes))
+    return replace(about, nodes=tuple(nodes), edges=tuple(edges), sights=sights, violation=violation, states=len(nodes))
 
 
 def _rows(expected: Sequence[Snapshot], actual: Sequence[Snapshot]) -> Iterator[RowDifference]:
@@ -267,10 +265,11 @@ def grouped(graph: StateGraph) -> StateGraph:
         kept |= {edge.source, edge.target} if edge.mark else set()
     if graph.violation is not None:
         kept |= {graph.violation.expected, graph.violation.actual}
-    groups: dict[tuple[int, ...], list[int]] = {}
+    tables = [tuple((one.operator, one.table, one.slots, one.exists) for one in sight) for sight in graph.sights]
+    groups: dict[Hashable, list[int]] = {}
     for at, node in enumerate(graph.nodes):
         single = at in kept or not node.members
-        groups.setdefault((at,) if single else (node.part, node.table), []).append(at)
+        groups.setdefault(at if single else (node.part, tables[node.seen]), []).append(at)
     if len(groups) == len(graph.nodes):
         return graph
     number = {at: new for new, members in enumerate(groups.values()) for at in members}
@@ -288,7 +287,7 @@ def grouped(graph: StateGraph) -> StateGraph:
 
 
 def _group(nodes: Sequence[Node]) -> Node:
-    first = nodes[0]
+    first = min(nodes, key=lambda node: (len(node.members), node.members, node.state))
     if len(nodes) == 1:
         return first
     sets = tuple(sorted({node.members for node in nodes}, key=lambda members: (len(members), members)))

@@ -148,6 +148,7 @@ def test_a_picture_answers_to_the_mouse_and_the_keyboard(browser: Any, tmp_path:
         boxes.nth(1).click()
         panel = page.locator(".panel")
         assert "def: def test::foo(Tensor x) -> Tensor" in panel.inner_text()
+        assert "without a def" not in panel.inner_text()
         boxes.nth(2).focus()
         page.keyboard.press("Enter")
         assert "impl test::foo CompositeImplicitAutograd (fn_math)" in panel.inner_text()

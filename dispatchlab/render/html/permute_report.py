@@ -270,7 +270,7 @@ def _run(one: Explored) -> Html:
 
 def _states(graph: StateGraph, anchor: str) -> Html:
     """The picture, and what is seen in its states; whoever does not see the picture reads the table of states."""
-    with_tables = sum(map(len, graph.tables)) <= _MOST_TABLES
+    with_tables = sum(map(len, graph.sights)) <= _MOST_TABLES
     picture = svg_in_page(
         laid_out(picture_of(graph)),
         label=f"States and the steps between them: {len(graph.nodes):,} boxes",
@@ -278,7 +278,7 @@ def _states(graph: StateGraph, anchor: str) -> Html:
     )
     nodes_of: dict[int, list[Node]] = {}
     for node in graph.nodes:
-        nodes_of.setdefault(node.table, []).append(node)
+        nodes_of.setdefault(node.seen, []).append(node)
     parts: list[Child] = [
         paragraphs(graph.notes),
         paragraphs(
@@ -297,14 +297,15 @@ def _states(graph: StateGraph, anchor: str) -> Html:
         return joined(parts)
     tables = [
         folded(
-            f"Table {number + 1}, of {_sets_text(graph, nodes_of[number])}",
+            _sets_text(graph, nodes_of[number]),
+            paragraphs(_of_groups(graph, nodes_of[number]), kind="quiet"),
             map(_operator, seen),
             anchor=f"{anchor}-table-{number}",
         )
-        for number, seen in enumerate(graph.tables)
+        for number, seen in enumerate(graph.sights)
         if number in nodes_of
     ]
-    parts.append(folded(f"What is seen in the states: {len(tables):,} different tables", tables))
+    parts.append(folded(f"What is seen in the states: {len(tables):,} different tables or kernels", tables))
     return joined(parts)
 
 
@@ -313,9 +314,17 @@ _SETS_SHOWN = 6
 
 def _sets_text(graph: StateGraph, nodes: Sequence[Node]) -> str:
     sets = [each for node in nodes for each in (node.sets or (node.members,))]
-    shown = [f"{{{set_text(graph, each, ()) if each else ''}}}" for each in sets[:_SETS_SHOWN]]
-    more = f" and {len(sets) - _SETS_SHOWN:,} more sets" if len(sets) > _SETS_SHOWN else ""
-    return f"{' '.join(shown)}{more}"
+    shown = "; ".join(set_text(graph, each, ()) for each in sets[:_SETS_SHOWN])
+    more = f"; and {len(sets) - _SETS_SHOWN:,} more sets" if len(sets) > _SETS_SHOWN else ""
+    return f"Registered: {shown}{more}"
+
+
+def _of_groups(graph: StateGraph, nodes: Sequence[Node]) -> Iterator[str]:
+    """Whose kernels are shown where sets with one table are together."""
+    for node in nodes:
+        if node.sets:
+            first = set_text(graph, node.sets[0], ())
+            yield f"The kernels are those of the set {first}; the other sets have the same table."
 
 
 def _operator(snapshot: Snapshot) -> Html:

@@ -42,7 +42,7 @@ class Box:
         rank: how many registrations are active, for a layout in columns.
         mark: whether a sequence of the counterexample ends there.
         is_group: it stands for several states.
-        table: what is seen there, by its place in `StateGraph.tables`.
+        seen: what is seen there, by its place in `StateGraph.sights`.
     """
 
     lines: tuple[str, ...]
@@ -50,7 +50,7 @@ class Box:
     rank: int
     mark: Mark
     is_group: bool
-    table: int
+    seen: int
 
     @property
     def width(self) -> float:
@@ -204,7 +204,7 @@ def _box(graph: StateGraph, at: int, node: Node, everything: Sequence[int]) -> B
     lines = tuple(
         line for text in texts for line in wrap(text, _WRAP, break_long_words=False, break_on_hyphens=False) or [""]
     )
-    return Box(lines, _title(graph, at, node), len(node.members), node.mark, bool(node.sets), node.table)
+    return Box(lines, _title(graph, at, node), len(node.members), node.mark, bool(node.sets), node.seen)
 
 
 def _end_text(graph: StateGraph, at: int) -> str:

@@ -70,7 +70,7 @@ def svg_in_page(layout: Layout, *, label: str, href: str = "") -> str:
     Args:
         layout: the picture.
         label: what it is called for whoever does not see it.
-        href: what a box leads to, in front of the number of its table; no links when it is empty.
+        href: what a box leads to, in front of the number of what is seen there; no links when it is empty.
     """
     return "".join(f"{line}\n" for line in _in_page(layout, label, href))
 
@@ -149,7 +149,7 @@ def _box(number: int, box: Box, place: Point, href: str) -> str:
     if not href:
         return f'<g class="{kinds}">{inside}</g>'
     label = escape("; ".join(box.lines))
-    return f'<a class="{kinds}" href="{escape(href)}{box.table}" data-box="{number}" aria-label="{label}">{inside}</a>'
+    return f'<a class="{kinds}" href="{escape(href)}{box.seen}" data-box="{number}" aria-label="{label}">{inside}</a>'
 
 
 def _kinds(mark: Mark) -> str:
