@@ -62,7 +62,7 @@ def environment(tmp_path: Path, checkout: Path) -> dict[str, str]:
 
 def test_the_commands_of_the_guide_end_as_it_says(checkout: Path, environment: dict[str, str]) -> None:
     blocks = _BLOCK.findall(GUIDE.read_text(encoding="utf-8"))
-    assert len(blocks) == GUIDE.read_text(encoding="utf-8").count("```bash") == 6
+    assert len(blocks) == GUIDE.read_text(encoding="utf-8").count("```bash") == 7
     ends = []
     for code, script in blocks:
         result = bash(script, checkout, environment)
@@ -70,6 +70,7 @@ def test_the_commands_of_the_guide_end_as_it_says(checkout: Path, environment: d
         ends.append((script.splitlines()[0], result.returncode, int(code or 0), result.stderr[-600:]))
     assert [end for end in ends if end[1] != end[2]] == []
     assert (checkout / "dispatch_scenarios" / "expect" / "my_package.txt").exists()
+    assert "</html>" in (checkout / "scenarios.html").read_text(encoding="utf-8")
     assert json.loads((checkout / "dispatchlab.sarif").read_text())["version"] == "2.1.0"
 
 
