@@ -33,6 +33,6 @@ Both:
 - `executors`: where tasks run; `installation`: what all machines of a cluster must have alike.
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
 - `check_record`: whether packages register what a record of them has.
-- `import_orders`: packages imported in every order.
+- `import_orders`: packages imported in every order; `import_groups`: those that share something.
 - `run_program`: a Python file as a program.
 """

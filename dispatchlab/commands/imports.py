@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import SEED, format_option, import_timeout_option, refuse
+from dispatchlab.commands.options import JOBS, SEED, cluster_option, format_option, import_timeout_option, refuse
 from dispatchlab.commands.output import Format, exit_with, show
 
 
@@ -25,6 +25,21 @@ from dispatchlab.commands.output import Format, exit_with, show
     help="Also purge the modules and import them again in the same process. What differs then is shown, and does not "
     "change the exit code.",
 )
+@click.option(
+    "--all-orders",
+    "every",
+    is_flag=True,
+    help="Import in every order, however many there are. Default: no orders between packages that share nothing.",
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=JOBS,
+    default=1,
+    show_default=True,
+    help="Try N orders at once, at most one for each core.",
+)
+@cluster_option("Try orders")
 @import_timeout_option
 @format_option
 @click.pass_context
@@ -36,11 +51,16 @@ def imports(
     samples: int,
     seed: int,
     again: bool,
+    every: bool,
+    jobs: int,
+    cluster: str | None,
     format: Format | None,
 ) -> None:
     """Import packages in every order and show what depends on it.
 
-    Each order runs in its own process. Reports differences between dumps, tables and failures, with the source
+    Each order runs in its own process. Of four packages or more, each is first imported by itself; between those that
+    share nothing, such as an operator, a library or a fallback, no order is tried, and a sample of whole orders checks
+    that. Reports differences between dumps, tables and failures, with the source
     locations of the registrations that differ. Exit codes: 0 when nothing differs or fails, 5 when an import ends its
     process, else 1.
 
@@ -48,6 +68,7 @@ def imports(
     Examples:
       dispatchlab imports my_package your_package
       dispatchlab imports my_package --again
+      dispatchlab imports a b c d e f g h --all-orders --cluster tcp://10.0.0.1:8786
     """
     from dispatchlab.analysis.import_orders import EVERY, compare_import_orders
     from dispatchlab.render.import_orders import import_orders_json, import_orders_text, print_import_orders
@@ -59,7 +80,15 @@ def imports(
             f"is for more than {EVERY} packages, of whose orders some are sampled; {EVERY} or fewer are imported in "
             "every order: leave it out",
         )
-    found = compare_import_orders(packages, samples=samples, seed=seed, again=again)
+    if every:
+        refuse(context, ("samples", "seed"), "is for sampled orders, and --all-orders takes every one: leave one out")
+    if cluster is not None:
+        refuse(
+            context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
+        )
+    found = compare_import_orders(
+        packages, samples=samples, seed=seed, again=again, every=every, jobs=jobs, cluster=cluster
+    )
     show(
         format,
         text=lambda: import_orders_text(found),

@@ -11,6 +11,11 @@ As JSON, one object on one line; a field is never renamed or dropped within a ve
     between_orders    [{what, expected_order, actual_order, owners, diff}]: differences between two orders
     again             whether the packages were imported once more after each order
     imported_again    the same between an order and the same order once more
+    groups            [[package]]: groups that share nothing; empty where no package was imported by itself
+    shared            [{packages, reason}]: what two packages of a group share
+    whole             how many of the orders are of all packages
+    skipped           how many orders of all packages were skipped, because groups share nothing
+    not_skipped       why none was skipped although there are groups
 """
 
 from __future__ import annotations
@@ -30,7 +35,8 @@ def import_orders_text(found: ImportComparison) -> str:
     """The counts, then every difference with its owners and its diff."""
     lines = [
         f"packages: {', '.join(found.packages)}",
-        f"orders: {len(found.orders):,} of {factorial(len(found.packages)):,}, each in a process of its own",
+        f"orders: {_orders(found)}, each in a process of its own",
+        *_groups(found),
         *(["one package has one order: name those that are imported with it"] if len(found.packages) == 1 else ()),
         f"operators: {len(found.operators):,} new or changed, those of PyTorch's own modules included",
         *(f"failed: {package}: {reason}" for package, reason in sorted(found.failed.items())),
@@ -60,6 +66,37 @@ def _(value: Difference) -> dict[str, object]:
     }
 
 
+def _orders(found: ImportComparison) -> str:
+    """How many orders were tried, of how many."""
+    whole = f"{found.whole:,} of {factorial(len(found.packages)):,}"
+    if not found.skipped:
+        return whole
+    within = len(found.orders) - found.whole
+    return f"{within:,} within groups, {whole} of all packages, and each package by itself"
+
+
+def _groups(found: ImportComparison) -> Iterator[str]:
+    """Which packages share something, which orders were skipped, and why that is sound."""
+    if len(found.groups) < 2:
+        return
+    yield f"groups: {' | '.join(', '.join(group) for group in found.groups)}"
+    for each in found.shared[:_MOST]:
+        yield f"shared: {' and '.join(each.packages)}: {each.reason}"
+    if len(found.shared) > _MOST:
+        yield f"shared: and {len(found.shared) - _MOST:,} more; --format json has them all"
+    if found.not_skipped:
+        yield f"skipped: none, though groups share nothing: {found.not_skipped}"
+    elif found.skipped:
+        yield (
+            f"skipped: {found.skipped:,} orders of all packages. Packages of two groups share no operator, library or "
+            "fallback, and none imports or names the other"
+        )
+        yield (
+            f"checked: {found.whole:,} orders of all packages, with every two groups both ways round; each registers "
+            "what the groups predict. --all-orders takes every order"
+        )
+
+
 def _lines(found: Sequence[Difference]) -> Iterator[str]:
     for each in found:
         yield f"  {each.what}{', registered at ' if each.owners else ''}{', '.join(each.owners)}"
@@ -82,8 +119,10 @@ def print_import_orders(console: Console, found: ImportComparison) -> None:
         else:
             page.line("no differences between orders of imports", f"bold {GOOD}")
         page.field("packages", commas(found.packages), width=_FIELD)
-        orders = f"{len(found.orders):,} of {factorial(len(found.packages)):,}, each in a process of its own"
-        page.field("orders", words(orders), width=_FIELD)
+        page.field("orders", words(f"{_orders(found)}, each in a process of its own"), width=_FIELD)
+        for line in _groups(found):
+            name, _, text = line.strip().partition(": ")
+            page.field(name, page.words(text), width=_FIELD)
         if len(found.packages) == 1:
             page.field("", words("one package has one order: name those that are imported with it"), width=_FIELD)
         new = f"{len(found.operators):,} new or changed, those of PyTorch's own modules included"
@@ -104,3 +143,4 @@ def print_import_orders(console: Console, found: ImportComparison) -> None:
 
 
 _FIELD = 11
+_MOST = 10  # pairs of packages that are shown

@@ -50,8 +50,8 @@ class Cluster:
     """
 
     def __init__(self, workers: int, folder: Path, **environment: str) -> None:
-        self._folder = folder
-        self._environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+        self.folder = folder
+        self._environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"} | environment
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -67,9 +67,9 @@ class Cluster:
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "dask", *arguments]
-        log = (self._folder / "cluster.log").open("ab")
+        log = (self.folder / "cluster.log").open("ab")
         with log:
-            return subprocess.Popen(command, cwd=self._folder, env=self._environment, stdout=log, stderr=log)
+            return subprocess.Popen(command, cwd=self.folder, env=self._environment, stdout=log, stderr=log)
 
     def end(self) -> None:
         for process in (*self.workers, self.scheduler):
@@ -87,9 +87,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def command(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """The exit code of a command, its output without times, and its errors."""
     done = subprocess.run(
-        [sys.executable, "-m", "dispatchlab", *arguments, "--no-progress"],
+        [sys.executable, "-m", "dispatchlab", *arguments],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
         capture_output=True,
         text=True,
         timeout=240,
@@ -118,7 +118,7 @@ def test_a_folder_of_scenarios_prints_the_same_on_one_process_two_and_a_cluster(
 ) -> None:
     _folder_of_scenarios(tmp_path)
     one, two, many_machines = (
-        command(tmp_path, "permute", ".", "--format", "text", "-v", *where)
+        command(tmp_path, "permute", ".", "--format", "text", "-v", "--no-progress", *where)
         for where in ((), ("--jobs", "2"), ("--cluster", cluster.address))
     )
     assert one == two == many_machines
@@ -129,11 +129,25 @@ def test_a_folder_of_scenarios_prints_the_same_on_one_process_two_and_a_cluster(
 
 
 def test_a_certification_prints_the_same_on_one_process_and_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    some = ("certify", "torch-2.13", "--operator", "aten::*bitwise*", "--semantics", "torch-2.13", "--format", "text")
+    some = ("certify", "torch-2.13", "--operator", "aten::*bitwise*", "--semantics", "torch-2.13", "--no-progress")
     one = command(tmp_path, *some, "--jobs", "1")
     many_machines = command(tmp_path, *some, "--cluster", cluster.address)
     assert one == many_machines
     assert "steps on whole operators" in one[1]
+
+
+_IMPLS = "import torch\nlib = torch.library.Library('street', 'FRAGMENT')\nlib.impl('door', lambda x: x, 'CPU')\n"
+
+
+def test_orders_of_imports_print_the_same_on_this_machine_and_on_a_cluster(cluster: Cluster) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+    for name in ("left", "right"):
+        (cluster.folder / f"{name}.py").write_text(_IMPLS)
+    some = ("imports", "left", "right", "--format", "text")
+    here = command(cluster.folder, *some)
+    assert here == command(cluster.folder, *some, "--cluster", cluster.address)
+    assert here[0] == 1
+    assert "differences between orders: 1\n  street::door, registered at left.py:3, right.py:3\n" in here[1]
 
 
 # -- workers that die

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.analysis.import_orders import orders_of
+from dispatchlab.analysis.import_orders import _Trial, orders_of
 from tests.live.packages import dispatchlab, package
 
 _DEFINES = """\
@@ -99,6 +99,62 @@ def test_a_package_that_is_named_twice_is_refused(tmp_path: Path) -> None:
         2,
         "deadly is named twice: a package is imported once in each order",
     )
+
+
+_ALONE = """\
+import torch
+lib = torch.library.Library("{name}", "DEF")
+lib.define("op(Tensor x) -> Tensor")
+lib.impl("op", lambda x: x, "CPU")
+"""
+
+
+def test_packages_that_share_nothing_are_tried_within_groups_and_checked(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        package(tmp_path, name, init=_ALONE.format(name=name))
+    for name in ("left", "right"):
+        package(tmp_path, name, init=_IMPLS)
+    done = dispatchlab(tmp_path, "imports", "one", "left", "two", "right", "--format", "json", "--jobs", "2")
+    report = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert report["groups"] == [["one"], ["left", "right"], ["two"]]
+    assert report["shared"] == [{"packages": ["left", "right"], "reason": "both register street::door"}]
+    assert (report["whole"], report["skipped"], report["not_skipped"]) == (4, 20, "")
+    assert [order for order in report["orders"] if len(order) == 2] == [["left", "right"], ["right", "left"]]
+    (difference,) = report["between_orders"]
+    assert (done.returncode, difference["what"], difference["expected_order"]) == (1, "street::door", "left, right")
+
+
+_FALLS_BACK = """\
+import torch
+lib = torch.library.Library("_", "IMPL")
+lib.fallback(torch.library.fallthrough_kernel, "HPU")
+"""
+
+
+def test_the_footprint_of_a_package_is_what_it_registers_imports_and_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path, "plain", init=_ALONE.format(name="plain"))
+    package(tmp_path, "uses", init="import plain\nimport sys\nknown = 'other' in sys.modules\n" + _FALLS_BACK)
+    package(tmp_path, "other", init=_IMPLS.replace("street", "aten").replace("door", "cumsum"))
+    monkeypatch.syspath_prepend(tmp_path)
+    packages = ("plain", "uses", "other")
+    found = _Trial(packages, None, again=False, is_cluster=False)(((name,) for name in packages), footprints=True)
+    plain, uses, other = (found.run_of((name,)).footprint for name in packages)
+    assert plain is not None
+    assert uses is not None
+    assert other is not None
+    assert [sorted(each) for each in (plain.operators, plain.namespaces, plain.packages)] == [
+        ["plain::op"],
+        ["plain"],
+        [],
+    ]
+    assert [sorted(each) for each in (uses.operators, uses.packages)] == [["plain::op"], ["other", "plain"]]
+    assert [sorted(each) for each in (other.operators, other.namespaces, other.packages)] == [["aten::cumsum"], [], []]
+    assert uses.fallbacks
+    assert (plain.fallbacks, other.fallbacks, plain.by_torch) == (False, False, frozenset())
+    assert plain.untouched == other.untouched != ""
 
 
 def test_beyond_five_packages_orders_are_sampled_each_once() -> None:

@@ -4,5 +4,5 @@
 - `module_watch`: what each module body registers and imports, in program order.
 - `wrapped_functions`: functions of other modules that are wrapped for as long as a watch lasts.
 - `record_package`: packages as a scenario.
-- `import_run`: one order of imports in a fresh process.
+- `import_run`: one order of imports in a fresh process; `import_footprint`: what a package has to do with.
 """

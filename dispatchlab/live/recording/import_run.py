@@ -16,6 +16,7 @@ from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError, b
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_roots
 from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.introspection.site_log import SiteLog, placed_texts
+from dispatchlab.live.recording.import_footprint import ImportFootprint, footprint
 from dispatchlab.live.recording.watch import RegistrationWatch, WatchedCall
 from dispatchlab.model.registration import Fallback
 
@@ -46,7 +47,7 @@ class ImportOutcome:
     @property
     def observed(self) -> tuple[object, ...]:
         """What two outcomes are compared by."""
-        return tuple(sorted(mapping.items()) for mapping in (self.failures, self.dumps, self.tables))
+        return tuple(tuple(sorted(mapping.items())) for mapping in (self.failures, self.dumps, self.tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +58,22 @@ class ImportRun:
         order: the packages as they were imported.
         first: the outcome.
         again: the outcome after their modules were purged and they were imported once more; None when they were not.
+        footprint: that of a package which was imported by itself, when it was asked for.
     """
 
     order: tuple[str, ...]
     first: ImportOutcome
     again: ImportOutcome | None = None
+    footprint: ImportFootprint | None = None
 
 
-def run_order(packages: Sequence[str], again: bool) -> ImportRun:  # noqa: FBT001  # a message has no keywords
+def run_order(packages: Sequence[str], again: bool, others: Sequence[str] = ()) -> ImportRun:  # noqa: FBT001  # a message has no keywords
     """Import packages in this order, and look.
 
     Args:
         packages: the modules, in order.
         again: purge their modules, import them again, and look again.
+        others: the packages whose names the footprint looks for; it is found where there are some.
 
     Raises:
         ImportEndedError: one calls `sys.exit`.
@@ -79,12 +83,30 @@ def run_order(packages: Sequence[str], again: bool) -> ImportRun:  # noqa: FBT00
     kept = bindings()._dispatch_library("FRAGMENT", IMPORT_ORDERS, "")
     kept.define("untouched() -> ()", "")
     modules = frozenset(sys.modules)
+    untouched = _untouched()
     with SiteLog() as log, RegistrationWatch() as watch:
         first = _look(before, _import_all(packages), watch.calls, log)
+        if others:
+            (package,) = packages
+            found = footprint(
+                package,
+                others,
+                before=before,
+                modules=modules,
+                changed=first.dumps,
+                calls=watch.calls,
+                namespaces=watch.namespaces,
+                untouched=(untouched, _untouched()),
+            )
+            return ImportRun(tuple(packages), first, footprint=found)
         if not again:
             return ImportRun(tuple(packages), first)
         _purge(packages, modules)
         return ImportRun(tuple(packages), first, _look(before, _import_all(packages), watch.calls, log))
+
+
+def _untouched() -> str:
+    return without_roots(bindings()._dispatch_dump_table(_UNTOUCHED), package_roots())
 
 
 def _import_all(packages: Iterable[str]) -> dict[str, str]:

@@ -66,6 +66,8 @@ class RegistrationWatch:
 
     def __init__(self, kept: Callable[[int], None] | None = None) -> None:
         self.calls: list[WatchedCall] = []
+        self.namespaces: set[str] = set()
+        """Those of the libraries that were made, but for what PyTorch made for itself."""
         self._kept = kept
         self.unreadable: list[str] = []
         self._libraries: dict[int, _WatchedLibrary] = {}
@@ -103,8 +105,11 @@ class RegistrationWatch:
     ) -> object:
         library = original(kind, name, dispatch, *more, **named)
         known = self._libraries[id(library)] = _WatchedLibrary(name, dispatch)
+        site = self._sites.here()
+        if not site.by_torch:
+            self.namespaces.add(name)
         if kind == "DEF":
-            self._keep(known, WatchedCall(self._sites.here(), name, claims=True))
+            self._keep(known, WatchedCall(site, name, claims=True))
         return library
 
     def _binding(

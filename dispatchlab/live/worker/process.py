@@ -61,6 +61,11 @@ def import_limit(seconds: float, *, unless_set: bool = False) -> Iterator[None]:
         _import_limit_s.reset(token)
 
 
+def limit_in_force() -> float | None:
+    """How long a package may take now; None where nobody has said anything."""
+    return _import_limit_s.get()
+
+
 class WorkerCrashed(EngineCrashed):
     """The worker process died.
 
