@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.analysis.session import InteractiveSession, RowChange
-from dispatchlab.analysis.session_subject import Subject, runner_for, subject_of_scenario
+from dispatchlab.analysis.session_subject import Catalogue, Subject, runner_for, subject_of_scenario
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explorer_app.call_text import CallText, explain_call, read_call
 from dispatchlab.explorer_app.texts import (
     around_head,
+    explanation_lines,
     neighbour_text,
     registration_texts,
     sequence_texts,
     short_source,
     table_text,
 )
+from dispatchlab.registry.file import open_named
 from dispatchlab.scenario import parse_scenario
 
 
@@ -69,6 +71,17 @@ def test_a_typed_call_is_explained_or_refused_with_a_sentence() -> None:
         )
 
 
+def test_what_a_registry_without_kernels_for_a_backend_shows_is_called_no_answer() -> None:
+    subject = Catalogue(open_named("torch-2.13-cpu"), "torch-2.13-cpu").subject("aten::add.Tensor")
+    session = InteractiveSession(
+        runner_for(subject, None), len(subject.registrations), subject.operators, start=subject.start
+    )
+    view = session.moment.seen(subject.operators[0]).view
+    cuda, cpu = (explanation_lines(explain_call(view, call), subject).plain for call in ("cuda, cuda", "cpu"))
+    assert cuda.startswith("no answer for CUDA: torch-2.13-cpu is of PyTorch 2.13.0+cpu, which has no kernels for it; ")
+    assert cpu.startswith("1. AutogradCPU  VariableType_2.cpp:10455  [autograd kernel]\n2. CPU  RegisterCPU_0.cpp:1297")
+
+
 def test_a_source_location_loses_its_folders_and_other_texts_lose_nothing() -> None:
     assert short_source("registered at /a/b/RegisterCPU_0.cpp:12") == "RegisterCPU_0.cpp:12"
     assert short_source("registered at a/x.py:1 [backend fallback]") == "x.py:1 [backend fallback]"
@@ -88,7 +101,7 @@ def test_signs_say_what_is_in_force_and_what_was_refused() -> None:
         "+0 def  d",
         "+1 CPU  a",
         "+2 CPU  b",
-        "+3 def  e  ✗ duplicate_def",
+        "+3 def  ✗ duplicate_def  e",
         "-1 CPU  a",
     ]
     assert registration_texts(subject, session.moment)[1].plain == "○ 1 CPU  a"

@@ -82,7 +82,7 @@ def explain_operator(
             report(f"note: {reason}")
     keys = [tuple(named_key(text, found.privateuse1) for text in texts) for texts in (include, exclude)]
     explanation = explain(found.only_view, described, thread_keys(*keys))
-    lacks = _no_answer(found, explanation)
+    lacks = unanswered(explanation, source=found.source, build=found.build, imports=found.imports)
     if lacks:
         explanation = replace(explanation, end=f"in {found.source}: {explanation.end}")
     return ExplainedOperator(found, explanation, lacks)
@@ -96,14 +96,22 @@ def _keys(described: Described) -> list[DispatchKey]:
     return [described.options.backend, *(key for argument in described.arguments for key in argument.keys)]
 
 
-def _no_answer(found: Inspection, explanation: CallExplanation) -> str:
+def unanswered(explanation: CallExplanation, *, source: str, build: str, imports: Sequence[str]) -> str:
+    """Why what a source shows of a call is no answer: it has no kernels for the backend; empty where it has.
+
+    Args:
+        explanation: what it shows.
+        source: what it is called.
+        build: the version of the PyTorch that was recorded or runs; empty for none.
+        imports: the packages that it had imported.
+    """
     for hop in explanation.hops:
         backend = backend_named(hop.key)
-        if backend is None or has_kernels_for(found.build, found.imports, backend):
+        if backend is None or has_kernels_for(build, imports, backend):
             continue
         # A kernel for the backend itself, or for autograd, runs wherever it is registered; any other gives way to one.
         if hop.kernel is None or hop.kernel.reason not in _STAYS:
-            return no_answer(found.source, found.build, backend)
+            return no_answer(source, build, backend)
     return ""
 
 

@@ -52,6 +52,8 @@ class Subject:
         ground: what is registered beneath, for good.
         start: the sequence to begin with.
         notes: what else a reader should know, a sentence each.
+        build: the version of the PyTorch that was recorded; empty for a scenario that stands alone.
+        imports: the packages that it had imported.
     """
 
     title: str
@@ -62,6 +64,8 @@ class Subject:
     ground: tuple[Registration, ...]
     start: StepSequence
     notes: tuple[str, ...] = ()
+    build: str = ""
+    imports: tuple[str, ...] = ()
 
     @property
     def operators(self) -> tuple[OperatorName, ...]:
@@ -102,7 +106,8 @@ def subject_of_scenario(scenario: Scenario, *, semantics: str | None = None) -> 
     )
     registrations = distinguished(scenario.registrations)
     start = tuple(range(len(registrations)))
-    return Subject(title, "", scenario, registrations, chosen, ground, start, notes)
+    build, imports = ("", ()) if beneath is None else (beneath.torch, (*beneath.imports, *scenario.packages))
+    return Subject(title, "", scenario, registrations, chosen, ground, start, notes, build, imports)
 
 
 class Catalogue:
@@ -177,7 +182,17 @@ class Catalogue:
         )
         semantics = replace(for_registry(asked, torch=torch), fallbacks=fallbacks)
         start = tuple(range(len(registrations)))
-        return Subject(found, self.source, scenario, distinguished(registrations), semantics, (), start)
+        return Subject(
+            title=found,
+            origin=self.source,
+            scenario=scenario,
+            registrations=distinguished(registrations),
+            semantics=semantics,
+            ground=(),
+            start=start,
+            build=torch,
+            imports=tuple(self._recorded.imports),
+        )
 
 
 @contextmanager

@@ -247,12 +247,12 @@ class ExplorerApp(App[None]):
     def _draw_title(self) -> None:
         subject, setting = self.subject, self._setting
         engine = setting.engine_title or f"{subject.semantics.name} on the lab engine"
-        title = plain(subject.title, "bold")
+        title = Text().append_text(plain(subject.title, "bold"))
         if subject.origin:
             title.append_text(plain(f" of {subject.origin}"))
-        title.append_text(plain(f"  {engine}", "dim"))
         if self._report is not None:
             title.append("  ").append_text(verdict_text(self._report).split("  ")[0])
+        title.append_text(plain(f"  {engine}", "dim"))
         title.append_text(plain(f"  {format_sequence(self.session.sequence)}"))
         self.query_one("#title", Static).update(drawn(self.query_one("#title"), title))
 
@@ -441,7 +441,7 @@ class ExplorerApp(App[None]):
 
     def _draw_explanation(self, call: str) -> None:
         try:
-            text = explanation_lines(explain_call(self.session.moment.seen(self.operator).view, call))
+            text = explanation_lines(explain_call(self.session.moment.seen(self.operator).view, call), self.subject)
         except DispatchLabError as error:
             text = plain(str(error), WARNING)
         self.query_one(ExplainPane).show_text(text)

@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
+from dispatchlab.analysis.explain_calls import unanswered
 from dispatchlab.analysis.report import Report
 from dispatchlab.analysis.session import Around, Moment, Neighbour, RowChange, changed_rows
 from dispatchlab.analysis.session_subject import Subject
@@ -122,11 +123,12 @@ def sequence_texts(subject: Subject, moment: Moment) -> list[Text]:
     """A line for each step of the sequence."""
     lines = []
     for step, refusal in zip(moment.sequence, moment.refusals, strict=False):
+        what, gap, debug = step_text(subject, step).partition("  ")
         style = ACTUAL if refusal is not None else QUIET if step < 0 else ""
-        line = plain(step_text(subject, step), style)
+        line = Text().append_text(plain(what, style))
         if refusal is not None:
             line.append(f"  {REFUSED} {refusal.kind}", ACTUAL)
-        lines.append(line)
+        lines.append(line.append(gap).append_text(plain(debug, QUIET)))
     return lines
 
 
@@ -216,11 +218,11 @@ def _kernel_lines(kernel: KernelGroup, changed: Collection[str]) -> Iterator[Tex
     title.append("  ").append_text(plain(short_source(kernel.debug), QUIET))
     if kernel.fallthrough:
         title.append("  calls fall through", WARNING)
-    if kernel.is_overridden:
-        title.append("  overridden by a newer kernel", WARNING)
-    elif not kernel.served:
-        title.append("  runs for no key", WARNING)
     yield title
+    if kernel.is_overridden:
+        yield Text().append("  overridden by a newer kernel", WARNING)
+    elif not kernel.served:
+        yield Text().append("  runs for no key", WARNING)
     for served in () if own else kernel.served:
         yield _marked_keys(served.keys, changed).append(f"  [{served.reason}]", REASON_STYLES[served.reason])
 
@@ -236,9 +238,26 @@ def _marked_keys(keys: Sequence[str], changed: Collection[str]) -> Text:
     return line.append_text(_keys(old))
 
 
-def explanation_lines(found: CallExplanation) -> Text:
-    """An explanation as `explain --format text` prints it, with short paths."""
-    return plain("\n".join(map(short_source, explanation_text(found).splitlines())))
+def explanation_lines(found: CallExplanation, subject: Subject) -> Text:
+    """Which kernel runs at each hop, then the explanation as `explain --format text` prints it, with short paths.
+
+    Where the registry has no kernels for the backend of the call, that comes first: what it shows is no answer then.
+    """
+    text = Text()
+    source = subject.origin or subject.title
+    lacks = unanswered(found, source=source, build=subject.build, imports=subject.imports)
+    if lacks:
+        text.append_text(plain(lacks, WARNING)).append("\n\n")
+    for number, hop in enumerate(found.hops, 1):
+        text.append(f"{number}. {hop.key}  ", TITLE)
+        if hop.kernel is None:
+            text.append("no kernel", ACTUAL)
+        else:
+            text.append_text(plain(short_source(hop.kernel.debug)))
+            text.append(f"  [{hop.kernel.reason}]", REASON_STYLES[hop.kernel.reason])
+        text.append("\n")
+    text.append_text(plain(found.end, GOOD if found.hops and found.hops[-1].refusal is None else ACTUAL)).append("\n\n")
+    return text.append_text(plain("\n".join(map(short_source, explanation_text(found).splitlines()))))
 
 
 def dump_text(moment: Moment, operator: OperatorName) -> Text:
