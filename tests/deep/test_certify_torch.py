@@ -25,6 +25,9 @@ def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels(
     assert verdicts == {Certified.ORDER_INDEPENDENT: 2_962, Certified.ORDER_DEPENDENT: 636, Certified.NOT_DECIDED: 0}
     assert len(found.because(Cause.OVERRIDE)) == 636
     assert (found.patterns, found.registrations) == (389, 20_804)
+    assert (found.by_window, found.largest) == (0, 6)
+    assert found.neighbourhoods < 110
+    assert found.alike > 100
     for certificate in found.of(Certified.ORDER_DEPENDENT):
         for reason in certificate.reasons:
             assert reason.winner is not None
