@@ -331,3 +331,25 @@ def test_where_only_ascii_can_be_shown_nothing_else_is() -> None:
     print_operator(target, inspection("aten::add.Tensor").only_view)
     stream.seek(0)
     assert "build/~/RegisterZeroTensor_0.cpp" in stream.read()
+
+
+def test_a_terminal_without_colours_is_as_wide_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "62")
+    stream = Terminal()
+    print_operator(console(stream), inspection("aten::add.Tensor").only_view)
+    assert 55 < max(map(cell_len, stream.getvalue().splitlines())) <= 62
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_control_characters_in_words_are_spelled_out_and_none_vanishes() -> None:
+    evil = "a\x1f/b\x85.py:3\x1b[31m c\x1cd"
+
+    def draw(target: Console) -> None:
+        page = Page(target)
+        page.flow(page.source(evil))
+        page.line(evil)
+        page.flow(words(evil))
+
+    lines = drawn(draw, 200).splitlines()
+    assert lines == ["a\\x1f/b\\x85.py:3\\x1b[31m c\\x1cd"] * 3

@@ -46,6 +46,7 @@ from dispatchlab.commands.output import (
     warn,
 )
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.escape import printable
 
 if TYPE_CHECKING:
     from dispatchlab.analysis.inspect_operators import Inspection
@@ -350,10 +351,14 @@ class _Printer:
         report = outcome.report
         self.code = max(self.code, report.exit_code)
         try:
-            deliver = out_paged if len(self._files) == 1 else out
-            deliver(self._shown(report))
+            text = self._shown(report)
             if outcome.program is not None and len(self._files) == 1 and self._format != "json":
-                out(f"\n# A program that shows it to whoever has PyTorch; --save FILE.py keeps it.\n{outcome.program}")
+                program = (
+                    f"\n# A program that shows it to whoever has PyTorch; --save FILE.py keeps it.\n{outcome.program}"
+                )
+                text = Drawn(text + printable(program)) if isinstance(text, Drawn) else text + program
+            deliver = out_paged if len(self._files) == 1 and self._format != "json" else out
+            deliver(text)
         finally:
             self._save(outcome)
         self._reports += 1

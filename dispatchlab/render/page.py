@@ -148,17 +148,16 @@ class Page:
             made[-1].add(shown)
         return [text for line in made if (text := line.text()).plain]
 
-    def source(self, debug: str, style: str = "", *, room: int | None = None) -> list[Text]:
+    def source(self, debug: str, style: str = "") -> list[Text]:
         """The words of a debug text, its source locations short and as links.
 
         Args:
             debug: the debug text.
             style: the style of its words.
-            room: the most characters of a source location; as many as there are on a line when left out.
         """
         if not debug.strip():
             return [Text(word, QUIET) for word in ("(no", "debug", "text)")]
-        return [self._source_word(piece, style, room) for piece in located(debug)]
+        return [self._source_word(piece, style) for piece in located(printable(debug))]
 
     def words(self, text: str, style: str = "") -> list[Text]:
         """The words of a sentence, those that are source locations short and as links.
@@ -167,27 +166,24 @@ class Page:
             text: the sentence, of a user or about one.
             style: the style of its words.
         """
-        return [self._sentence_word(word, style) for word in _AT_A_PATH.sub("", text).split()]
+        return [self._sentence_word(word, style) for word in _AT_A_PATH.sub("", printable(text)).split()]
 
     def _sentence_word(self, word: str, style: str) -> Text:
         core = word.strip(_AROUND)
         (piece, *more) = located(core) or (Located(core),)
         if more or not piece.path:
-            return Text(printable(word), style)
+            return Text(word, style)
         before, after = word[: word.index(core)], word[word.index(core) + len(core) :]
-        shown = self._source_word(piece, style, None)
+        shown = self._source_word(piece, style)
         if not before + after:
             return shown
         return _PathText(before + shown.plain + after, shown.style)
 
-    def _source_word(self, piece: Located, style: str, room: int | None) -> Text:
-        text = printable(piece.text)
-        if room is not None and not self.whole and piece.path:
-            text = fitted(text, room)
+    def _source_word(self, piece: Located, style: str) -> Text:
         address = link_of(piece, self._torch) if self._links else ""
         drawn = Style.parse(style)
         kind = _PathText if piece.path else Text
-        return kind(text, drawn + Style(link=address) if address else drawn)
+        return kind(piece.text, drawn + Style(link=address) if address else drawn)
 
 
 class _PathText(Text):

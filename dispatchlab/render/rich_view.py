@@ -5,6 +5,7 @@ Texts of a user go through `plain`: a claim cannot colour the terminal or move i
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -35,7 +36,7 @@ def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Cons
         color: whether it may colour.
         forced: take the stream for a terminal, whatever it is.
     """
-    return _PlainTextConsole(
+    made = _PlainTextConsole(
         file=stream,
         force_terminal=forced or stream.isatty(),
         color_system="standard" if forced and not stream.isatty() else "auto",
@@ -44,6 +45,9 @@ def console(stream: TextIO, *, color: bool = True, forced: bool = False) -> Cons
         emoji=False,
         markup=False,
     )
+    if made.is_dumb_terminal:  # rich takes every such terminal for one of 80 columns
+        made.width, made.height = shutil.get_terminal_size()
+    return made
 
 
 def plain(text: str, style: str = "") -> Text:
