@@ -109,6 +109,7 @@ def test_a_pipe_imports_nothing_that_is_for_people_who_look(folder: Path, line: 
         [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
     found = result.stdout.splitlines()[-1].split()[1:]
+    looks: tuple[str, ...]
     looks = ("rich", "textual", "webbrowser", "html", "dispatchlab.commands.pager", "dispatchlab.explorer_app")
     looks += (
         "dispatchlab.render.rich_",

@@ -181,6 +181,20 @@ def test_tables_sort_by_numbers_and_texts_and_filter(browser: Any, tmp_path: Pat
         assert sum(row.is_visible() for row in table.locator("tbody tr").all()) == 12
 
 
+@pytest.mark.parametrize("width", [420, 1280])
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_no_cell_runs_into_its_neighbour_and_no_page_scrolls_sideways(
+    name: str, width: int, browser: Any, reports: dict[str, Path]
+) -> None:
+    with Visit(browser, reports[name]) as visit:
+        visit.page.set_viewport_size({"width": width, "height": 900})
+        visit.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        elements = "[...document.querySelectorAll('td, th, p, dd, li')]"
+        wide = f"{elements}.filter(each => each.scrollWidth > each.clientWidth + 1)"
+        assert visit.page.evaluate(f"{wide}.map(each => each.textContent.slice(0, 80))") == []
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_the_switch_changes_the_colours_and_paper_is_light(browser: Any, tmp_path: Path) -> None:
     with Visit(browser, written(tmp_path, TWICE), dark=True) as visit:
         page = visit.page

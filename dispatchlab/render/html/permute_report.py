@@ -13,7 +13,7 @@ from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.render.formatting import readable, seconds
-from dispatchlab.render.html.elements import Child, Html, element, joined, trusted
+from dispatchlab.render.html.elements import Child, Html, breakable, element, joined, trusted
 from dispatchlab.render.html.page import Section, page
 from dispatchlab.render.html.parts import (
     Cell,
@@ -107,10 +107,10 @@ def _title(explored: Sequence[Explored]) -> str:
 def _overview(explored: Sequence[Explored]) -> Section:
     rows = [
         (
-            Cell(element("a", each.report.scenario or each.report.claim, href=f"#s{at}"), "name"),
+            Cell(element("a", breakable(each.report.scenario or each.report.claim), href=f"#s{at}"), "code"),
             each.report.claim,
-            _verdict(each.report),
-            "yes" if each.report.as_expected else "no",
+            Cell(str(each.report.exploration.verdict), "name"),
+            verdict("yes", "good") if each.report.as_expected else verdict("no", "bad"),
             each.report.exploration.registrations,
             each.report.exploration.sets,
             Cell(readable(each.report.exploration.orders), "number", str(each.report.exploration.orders)[:4000]),
