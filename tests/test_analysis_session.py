@@ -301,6 +301,15 @@ def test_a_search_finds_names_that_hold_every_word_and_the_nearest_first() -> No
         catalogue.named("aten::no_such")
 
 
+def test_a_registry_with_the_fallbacks_of_its_pytorch_needs_no_note() -> None:
+    for name in ("torch-2.13-cpu", "torch-2.13", "torch-2.6"):
+        assert Catalogue(open_named(name), name).subject("aten::add.Tensor").notes == ()
+    other = Catalogue(open_named("torch-2.13-cpu"), "torch-2.13-cpu", "strict").subject("aten::add.Tensor")
+    assert other.notes == (
+        "torch-2.13-cpu has other backend fallbacks than strict, which a check and a saved scenario have",
+    )
+
+
 def test_only_what_an_operator_can_depend_on_concerns_it() -> None:
     text = (
         "{claim: A., registrations: [{def: foo(Tensor x) -> Tensor}, {def: bar() -> ()}, "

@@ -182,6 +182,9 @@ class Catalogue:
         )
         semantics = replace(for_registry(asked, torch=torch), fallbacks=fallbacks)
         start = tuple(range(len(registrations)))
+        brought = {(one.key, one.kernel.form) for one in semantics_named(asked).fallbacks}
+        others = brought != {(one.key, one.kernel.form) for one in fallbacks}
+        note = f"{self.source} has other backend fallbacks than {asked}, which a check and a saved scenario have"
         return Subject(
             title=found,
             origin=self.source,
@@ -190,6 +193,7 @@ class Catalogue:
             semantics=semantics,
             ground=(),
             start=start,
+            notes=(note,) if others else (),
             build=torch,
             imports=tuple(self._recorded.imports),
         )

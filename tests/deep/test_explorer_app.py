@@ -390,8 +390,18 @@ def test_names_of_strangers_are_text(tmp_path: Path) -> None:
         assert all("[red]" in line and "\\x1b" in line for line in lines(app, "#registrations"))
         assert all("[red]" in line and "\\x1b" in line for line in lines(app, "#sequence"))
 
+    async def search(app: ExplorerApp, pilot: Pilot[Any]) -> None:
+        assert lines(app, "#search-names") == ["else::gone", "test::foo"]
+        for key in ("down", "enter", "d", "d", "1", "e", "escape", "s", "escape", "slash"):
+            await press(app, pilot, key)
+            assert raw_characters(screen(app)) == set()
+        assert raw_characters("".join(notes(app))) == set()
+        assert "other backend fallbacks than" in "".join(notes(app))
+
     assert "[red]" in EVIL
-    play(script, what=write_hostile_files(tmp_path)["scenario"], size=(200, 40))
+    files = write_hostile_files(tmp_path)
+    play(script, what=files["scenario"], size=(200, 40))
+    play(search, what=files["registry"], size=(120, 30))
 
 
 SCREENS = {

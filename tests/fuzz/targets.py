@@ -324,7 +324,7 @@ def _is_text(content: bytes) -> bool:
 
 # These import a package or start processes. No command line has a NUL, so none is made with one.
 _LEFT_OUT = frozenset(("record", "imports", "doctor", "profile", "trace", "init"))
-_FORBIDDEN = frozenset(("--import", "--imports", "--allow-import", "--conform"))
+_FORBIDDEN = frozenset(("--import", "--imports", "--allow-import", "--conform", "--browser"))  # which serves for good
 
 
 @cache
