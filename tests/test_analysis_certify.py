@@ -291,6 +291,15 @@ def test_the_command_prints_and_ends_with_the_code_of_the_verdicts() -> None:
     assert "order-independent: 1" in result.stdout
 
 
+def test_the_command_explores_whole_windows_when_it_is_asked_to() -> None:
+    of_one = ("certify", "--operator", "aten::relu", "--jobs", "1", "--format", "json")
+    by_slots, by_window = (json.loads(run(*of_one, "--walk", walk).stdout) for walk in ("auto", "graph"))
+    assert by_slots["certificates"] == by_window["certificates"]
+    assert (by_slots["by_window"], by_window["by_window"], by_window["alike"]) == (0, 1, 0)
+    assert by_slots["alike"] > 0
+    assert by_slots["edges"] < by_window["edges"]
+
+
 def test_the_error_about_an_unknown_operator_names_the_nearest() -> None:
     with pytest.raises(UnknownOperatorError, match=r"did you mean .*aten::add\.Tensor"):
         run_raising("certify", "--operator", "aten::ad.Tensor", "--jobs", "1")

@@ -78,6 +78,9 @@ SCHEMA = parse_schema("pattern::operator(Tensor x) -> Tensor")
 # Where the engine does leave a slot stale, as `torch-2.13` does, the same neighbourhoods are exact in the other
 # direction: a sequence of theirs is a sequence of the operator, and it is run there before anything is said.
 #
+# Where several keys of a neighbourhood have several kernels, all of these come in one order, key by key, which leaves
+# out orders of the kernels of two keys among one another. The neighbourhoods of slots have one such key each.
+#
 # Not covered: C++ signatures, which no dump shows; kernels registered without a key are on record with the key that
 # they were given; listeners and library claims, which no operator sees.
 
