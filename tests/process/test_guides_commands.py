@@ -35,4 +35,6 @@ def test_the_commands_of_a_guide_do_what_it_shows(guide: str, tmp_path: Path) ->
 
 def test_every_page_with_commands_and_outputs_is_followed() -> None:
     pages = [path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))]
-    assert sorted(page for page in pages if "<!-- printed by it" in (DOCS / page).read_text(encoding="utf-8")) == sorted(GUIDES)
+    assert sorted(
+        page for page in pages if "<!-- printed by it" in (DOCS / page).read_text(encoding="utf-8")
+    ) == sorted(GUIDES)
