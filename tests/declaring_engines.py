@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.prng import SplitMix64
+from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Claim, Registration
@@ -411,7 +412,15 @@ def random_engine(seed: int, *, secrets: bool, refusals: bool = False) -> tuple[
     return DeclaringEngine(space), kept
 
 
-def shortest_failure(space: DeclaringSpace, order: Sequence[int], *, longest: int) -> Failure | None:
+class CountedSpace(StateSpace[Any], Protocol):
+    """States of `count` registrations."""
+
+    @property
+    def count(self) -> int:
+        """How many registrations there are."""
+
+
+def shortest_failure(space: CountedSpace, order: Sequence[int], *, longest: int) -> Failure | None:
     """The shortest sequence that breaks a rule, of all sequences up to a length.
 
     The toy is a function of its state, so sequences to one state and one active set go on alike.
@@ -425,7 +434,8 @@ def shortest_failure(space: DeclaringSpace, order: Sequence[int], *, longest: in
     answers: dict[tuple[int, int], object] = {}
     last: dict[int, str] = {}
     broken: set[int] = set()
-    frontier = known = {(0, space.empty())}
+    frontier: set[tuple[int, Any]] = {(0, space.empty())}
+    known = frontier
     note: Callable[[str, int], Failure] = lambda rule, length: Failure(length, rule)  # noqa: E731
     for length in range(1, longest + 1):
         further = set()

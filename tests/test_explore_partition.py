@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -13,7 +14,7 @@ from dispatchlab.explore import partition
 from dispatchlab.explore.explore import WalkName, explore
 from dispatchlab.explore.limits import Progress
 from dispatchlab.explore.neighbourhoods import NotReduced
-from dispatchlab.explore.partition import parts_of
+from dispatchlab.explore.partition import explore_forkable, parts_of
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
@@ -110,6 +111,22 @@ def test_parts_that_only_look_alike_are_explored_one_by_one() -> None:
     assert (found.verdict, found.classes, found.components) == (Verdict.ORDER_INDEPENDENT, 2, 3)
     assert [one.members for one in found.conflicts] == [(2, 3)]
     assert "parts that look alike behave differently, so they were explored one by one" in found.notes
+
+
+def test_parts_that_touch_one_another_are_missed_without_the_check_of_footprints() -> None:
+    engine = MultiOperatorEngine((toy(1), toy(1)), undeclared_read=True)
+    with mock.patch.object(partition, "strays_of", return_value=frozenset()):
+        found = explore_forkable(engine, engine.registrations, engine.operators)
+    assert (found.verdict, found.components) == (Verdict.ORDER_INDEPENDENT, 2)
+
+
+def test_a_part_that_only_looks_like_another_is_missed_without_the_check_of_patterns() -> None:
+    odd = toy(2, Planted("depends on order", by=0, partner=1, effect="shows"))
+    engine = MultiOperatorEngine((toy(2), odd), hides_differences=True)
+    assert walk(engine).verdict is Verdict.ORDER_DEPENDENT
+    with mock.patch.object(partition, "_signature", return_value=()):
+        found = explore_forkable(engine, engine.registrations, engine.operators)
+    assert (found.verdict, found.reductions) == (Verdict.ORDER_INDEPENDENT, ("partition", "patterns"))
 
 
 def test_an_order_across_parts_is_kept_within_each() -> None:

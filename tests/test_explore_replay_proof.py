@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
+from unittest import mock
+
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.explore import explore as exploring
+from dispatchlab.explore import partition
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.program import Module, Program
 from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.result import Flaw, Verdict
+from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from tests.engine_shorthand import FOO, K, define, impl, overrides_allowed
 from tests.planted_spaces import ForgetfulSpace, TwoFacedEngine, verdicts_of_wrong_spaces
 from tests.toy_engines import FOO as TOY
-from tests.toy_engines import Planted, toy
+from tests.toy_engines import Exclusion, Planted, ToySpace, toy
 
 
 def test_a_proof_says_how_many_sequences_were_replayed() -> None:
@@ -31,6 +38,27 @@ def test_a_space_that_says_something_else_than_its_sandbox_is_nondeterministic()
     assert example.flaw is Flaw.NONDETERMINISTIC
     assert example.why == ("expected is what the states of the engine show, actual is a fresh sandbox",)
     assert "+flaw 0: " in example.diff
+
+
+def test_a_space_that_lies_is_missed_without_the_replay() -> None:
+    real = toy(3, Planted("counts", by=1, partner=0, effect="shows", when=0b100, modulo=3))
+    engine = TwoFacedEngine(toy(3), real)
+    with mock.patch.object(exploring, "replay_proof", lambda found, *_, **__: found):
+        assert explore(engine, engine.registrations, [TOY]).verdict is Verdict.ORDER_INDEPENDENT
+
+
+def test_spaces_that_differ_are_missed_when_no_sequence_is_run_twice() -> None:
+    """The engine behaves in another way when it is started for the third time, and in every fourth after it."""
+    moods = cycle([toy(3), toy(3), toy(3, exclusions=(Exclusion(0b011),)), toy(3)])
+
+    class Moody(TwoFacedEngine):
+        def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> ToySpace:
+            return next(moods)
+
+    engine = Moody(toy(3), toy(3))
+    with mock.patch.object(partition, "check_determinism", return_value=None):
+        assert explore(engine, engine.registrations, [TOY]).verdict is Verdict.ORDER_INDEPENDENT
+    assert explore(engine, engine.registrations, [TOY]).verdict is Verdict.NONDETERMINISTIC
 
 
 def test_an_equality_that_forgets_hides_no_counterexample() -> None:

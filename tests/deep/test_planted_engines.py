@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from unittest import mock
 
 import pytest
@@ -11,9 +12,12 @@ from dispatchlab.explore import neighbourhoods
 from dispatchlab.explore.partition import explore_forkable
 from dispatchlab.explore.result import Verdict
 from tests.brute_force import merging_is_sound
+from tests.coupled_engines import KINDS
 from tests.declaring_engines import OPERATORS, random_engine, shortest_failure
 from tests.planted_spaces import verdicts_of_wrong_spaces
 from tests.random_scenarios import findings, random_scenario
+from tests.test_explore_couplings import judged
+from tests.test_explore_neighbourhoods import without
 
 
 def test_merging_is_sound_on_a_thousand_engines_with_planted_hidden_state() -> None:
@@ -26,12 +30,15 @@ def test_none_of_a_thousand_engines_with_a_wrong_space_is_proved() -> None:
     assert Verdict.ORDER_INDEPENDENT not in verdicts
 
 
+@pytest.mark.parametrize("refusals", [False, True])
 @pytest.mark.parametrize("near", [0, neighbourhoods.NEAR_EDGES])
 @pytest.mark.parametrize("secrets", [False, True])
-def test_neighbourhoods_judge_a_thousand_engines_as_every_sequence_does(*, secrets: bool, near: int) -> None:
+def test_neighbourhoods_judge_a_thousand_engines_as_every_sequence_does(
+    *, secrets: bool, near: int, refusals: bool
+) -> None:
     with mock.patch.object(neighbourhoods, "NEAR_EDGES", near):
         for seed in range(1_000):
-            engine, order = random_engine(seed, secrets=secrets)
+            engine, order = random_engine(seed, secrets=secrets, refusals=refusals)
             found = explore_forkable(engine, engine.registrations, OPERATORS, order=order, least=0)
             truth = shortest_failure(engine.whole, order, longest=8)
             assert (found.verdict is Verdict.ORDER_INDEPENDENT) is (truth is None), f"seed {seed}"
@@ -42,10 +49,39 @@ def test_neighbourhoods_judge_a_thousand_engines_as_every_sequence_does(*, secre
                 assert longest == truth.length, f"seed {seed}"
 
 
-def test_neighbourhoods_find_in_a_thousand_scenarios_what_the_walk_of_everything_finds() -> None:
-    with mock.patch.object(neighbourhoods, "NEAR_EDGES", 0):
+def test_what_a_thousand_engines_declare_is_enough_without_sequences_over_everything() -> None:
+    with without("near", "far"):
         for seed in range(1_000):
-            semantics, registrations, operators, order = random_scenario(seed)
+            engine, order = random_engine(seed, secrets=False, refusals=True)
+            found = explore_forkable(engine, engine.registrations, OPERATORS, order=order, least=0)
+            truth = shortest_failure(engine.whole, order, longest=8)
+            assert (found.verdict is Verdict.ORDER_INDEPENDENT) is (truth is None), f"seed {seed}"
+
+
+def test_every_reduction_judges_two_thousand_coupled_engines_as_every_sequence_does() -> None:
+    """Couplings between keys, operators, from fallbacks, through hidden state and through the order of arrival."""
+    planted: Counter[tuple[str, bool]] = Counter()
+    semantics: Counter[str] = Counter()
+    reductions: Counter[str] = Counter()
+    for seed in range(2_000):
+        engine, found, truth = judged(seed)
+        assert (found.verdict is Verdict.ORDER_INDEPENDENT) is (truth is None), f"seed {seed}"
+        planted[engine.coupling.kind, truth is not None] += 1
+        semantics[engine.semantics] += 1
+        reductions.update(found.reductions)
+    assert min(planted[kind, is_violated] for kind in KINDS for is_violated in (False, True)) > 100
+    assert min(semantics[name] for name in ("strict", "torch-2.13", "torch-2.4", "torch-2.15", "pr35061")) > 200
+    assert min(reductions[name] for name in ("partition", "neighbourhoods")) > 50
+
+
+@pytest.mark.parametrize("far", [True, False])
+@pytest.mark.parametrize("refused", [False, True])
+def test_neighbourhoods_find_in_a_thousand_scenarios_what_the_walk_of_everything_finds(
+    *, refused: bool, far: bool
+) -> None:
+    with without(*(["near"] if far else ["near", "far"])):
+        for seed in range(1_000):
+            semantics, registrations, operators, order = random_scenario(seed, refused=refused)
             engine = LabEngine(semantics)
             plain = explore_forkable(engine, registrations, operators, order=order, reduced=False)
             small = explore_forkable(engine, registrations, operators, order=order, least=0)
