@@ -362,7 +362,7 @@ def test_a_missing_program_is_bad_input(tmp_path: Path) -> None:
     assert result.stderr.endswith("nothing.py cannot be read: No such file or directory; name a Python file to run\n")
 
 
-def test_the_rich_tree_shows_each_call_with_its_kernel_and_guards(tmp_path: Path) -> None:
+def test_a_terminal_shows_each_call_with_its_kernel_and_guards(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(ONE_CALL)
     result = CliRunner().invoke(main, ["--no-color", "trace", "--format", "rich", str(program)])

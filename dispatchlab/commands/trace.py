@@ -85,6 +85,6 @@ class _Lines:
 
 
 def _print_trace(console: Console, threads: Sequence[TracedThread], *, sets: bool) -> None:
-    from dispatchlab.render.rich_trees import print_trace
+    from dispatchlab.render.rich_trace import print_trace
 
     print_trace(console, threads, sets=sets)

@@ -3,7 +3,7 @@
 Plain text is the contract; rich is imported when a terminal is drawn on.
 
 - text, operator_text: reports and operators as plain text, which golden files hold;
-- rich_report, rich_operator, rich_explain, rich_trees: reports, operators, explanations and recorded calls for a
+- rich_report, rich_operator, rich_explain, rich_trace: reports, operators, explanations and recorded calls for a
   terminal; page: lines in which no word is broken; styles: the colours of all views; rich_view: the console;
 - source_locations: source locations, short and as links; key_names: many dispatch keys in few words;
 - json_view: reports and operators as JSON; as_json: how any value becomes JSON, and its version;
