@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.random_walk import sequences_needed
+from dispatchlab.explore.explore import TakenShare, explore, take_share
+from dispatchlab.explore.random_walk import Share, sequences_needed
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.model.sequence import format_sequence
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToyEngine, toy
@@ -106,3 +111,50 @@ def test_random_walks_keep_the_order_of_the_scenario() -> None:
 @pytest.mark.parametrize(("depth", "ordered", "sequences"), [(4, 2, 96), (2, 0, 12), (5, 3, 576)])
 def test_sequences_needed_follow_from_the_depth_and_the_ordered(depth: int, ordered: int, sequences: int) -> None:
     assert sequences_needed(depth, ordered) == sequences
+
+
+def _elsewhere(
+    engine: ForkableToyEngine, order: Sequence[int], sizes: list[int]
+) -> Callable[[Iterator[Share], Callable[[], None]], Iterator[TakenShare]]:
+    """Takes shares as another process would: of what was pickled, and the last ones first."""
+
+    def take(shares: Iterator[Share], tick: Callable[[], None]) -> Iterator[TakenShare]:
+        given = pickle.loads(pickle.dumps(list(shares)))
+        sizes.append(len(given))
+        found = [take_share(engine, engine.registrations, [FOO], share, order=order) for share in reversed(given)]
+        for each in reversed(found):
+            tick()
+            yield pickle.loads(pickle.dumps(each))
+
+    return take
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("share", [1, 7, 50])
+def test_shares_that_are_taken_elsewhere_find_what_one_walk_finds(
+    seed: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatchlab.explore.explore._SHARE", share)
+    planted = Planted("sticks", by=5, partner=6, effect="shows", when=1 << 9 | 1 << seed % 5, unless=1 << 5 | 1 << 6)
+    space = toy(12, *([planted] if seed % 3 else []), exclusions=(Exclusion(1 << 2 | 1 << 8, names_last=True),))
+    engine, order, sizes = ForkableToyEngine(space), (1, 4) if seed % 2 else (), list[int]()
+    options: dict[str, Any] = {"walk": "sample", "samples": 60, "seed": seed, "order": order}
+    here = explore(engine, engine.registrations, [FOO], **options)
+    shared = explore(engine, engine.registrations, [FOO], **options, shares=_elsewhere(engine, order, sizes))
+    assert replace(shared, elapsed_s=0.0) == replace(here, elapsed_s=0.0)
+    assert sizes == [-(-60 // share)]
+    assert here.edges > 0
+
+
+def test_shares_that_are_waited_for_end_at_the_bound() -> None:
+    engine = ForkableToyEngine(toy(12))
+
+    def hang(shares: Iterator[Share], tick: Callable[[], None]) -> Iterator[TakenShare]:
+        yield take_share(engine, engine.registrations, [FOO], next(shares))
+        while True:
+            tick()
+
+    found = explore(engine, engine.registrations, [FOO], walk="sample", samples=200, timeout_s=0.05, shares=hang)
+    assert found.verdict is Verdict.INCOMPLETE
+    assert found.notes[0] == "stopped at the bound of 0.05 seconds"
+    assert found.notes[1].startswith("50 random walks came to ")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
@@ -26,11 +26,12 @@ from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGr
 from dispatchlab.bounded_read import ReadError, given_files, is_there, read_file
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError, RegistrationError
-from dispatchlab.explore.explore import explore
+from dispatchlab.explore.explore import TakenShare, TakeShares, explore, take_share
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
 from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
+from dispatchlab.explore.random_walk import Share
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.explore.walk_log import WalkLog
 from dispatchlab.file_kinds import FileKind
@@ -41,7 +42,15 @@ from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.model.short_names import short_names
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
-from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, wait_for
+from dispatchlab.processes.executor import (
+    ClusterError,
+    TaskDied,
+    TaskExecutor,
+    TaskFuture,
+    TaskStopped,
+    completed,
+    wait_for,
+)
 from dispatchlab.processes.memory import default_memory_bound
 from dispatchlab.processes.pool import most_jobs
 from dispatchlab.processes.task_process import is_stopped, report
@@ -279,6 +288,7 @@ def run_scenario(
     *,
     progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    shares: TakeShares | None = None,
 ) -> Outcome:
     """Explore a scenario or replay a counterexample, and compare with what the scenario expects.
 
@@ -287,6 +297,7 @@ def run_scenario(
         options: how to run it.
         progress: is called about ten times a second with how far it has come.
         cancelled: is asked about ten times a second whether to stop.
+        shares: takes shares of random walks elsewhere.
 
     Raises:
         DispatchLabError: the scenario or an option cannot be used.
@@ -330,7 +341,7 @@ def run_scenario(
             notes += tuple(
                 f"{options.replay} is older than the scenario: {each}" for each in staleness(saved, scenario)
             )
-        found, interrupted = _found(engine, run, options, saved, limit, progress, cancelled)
+        found, interrupted = _found(engine, run, options, saved, limit, progress, cancelled, shares)
         report = report_of(scenario, engine, found, require_proof=options.require_proof)
         if bounded and found.verdict is Verdict.INCOMPLETE and not interrupted:
             report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
@@ -380,6 +391,7 @@ def _found(
     limit: Deadline,
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
+    shares: TakeShares | None,
 ) -> tuple[Exploration, bool]:
     """What was found until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
     found: Exploration | None = None
@@ -391,7 +403,7 @@ def _found(
             if saved is not None:
                 found = replayed(engine, scenario, saved)
             else:
-                found = _explored(engine, scenario, options, progress, cancelled)
+                found = _explored(engine, scenario, options, progress, cancelled, shares)
             found = explained(engine, scenario, found)
     except Interrupted as error:
         if not limit.passed:
@@ -420,6 +432,7 @@ def _explored(
     options: RunOptions,
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
+    shares: TakeShares | None,
 ) -> Exploration:
     program = None if options.free else scenario.program
     if program is not None and options.passes is not None:
@@ -438,6 +451,8 @@ def _explored(
                 log=WalkLog(journal),
                 **asked,
             )
+    if shares is not None and program is None:
+        asked["shares"] = shares
     walk = explore if program is None else explore_program
     found: Exploration = walk(engine, scenario.registrations, scenario.operators, cancelled=cancelled, **asked)
     return found
@@ -669,6 +684,9 @@ def run_scenarios(
     Raises:
         ClusterError: there is no such cluster, or it is lost.
     """
+    if (jobs > 1 or cluster is not None) and len(files) == 1 and _has_shares(options):
+        yield from _with_shares(files[0], options, min(jobs, most_jobs()), cluster, progress, finished)
+        return
     jobs = min(jobs, len(files), most_jobs())
     in_processes = jobs > 1 or options.allow_import or cluster is not None  # code of the user's may end its process
     if options.max_memory is None and cluster is None:
@@ -700,6 +718,80 @@ def run_scenarios(
             yield path, new
             if isinstance(new, Outcome) and new.interrupted and not in_processes:
                 return
+
+
+def _has_shares(options: RunOptions) -> bool:
+    """Whether it takes random walks in shares, which nothing bounds but time."""
+    return (
+        options.walk == "sample"
+        and options.engine in (None, "lab")
+        and (options.max_states, options.replay, options.checkpoint) == (None, None, None)
+        and not options.allow_import
+    )
+
+
+def _with_shares(
+    path: str,
+    options: RunOptions,
+    jobs: int,
+    cluster: str | None,
+    progress: ProgressOf,
+    finished: Callable[[str], None],
+) -> Iterator[Finished]:
+    """Run one scenario, whose random walks are taken in shares."""
+    outcome: Outcome | DispatchLabError
+    try:
+        task = _with_files(_Asked(path, options))
+        with executor_for(jobs, cluster) as executor:
+
+            def shares(given: Iterator[Share], tick: Callable[[], None]) -> Iterator[TakenShare]:
+                taken: dict[int, TakenShare] = {}
+                following = 0
+                tasks = ((task, share) for share in given)
+                for number, _, future in completed(executor, _take_share, tasks, tick=tick):
+                    taken[number] = future.result()
+                    while following in taken:
+                        yield taken.pop(following)
+                        following += 1
+
+            outcome = run_scenario(path, options, progress=partial(progress, path), shares=shares)
+            executor.shutdown(wait=False)  # what is left after a counterexample, a bound or Ctrl-C is of no use
+    except ClusterError:
+        raise
+    except TaskDied as died:
+        outcome = WorkerDied(path, died.how)
+    except DispatchLabError as error:
+        outcome = error
+    finished(path)
+    yield path, outcome
+
+
+@lru_cache(maxsize=1)
+def _subject(task: _Asked) -> tuple[Scenario, Forkable]:
+    """The scenario and the engine of shares; a worker makes them once."""
+    with given_files(dict(task.files)):
+        scenario = load_scenario(task.path)
+        with engine_for("lab", asked=task.options.semantics, in_file=scenario.semantics) as engine:
+            assert isinstance(engine, Forkable)
+            return scenario, engine
+
+
+def _take_share(task: tuple[_Asked, Share]) -> TakenShare:
+    asked, share = task
+    scenario, engine = _subject(asked)
+    options = asked.options
+    max_memory = options.max_memory or default_memory_bound(most_jobs())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return take_share(
+            engine,
+            scenario.registrations,
+            scenario.operators,
+            share,
+            order=scenario.order,
+            timeout_s=options.timeout_s,
+            max_memory=max_memory,
+        )
 
 
 class _Asked(NamedTuple):
@@ -793,16 +885,21 @@ def _given(executor: TaskExecutor, task: _Asked) -> Future[Outcome]:
 
 def _sent(executor: TaskExecutor, task: _Asked) -> Future[Outcome]:
     """Hand it over with the files that it reads, and without a checkpoint of its own."""
-    options = replace(task.options, checkpoint=None)
     try:
-        files = [(task.path, read_bytes(task.path, FileKind.SCENARIO))]
-        if options.semantics is not None and options.semantics.endswith(".json") and is_there(options.semantics):
-            files.append((options.semantics, read_file(options.semantics, limit=MAX_BYTES, what="profiles")))
+        task = _with_files(task)
     except DispatchLabError as error:
         failed: Future[Outcome] = Future()
         failed.set_exception(error)
         return failed
-    return executor.submit(_run, _Asked(task.path, options, tuple(files)))
+    return executor.submit(_run, task)
+
+
+def _with_files(task: _Asked) -> _Asked:
+    options = replace(task.options, checkpoint=None)
+    files = [(task.path, read_bytes(task.path, FileKind.SCENARIO))]
+    if options.semantics is not None and options.semantics.endswith(".json") and is_there(options.semantics):
+        files.append((options.semantics, read_file(options.semantics, limit=MAX_BYTES, what="profiles")))
+    return _Asked(task.path, options, tuple(files))
 
 
 class _Shown:

@@ -131,9 +131,10 @@ class PictureFormatError(DispatchLabError):
     type=JOBS,
     default=1,
     show_default=True,
-    help="Explore N scenarios at once, at most one for each core.",
+    help="Explore N scenarios at once, at most one for each core. Of one scenario with --walk sample: use N processes "
+    "for its random walks.",
 )
-@cluster_option("Explore scenarios")
+@cluster_option("Explore scenarios, or take the random walks of one with --walk sample,")
 @checkpoint_option(
     "scenarios that were explored are not explored again, and a walk through states goes on where it was"
 )

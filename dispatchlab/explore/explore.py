@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, assert_never
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from dispatchlab.explore.all_orders import AllOrders
 from dispatchlab.explore.compare_sequences import check_determinism, compare_sequences
 from dispatchlab.explore.covering_walk import DEFAULT_PASSES, CoveringWalk
-from dispatchlab.explore.driver import explore_walk
+from dispatchlab.explore.driver import Observed, explore_parts, explore_walk, observe_part
 from dispatchlab.explore.limits import Progress, Watch, count_orders
 from dispatchlab.explore.partition import explore_forkable
 from dispatchlab.explore.protocol import Engine, Forkable, StateSpace
-from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, RandomWalks
+from dispatchlab.explore.random_walk import DEFAULT_SAMPLES, Covered, RandomWalks, Share
 from dispatchlab.explore.replay_proof import replay_proof
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
@@ -24,6 +25,15 @@ from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence
 
 WalkName: TypeAlias = Literal["auto", "graph", "orders", "sample"]
+
+
+TakenShare: TypeAlias = tuple[Covered, Observed]
+TakeShares: TypeAlias = Callable[[Iterator[Share], Callable[[], None]], Iterator[TakenShare]]
+"""Takes shares of random walks anywhere and gives what they found in their order; calls its second argument about ten
+times a second meanwhile.
+"""
+
+_SHARE: Final = 50
 
 
 def explore(
@@ -42,6 +52,7 @@ def explore(
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
     log: WalkLog | None = None,
+    shares: TakeShares | None = None,
 ) -> Exploration:
     """Find out whether the order of registrations matters on an engine.
 
@@ -62,6 +73,7 @@ def explore(
         cancelled: called about ten times a second to ask whether to stop.
         progress: called about ten times a second with how far it has come.
         log: what graph walks have done in an earlier run; they go on from there.
+        shares: takes shares of random walks elsewhere; None takes them here. Every way finds the same.
 
     Returns:
         The verdict, what it stands for, and a counterexample when there is one, verified from scratch.
@@ -112,8 +124,35 @@ def explore(
     if not isinstance(engine, Forkable):
         return explore_walk(sampled, fresh, watch=watch)
     space = engine.space(registrations, operators)
-    found = explore_walk(sampled, on_states(space), watch=watch)
+    if shares is None:
+        found = explore_walk(sampled, on_states(space), watch=watch)
+    else:
+        found = explore_parts(sampled, on_states(space), partial(_shares_taken, sampled, shares), watch=watch)
     return _verified(_explained(found, space), fresh)
+
+
+def _shares_taken(walk: RandomWalks, take: TakeShares, tick: Callable[[], None]) -> Generator[Observed, None, None]:
+    for covered, observed in take(walk.shares(_SHARE), tick):
+        walk.add(covered)
+        yield observed
+
+
+def take_share(
+    engine: Forkable,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    share: Share,
+    *,
+    order: Sequence[int] = (),
+    timeout_s: float | None = None,
+    max_memory: int | None = None,
+) -> TakenShare:
+    """Take a share of the random walks of `explore`, for `shares`; the arguments are as there."""
+    registrations = distinguished(registrations)
+    walk = RandomWalks(len(registrations), order=order).share(share)
+    watch = Watch(timeout_s=timeout_s, max_memory=max_memory)
+    observed = observe_part(walk, on_states(engine.space(registrations, operators)), watch=watch)
+    return walk.covered, observed
 
 
 def _verified(found: Exploration, fresh: Sessions) -> Exploration:

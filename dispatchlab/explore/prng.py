@@ -24,6 +24,11 @@ class SplitMix64:
     def __init__(self, seed: int) -> None:
         self._state = seed & _MASK
 
+    @property
+    def state(self) -> int:
+        """The seed of a generator that goes on from here."""
+        return self._state
+
     def next(self) -> int:
         """The next number, from 0 to 2**64 - 1."""
         self._state = z = (self._state + _GOLDEN) & _MASK

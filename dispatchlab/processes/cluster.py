@@ -18,9 +18,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
-from dispatchlab.errors import DispatchLabError
 from dispatchlab.processes.cluster_task import Installation, run_task
-from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, signals_wait
+from dispatchlab.processes.executor import ClusterError, TaskDied, TaskExecutor, TaskFuture, TaskStopped, signals_wait
 
 # Note [Workers that die]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -47,10 +46,6 @@ _LEAST_AHEAD: Final = 16
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class ClusterError(DispatchLabError):
-    """A cluster cannot be used, or not any more."""
 
 
 class ClusterMissingError(ClusterError):

@@ -15,6 +15,8 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar
 
+from dispatchlab.errors import DispatchLabError
+
 # Note [What a task is]
 # ~~~~~~~~~~~~~~~~~~~~~
 # A task is a function that a worker can import, and plain data: facts and options, never an open file, a closure, or
@@ -28,6 +30,10 @@ _LOOK_EVERY_S: Final = 0.1
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+
+class ClusterError(DispatchLabError):
+    """A cluster cannot be used, or not any more."""
 
 
 class TaskDied(Exception):

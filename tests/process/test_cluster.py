@@ -128,6 +128,17 @@ def test_a_folder_of_scenarios_prints_the_same_on_one_process_two_and_a_cluster(
     assert "unreadable.yaml" in one[2]
 
 
+def test_random_walks_of_one_scenario_print_the_same_in_shares(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "many.yaml").write_text(many(40))
+    some = ("permute", "many.yaml", "--walk", "sample", "--samples", "130", "--seed", "3", "--format", "text")
+    one, two, many_machines = (
+        command(tmp_path, *some, "--no-progress", *where)
+        for where in ((), ("--jobs", "2"), ("--cluster", cluster.address))
+    )
+    assert one == two == many_machines
+    assert "130 random walks came to " in one[1]
+
+
 def test_a_certification_prints_the_same_on_one_process_and_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     some = ("certify", "torch-2.13", "--operator", "aten::*bitwise*", "--semantics", "torch-2.13", "--no-progress")
     one = command(tmp_path, *some, "--jobs", "1")
@@ -226,6 +237,34 @@ def test_what_runs_on_the_cluster_ends_when_nobody_waits_for_it(cluster: Cluster
         assert time.monotonic() - started < 10
     pid = int(path.read_text())
     _until(lambda: not is_alive(pid))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a signal interrupts")
+@pytest.mark.parametrize("where", ["--jobs", "--cluster"])
+def test_ctrl_c_ends_random_walks_with_what_they_came_by(cluster: Cluster, tmp_path: Path, where: str) -> None:
+    (tmp_path / "a.yaml").write_text(many(40))
+    value = cluster.address if where == "--cluster" else "2"
+    some = ("permute", "a.yaml", "--walk", "sample", "--samples", "1000000", "--progress", where, value)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dispatchlab", *some],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if re.search(r"[1-9][\d,]* sets", line):
+            break
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    out, err = process.communicate(timeout=_SECOND_S)
+    assert process.returncode == 130, err
+    assert time.monotonic() - started < 10
+    assert "note: interrupted" in out
+    assert re.search(r"note: [\d,]+ random walks came to", out)
+    assert "Traceback" not in err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal interrupts")
