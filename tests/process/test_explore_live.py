@@ -86,9 +86,9 @@ def test_the_end_of_the_worker_is_a_sentence_and_the_session_goes_on(engine: Liv
     engine.worker.end()
     with pytest.raises(EngineCrashed):
         session.toggle(1)
-    assert session.sequence == (0,)
+    assert [*session.sequence] == [0]
     session.toggle(1)
-    assert session.sequence == (0, 1)
+    assert [*session.sequence] == [0, 1]
     assert session.moment.active == {0, 1}
 
 
