@@ -67,7 +67,8 @@ def fresh(
 
 def shown(moment: Moment, names: tuple[OperatorName, ...]) -> Fresh:
     """The same of a moment of a session."""
-    return moment.active, list(moment.refusals), [moment.seen(name)[:2] for name in names]
+    seen = [(moment.seen(name).snapshot, moment.seen(name).violations) for name in names]
+    return moment.active, list(moment.refusals), seen
 
 
 def random_action(session: InteractiveSession, chance: random.Random, count: int) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 from threading import RLock
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dispatchlab.engine.lab_space import LabSpace, LabState
 from dispatchlab.engine.row_reasons import operator_view
@@ -63,12 +63,34 @@ class SessionError(DispatchLabError):
         return self.reason
 
 
-class Seen(NamedTuple):
-    """What an operator looks like at one moment, and the reasons behind its table."""
+class Seen:
+    """What an operator looks like at one moment.
 
-    snapshot: Snapshot
-    violations: tuple[Violation, ...]
-    view: OperatorView
+    Args:
+        snapshot: its dump and its table.
+        violations: the invariants that do not hold.
+        view: makes it with the reasons behind its table, which few of those that look at it want.
+    """
+
+    __slots__ = ("_make_view", "_view", "snapshot", "violations")
+
+    def __init__(
+        self, snapshot: Snapshot, violations: tuple[Violation, ...], view: Callable[[], OperatorView | None]
+    ) -> None:
+        self.snapshot, self.violations = snapshot, violations
+        self._make_view = view
+        self._view: OperatorView | None = None
+
+    @property
+    def view(self) -> OperatorView:
+        """It with the reasons behind its table, where the engine knows them."""
+        if self._view is None:
+            self._view = self._make_view() or view_of(self.snapshot, self.violations)
+        return self._view
+
+    def is_same(self, other: Seen) -> bool:
+        """Whether nothing that is seen differs."""
+        return self.snapshot == other.snapshot and self.violations == other.violations
 
 
 class Moment:
@@ -109,7 +131,7 @@ class Moment:
 
     def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
         """Whether nothing that is seen of some operators differs, which is what the explorer compares."""
-        return all(self.seen(name)[:2] == other.seen(name)[:2] for name in operators)
+        return all(self.seen(name).is_same(other.seen(name)) for name in operators)
 
     @property
     def refused(self) -> tuple[tuple[Step, Refusal], ...]:
@@ -275,8 +297,7 @@ class LabRunner:
         def look(name: OperatorName) -> Seen:
             one = self._space.restricted((), (name,))
             (snapshot,), violations = one.observe(state), one.violations(state)
-            view = operator_view(state.variables, name, self._semantics)
-            return Seen(snapshot, violations, view_of(snapshot) if view is None else view)
+            return Seen(snapshot, violations, lambda: operator_view(state.variables, name, self._semantics))
 
         return _LabMoment(sequence, active, refusals, look, state, ended=ended)
 
@@ -364,7 +385,7 @@ class SandboxRunner:
         self._run = sequence, active, refusals, ended
         snapshots, violations = self._session.look()
         seen = {
-            one.operator: Seen(one, broken, view_of(one, broken))
+            one.operator: Seen(one, broken, lambda: None)
             for one in snapshots
             for broken in (tuple(each for each in violations if each.operator == one.operator),)
         }
