@@ -13,9 +13,9 @@ import pytest
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import semantics_named
-from dispatchlab.explore import neighbourhoods
+from dispatchlab.explore import limits, neighbourhoods
 from dispatchlab.explore.explore import explore
-from dispatchlab.explore.limits import Interrupted
+from dispatchlab.explore.limits import Interrupted, Progress
 from dispatchlab.explore.partition import explore_forkable
 from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.model.keys import DispatchKey
@@ -264,6 +264,18 @@ def test_many_that_decide_about_one_another_are_explored_together_and_the_report
     assert "16 of the 29 registrations act on one another, and were explored together" in found.notes
     found = explore_forkable(LabEngine(), [*at_keys(16), *claims], [FOO])
     assert (found.verdict, len(found.conflicts)) == (Verdict.ORDER_INDEPENDENT, 190)
+
+
+def test_progress_has_no_total_where_it_is_not_known_how_many_exclude_one_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "_REPORT_EVERY_S", 0.0)
+    alike = [replace(one, kernel=Kernel(signature="int ()")) for one in at_keys(17) if isinstance(one, Impl)]
+    unlike = [replace(one, kernel=Kernel(signature=f"int ({at % 2})")) for at, one in enumerate(alike)]
+    for kernels, is_known in ((alike, True), (unlike, False)):
+        seen: list[Progress] = []
+        explore(LabEngine(), [DEF, *(NameOnly(FOO) for _ in range(6)), *kernels], [FOO], progress=seen.append)
+        assert (seen[-1].total_edges is not None) is is_known
 
 
 def test_conflicts_and_what_is_never_accepted_have_the_numbers_of_the_scenario() -> None:

@@ -27,7 +27,14 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.compare_sequences import check_determinism
 from dispatchlab.explore.graph_walk import explore_graph, too_many
 from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
-from dispatchlab.explore.neighbourhoods import LEAST_EDGES, MOST_EDGES, NotReduced, explore_neighbourhoods, plan_of
+from dispatchlab.explore.neighbourhoods import (
+    LEAST_EDGES,
+    MOST_EDGES,
+    MOST_REGISTRATIONS,
+    NotReduced,
+    explore_neighbourhoods,
+    plan_of,
+)
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.explore.protocol import Footprints, Forkable, StateSpace, StateVariable
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
@@ -327,7 +334,9 @@ class _Run:
         plan = plan_of(space, count, part.operators, part.order, least=least)
         if plan is None:
             return None
-        if self.watch.total_edges is not None:
+        if plan.largest > MOST_REGISTRATIONS:
+            self.watch.total_edges = None  # how many exclude one another is not known
+        elif self.watch.total_edges is not None:
             self.watch.total_edges += plan.edges - count_edges(count, part.order)
         return explore_neighbourhoods(
             space,
