@@ -78,7 +78,7 @@ def test_json_and_rich_show_the_reasons(small: str) -> None:
     (meta,) = [row for row in operator["table"] if row["key"] == "Meta"]
     assert [each["why"] for each in meta["beaten"]] == ["a newer kernel of the key"]
     rich = dumped("test::foo", "--from", small, "--format", "rich", "--key", "CPU")
-    assert "registered at foo.cpp:12 [kernel]" in rich
+    assert "CPU  kernel: foo.cpp:12" in rich
 
 
 def test_operators_are_listed(small: str) -> None:
