@@ -190,6 +190,27 @@ def test_two_workers_that_are_killed_at_random_moments_change_nothing(tmp_path: 
         own.end()
 
 
+def test_workers_of_a_local_cluster_are_killed_and_started_again() -> None:
+    from distributed import LocalCluster
+
+    moments = random.Random(3)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs=50
+        ) as local,
+        ClusterExecutor(local.scheduler_address, installation) as executor,
+    ):
+        pids = [nanny.pid for nanny in local.workers.values()]
+        timers = [threading.Timer(moments.uniform(0.2, 3), os.kill, (pid, signal.SIGKILL)) for pid in pids]
+        for timer in timers:
+            timer.start()
+        found = {number: future.result() for number, _, future in completed(executor, slow, range(30))}
+        for timer in timers:
+            timer.join()
+        assert found == {number: (number, "x" * number) for number in range(30)}
+        _until(lambda: not any(map(is_alive, pids)))
+
+
 def test_a_task_that_ends_its_process_does_not_end_its_worker(cluster: Cluster) -> None:
     with ClusterExecutor(cluster.address, installation) as executor:
         futures = [executor.submit(end, how) for how in ("segfault", "killed", "raise", "well")]
