@@ -191,12 +191,11 @@ def test_two_workers_that_are_killed_at_random_moments_change_nothing(tmp_path: 
 
 
 def test_workers_of_a_local_cluster_are_killed_and_started_again() -> None:
-    from distributed import LocalCluster
-
+    local_cluster: Any = pytest.importorskip("distributed").LocalCluster
     moments = random.Random(3)
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs=50
+        local_cluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0, silence_logs=50
         ) as local,
         ClusterExecutor(local.scheduler_address, installation) as executor,
     ):
