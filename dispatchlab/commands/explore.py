@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
+from dispatchlab.commands.interrupts import INTERRUPTED, TERMINATED
 from dispatchlab.commands.options import (
     SOURCE,
     OneOf,
@@ -18,7 +20,7 @@ from dispatchlab.commands.options import (
     refuse,
     semantics_option,
 )
-from dispatchlab.commands.output import note, out, use_color
+from dispatchlab.commands.output import exit_with, note, out, use_color
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
@@ -141,6 +143,8 @@ def explore(
         serve(_words(asked), port=free_port(port), ready=lambda address: out(f"{address}\n"))
     if app.failure is not None:
         raise app.failure
+    if app.ended_by is not None:
+        exit_with(INTERRUPTED if app.ended_by is signal.SIGINT else TERMINATED)
 
 
 def _words(asked: Asked) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, TypeAlias
@@ -134,6 +136,7 @@ class ExplorerApp(App[None]):
         self._check_state = ""
         self._step = 0
         self.failure: Exception | None = None
+        self.ended_by: signal.Signals | None = None
 
     def _handle_exception(self, error: Exception) -> None:
         """End with an error that nobody expected, for the command to report; textual would exit with 1, a verdict."""
@@ -142,6 +145,17 @@ class ExplorerApp(App[None]):
             return
         self.failure = self.failure or error
         self.exit(return_code=_UNEXPECTED)
+
+    def _end_on_signals(self) -> None:
+        """End between two callbacks: an interrupt inside of one would leave its traceback behind."""
+
+        def end(by: signal.Signals) -> None:
+            self.ended_by = by
+            self.exit()
+
+        for each in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # on Windows
+                get_running_loop().add_signal_handler(each, end, each)
 
     # -- what is drawn
 
@@ -161,6 +175,8 @@ class ExplorerApp(App[None]):
 
     def on_mount(self) -> None:
         """Open the first subject, or the search."""
+        if not self.is_headless:
+            self._end_on_signals()
         self._title_side()
         if self._first is not None:
             self.open_subject(self._first)

@@ -119,11 +119,16 @@ def test_without_colours_it_draws_none(tmp_path: Path) -> None:
     assert all(red == green == blue for red, green, blue in colours)  # shades of grey
 
 
-def test_it_ends_with_a_signal_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("after", ["CompositeImplicitAutograd", "order-dependent"])
+def test_it_ends_with_a_signal_and_leaves_the_terminal_as_it_was(
+    tmp_path: Path, by: signal.Signals, code: int, after: str
+) -> None:
     with terminal(tmp_path) as opened:
-        opened.wait_for("CompositeImplicitAutograd")
-        opened.process.send_signal(signal.SIGTERM)
-        assert opened.ended() == 143
+        opened.wait_for(after)
+        opened.press("1u1u1u")
+        opened.process.send_signal(by)
+        assert opened.ended() == code
     assert "\x1b[?1049l" in opened.seen
     assert "Traceback" not in opened.seen
 
