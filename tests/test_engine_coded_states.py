@@ -92,7 +92,7 @@ def test_what_is_made_of_several_primitives_is_taken_one_by_one(
     count = len(SEVERAL)
     space = CodedSpace(SEVERAL, [FOO, BAR], SEMANTICS[semantics])
     assert disagreement(space, count, list(_steps(count, 1_500))) is None
-    split = [transition for pair in space._transitions for transition in pair if transition.is_split]
+    split = [transition for transition in (*space._registers, *space._releases) if transition.is_split]
     assert len(split) > 3
     assert any(len(part.known) > 1 for transition in split for part in transition.parts)
     ours, theirs = CodedSpace(SEVERAL, [FOO, BAR], SEMANTICS[semantics]), space.plain
@@ -469,32 +469,3 @@ def test_few_states_are_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(LabSpace, "violations", counted)
     assert explore_graph(LabEngine().space(ten(), [FOO]), 10).states == 1024
     assert 20 <= len(looked) < 400
-
-
-@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
-def test_many_steps_at_once_are_these_steps(semantics: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coded_states, "_EVERY", 5)
-    count = len(LOOKED_AT)
-    together, single = (CodedSpace(LOOKED_AT, [FOO], SEMANTICS[semantics]) for _ in range(2))
-    state, other, mask, refused = together.empty(), single.empty(), 0, 0
-    for chosen in (step % count for step in _steps(59)):
-        found = together.successors(state, mask, range(count))
-        for index, after in enumerate(found):
-            if mask >> index & 1:
-                assert after is not None
-                assert looks(together, after) == looks(single, single.release(other, index))
-                continue
-            wanted, refusal = single.register(other, index)
-            assert (after is None) is (refusal is not None)
-            refused += after is None
-            if after is not None:
-                assert looks(together, after) == looks(single, wanted)
-        if found[chosen] is not None:
-            state = found[chosen] or 0
-            other = single.release(other, chosen) if mask >> chosen & 1 else single.register(other, chosen)[0]
-            mask ^= 1 << chosen
-    assert refused > 20
-
-
-def looks(space: CodedSpace, state: int) -> object:
-    return space.observe(state), space.violations(state)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-
 import pytest
 
-from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.errors import ErrorKind
 from dispatchlab.explore.graph_walk import explore_graph
 from dispatchlab.explore.limits import Interrupted, Progress, Watch, count_edges, count_orders
 from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.model.sequence import format_sequence
 from tests.brute_force import merging_is_sound
-from tests.toy_engines import Exclusion, Planted, ToySpace, random_toy, toy
+from tests.toy_engines import Exclusion, Planted, ToySpace, toy
 
 
 def sequences(space: ToySpace) -> tuple[Flaw, str, str]:
@@ -228,48 +224,3 @@ def test_every_state_of_one_set_is_counted() -> None:
 
 def test_merging_is_sound_on_engines_with_planted_hidden_state() -> None:
     assert merging_is_sound(range(25)) == {Verdict.ORDER_INDEPENDENT: 16, Verdict.ORDER_DEPENDENT: 9}
-
-
-class AtOnce(ToySpace):
-    """A toy whose steps are taken many at once; one in five is left out."""
-
-    def successors(
-        self, state: tuple[int, tuple[int, ...]], active: int, indices: Sequence[int], /
-    ) -> list[tuple[int, tuple[int, ...]] | None]:
-        return [self._successor(state, active, index) for index in indices]
-
-    def _successor(
-        self, state: tuple[int, tuple[int, ...]], active: int, index: int
-    ) -> tuple[int, tuple[int, ...]] | None:
-        if (active + index) % 5 == 0:
-            return None
-        if active >> index & 1:
-            try:
-                return self.release(state, index)
-            except RegistrationError:
-                return None
-        after, refusal = self.register(state, index)
-        return after if refusal is None else None
-
-
-@pytest.mark.parametrize("order", [(), (2, 0)])
-def test_steps_that_are_taken_at_once_are_judged_as_those_that_are_not(order: tuple[int, ...]) -> None:
-    verdicts: Counter[Verdict] = Counter()
-    for seed in range(400):
-        space = random_toy(seed)
-        at_once = AtOnce(space.count, space.planted, space.exclusions)
-        ours, theirs = (
-            replace(explore_graph(one, space.count, order=order), elapsed_s=0.0) for one in (at_once, space)
-        )
-        assert ours == theirs, seed
-        verdicts[ours.verdict] += 1
-    assert verdicts[Verdict.ORDER_INDEPENDENT] > 100
-    assert verdicts[Verdict.ORDER_DEPENDENT] > 100
-
-
-def test_what_was_refused_before_is_held_against_steps_that_are_taken_at_once() -> None:
-    accepted_when_haunted = Planted("is haunted", by=1, partner=0, effect="refuses", target=2, when=0b001)
-    space = toy(3, accepted_when_haunted)
-    at_once = AtOnce(space.count, space.planted, space.exclusions)
-    assert sequences(at_once) == sequences(space)
-    assert sequences(at_once)[0] is Flaw.OUTCOME

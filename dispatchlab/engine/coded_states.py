@@ -494,7 +494,6 @@ class CodedSpace:
         self._windows: dict[tuple[str, int], _Window] = {}
         self._registers = [_Transition(lowered) for lowered in self._lowered]
         self._releases = [_Transition(lowered) for lowered in self._lowered]
-        self._transitions = tuple(zip(self._registers, self._releases, strict=True))
         self._calls = 0
         self._looks = self._observations = 0
         self._observed: tuple[StateVariable, ...] = (FALLBACKS, *map(str, self.plain.operators))
@@ -533,27 +532,6 @@ class CodedSpace:
         if known is not None:
             return state & known[0] | known[1]
         return self._computed(state, index, transition, is_release=True)[0]
-
-    def successors(self, state: int, active: int, indices: Sequence[int], /) -> list[int | None]:
-        """The states after registering each of `indices` that is not active, and releasing each that is.
-
-        None stands for a refusal, and for a release that failed: `register` and `release` say more.
-        """
-        found: list[int | None] = []
-        transitions = self._transitions
-        for index in indices:
-            transition = transitions[index][active >> index & 1]
-            known = transition.known.get(state & transition.reads)
-            if known is None:
-                found.append(self._successor(state, index, transition, is_release=bool(active >> index & 1)))
-            else:
-                found.append(state & known[0] | known[1])
-        count = len(indices)
-        self._calls = calls = self._calls + count
-        for at in range(count - 1 - calls % _EVERY, -1, -_EVERY):
-            index = indices[at]
-            found[at] = self._successor(state, index, None, is_release=bool(active >> index & 1))
-        return found
 
     def observe(self, state: int, /) -> tuple[Snapshot, ...]:
         """What can be seen of the observed operators."""
@@ -647,17 +625,6 @@ class CodedSpace:
         return decoded
 
     # --- transitions
-
-    def _successor(self, state: int, index: int, transition: _Transition | None, *, is_release: bool) -> int | None:
-        """The state after a transition, from the whole state when its memo is not given; None when it fails."""
-        try:
-            if transition is None:
-                after, refusal = self._from_whole(state, index, is_release=is_release)
-            else:
-                after, refusal = self._computed(state, index, transition, is_release=is_release)
-        except RegistrationError:
-            return None
-        return after if refusal is None else None
 
     def _computed(
         self, state: int, index: int, transition: _Transition, *, is_release: bool

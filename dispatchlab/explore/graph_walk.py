@@ -11,13 +11,6 @@ checked]; why that is enough for sequences of any length is in Note [When states
 # sequences of any length, re-registrations included. A set may have several nodes: hidden state, benign as long as no
 # check fails.
 #
-# Note [Edges that lead to where others did]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Nearly all edges are accepted and lead to the state that their set has already. `known` has that state of each set
-# in which nobody was ever refused who came last: such an edge needs no more than the comparison, for P1 and P2 have
-# nothing to hold it against, and the state was looked at when it was new. A space may take all steps of a node at
-# once for this; what it does not say of a step, whether it was refused and why, it is asked step by step.
-#
 # Note [Shortest sequences]
 # ~~~~~~~~~~~~~~~~~~~~~
 # The walk is breadth-first by the length of sequences, so the first check that fails does so after a sequence of least
@@ -45,7 +38,7 @@ from dispatchlab.explore.checker import (
 )
 from dispatchlab.explore.driver import Ending, finish
 from dispatchlab.explore.limits import Watch, count_edges, count_orders, later_masks
-from dispatchlab.explore.protocol import EngineCrashed, Footprints, Remembers, StateSpace, TakesManySteps
+from dispatchlab.explore.protocol import EngineCrashed, Footprints, Remembers, StateSpace
 from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.walk_log import NotTheSameWalkError, WalkRecord
 from dispatchlab.model.sequence import StepSequence
@@ -59,13 +52,6 @@ class _Written(NamedTuple):
 
     nodes: int = 0
     refusals: int = 0
-
-
-class _Known(dict[int, Any]):
-    """States by their active set; None where there is none."""
-
-    def __missing__(self, mask: int) -> None:
-        return None
 
 
 class _Full(Exception):
@@ -142,7 +128,6 @@ class _GraphDrive:
         self.steps = array("q")
         self.refused_steps: set[int] = set()  # nodes that a refusal led to
         self.first: dict[int, int] = {}  # active set -> its first node
-        self.known = _Known()  # active set -> the state of its first node, where nobody was refused who came last
         self.others: dict[int, dict[Any, int]] = {}  # active set -> its further states
         self.refused: dict[int, dict[int, Refusal]] = {}  # set -> who was refused when coming last, and how
         self.refusals: list[tuple[int, int, Refusal]] = []  # the same, in order
@@ -162,7 +147,6 @@ class _GraphDrive:
             found = None if self.pending is None else self._differ(self.pending, self.pending)
         except MemoryError:
             self.states.clear()
-            self.known.clear()
             self.others.clear()
             self.observed.clear()
             raise
@@ -177,12 +161,8 @@ class _GraphDrive:
     def _walk(self) -> tuple[str | None, Counterexample | None]:
         """Why it stopped early, and what was found."""
         space, register, release = self.space, self.space.register, self.space.release
-        successors = space.successors if isinstance(space, TakesManySteps) else None
-        states, masks, first, refused, known = self.states, self.masks, self.first, self.refused, self.known
-        later = self.later if any(self.later) else None
-        indices: Sequence[int] = range(self.count)
-        bits = [1 << index for index in indices]
-        untaken = [None] * self.count
+        states, masks, first, refused = self.states, self.masks, self.first, self.refused
+        bits = [(index, 1 << index, self.later[index]) for index in range(self.count)]
         stop = self.watch.stop
         log = self.watch.log if isinstance(space, Remembers) else None
         head, edges, length, level_end = 0, 0, -1, 0
@@ -213,40 +193,34 @@ class _GraphDrive:
                     break
                 return reason, None
             state, mask = states[head], masks[head]
-            if later is not None:
-                indices = [index for index, after in enumerate(later) if mask >> index & 1 or not after & mask]
-                bits = [1 << index for index in indices]
-            news = untaken if successors is None else successors(state, mask, indices)
-            for index, bit, new in zip(indices, bits, news, strict=False):
-                target = mask ^ bit
-                if new is not None and new == known[target]:  # accepted, and as expected
-                    edges += 1
-                    continue
-                refusal: Refusal | None = None
+            for index, bit, later in bits:
                 if mask & bit:
                     self.step = ~index
-                    if new is None:
-                        try:
-                            new = release(state, index)
-                        except RegistrationError as error:
-                            self.edges = edges + 1
-                            return None, self._failed_release(head, index, error)
+                    try:
+                        new = release(state, index)
+                    except RegistrationError as error:
+                        self.edges = edges + 1
+                        return None, self._failed_release(head, index, error)
+                    target, refusal = mask ^ bit, None
+                elif later & mask:
+                    continue
                 else:
                     self.step = index
-                    if new is None:
-                        new, refusal = register(state, index)
-                    if refusal is not None:
+                    new, refusal = register(state, index)
+                    if refusal is None:
+                        target = mask | bit
+                        if refused and target in refused:
+                            found = self._accepted_after_all(head, index)
+                    else:
                         target = mask
                         found = self._was_refused(head, index, refusal)
-                    elif refused and target in refused:
-                        found = self._accepted_after_all(head, index)
                     if found is not None:
                         self.edges = edges + 1
                         return None, found
                 edges += 1
-                at = first.get(target)
-                if at is not None:
-                    old = states[at]
+                known = first.get(target)
+                if known is not None:
+                    old = states[known]
                     if old is new or old == new:
                         continue
                 self.edges = edges
@@ -291,7 +265,7 @@ class _GraphDrive:
                 before = self.first.get(whole & ~(1 << index))
                 if before is None or space.register(self.states[before], index)[1] != refusal:
                     raise NotTheSameWalkError
-                self._refused_in(whole)[index] = refusal
+                self.refused.setdefault(whole, {})[index] = refusal
                 self.refusals.append((whole, index, refusal))
             self.asymmetric.update(record.asymmetric)
         if isinstance(space, Remembers):
@@ -323,12 +297,10 @@ class _GraphDrive:
         self.steps.append(step)
         if is_refused:
             self.refused_steps.add(node)
-        first, others = self.first.get(mask), self.others.get(mask, {})
-        if first is None:
-            self._comes_first(mask, node, state)
-        elif state in others or self.states[first] == state:
-            raise NotTheSameWalkError
-        else:
+        first, others = self.first.setdefault(mask, node), self.others.get(mask, {})
+        if first != node:
+            if state in others or self.states[first] == state:
+                raise NotTheSameWalkError
             self.others.setdefault(mask, {})[state] = node
 
     # --- nodes
@@ -350,7 +322,7 @@ class _GraphDrive:
         if refused:
             self.refused_steps.add(node)
         if earlier is None:
-            self._comes_first(mask, node, state)
+            self.first[mask] = node
         elif others is None:
             self.others[mask] = {state: node}
         else:
@@ -368,11 +340,6 @@ class _GraphDrive:
         if broken or self._observation(earlier) != self.space.observe(state):
             return self._differ(earlier, node)
         return None
-
-    def _comes_first(self, mask: int, node: int, state: Any) -> None:
-        self.first[mask] = node
-        if mask not in self.refused:
-            self.known[mask] = state
 
     def _observation(self, node: int) -> tuple[Snapshot, ...]:
         seen = self.observed.get(node)
@@ -405,7 +372,7 @@ class _GraphDrive:
         """Check P1 and P2 for a refusal."""
         mask = self.masks[node]
         whole = mask | 1 << index
-        row = self._refused_in(whole)
+        row = self.refused.setdefault(whole, {})
         known = row.get(index)
         if known is not None:
             if outcomes_agree(known, refusal, same_step=True):
@@ -427,11 +394,6 @@ class _GraphDrive:
         row[index] = refusal
         self.refusals.append((whole, index, refusal))
         return None
-
-    def _refused_in(self, whole: int) -> dict[int, Refusal]:
-        """Who was refused in a set when coming last. See Note [Edges that lead to where others did]."""
-        self.known.pop(whole, None)
-        return self.refused.setdefault(whole, {})
 
     def _accepted_after_all(self, node: int, index: int) -> Counterexample:
         """What P1 or P2 says to an acceptance into a set that was refused before."""

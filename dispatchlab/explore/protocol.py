@@ -158,14 +158,3 @@ class Remembers(Protocol):
 
     def remember(self, touched: frozenset[StateVariable], /) -> None:
         """Count variables as touched, as an earlier run of the same walk has found them."""
-
-
-@runtime_checkable
-class TakesManySteps(Protocol):
-    """A state space that takes many steps from a state at once, which is faster."""
-
-    def successors(self, state: Any, active: int, indices: Sequence[int], /) -> Sequence[Any | None]:
-        """The states after registering each of `indices` that is not active, and releasing each that is.
-
-        None says nothing: it stands for a refusal, a failed release, or a step that is to be taken by itself.
-        """
