@@ -154,6 +154,8 @@ def test_what_was_skipped_is_shown_with_its_ground() -> None:
         "operators: 1 new or changed, those of PyTorch's own modules included\n"
         "differences between orders: none\n"
     )
+    large = replace(found, packages=tuple("abcdefg"), groups=(tuple("abcdef"), ("g",)))
+    assert "imports or names the other; of a group of 6, orders are sampled\n" in import_orders_text(large)
     assert '"shared": [{"packages": ["a", "b"], "reason": "both register x::o"}]' in import_orders_json(found)
 
 

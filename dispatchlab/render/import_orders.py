@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from math import factorial
 from typing import TYPE_CHECKING
 
-from dispatchlab.analysis.import_orders import Difference, ImportComparison
+from dispatchlab.analysis.import_orders import EVERY, Difference, ImportComparison
 from dispatchlab.render.as_json import as_json, json_text
 
 if TYPE_CHECKING:
@@ -84,12 +84,14 @@ def _groups(found: ImportComparison) -> Iterator[str]:
         yield f"shared: {' and '.join(each.packages)}: {each.reason}"
     if len(found.shared) > _MOST:
         yield f"shared: and {len(found.shared) - _MOST:,} more; --format json has them all"
+    largest = max(map(len, found.groups))
+    sampled = f"; of a group of {largest}, orders are sampled" if largest > EVERY else ""
     if found.not_skipped:
         yield f"skipped: none, though groups share nothing: {found.not_skipped}"
     elif found.skipped:
         yield (
             f"skipped: {found.skipped:,} orders of all packages. Packages of two groups share no operator, library or "
-            "fallback, and none imports or names the other"
+            f"fallback, and none imports or names the other{sampled}"
         )
         yield (
             f"checked: {found.whole:,} orders of all packages, with every two groups both ways round; each registers "
