@@ -130,7 +130,7 @@ def test_runs_that_come_in_any_order_are_kept_once_for_each_outcome_by_the_first
 def test_what_was_skipped_is_shown_with_its_ground() -> None:
     found = ImportComparison(
         packages=tuple("abcd"),
-        orders=(("a", "b"), ("b", "a"), *[tuple("abcd")] * 6),
+        orders=(("a", "b"), ("b", "a"), ("c",), ("d",), *[tuple("abcd")] * 6),
         operators=("x::o",),
         failed={},
         ended={},

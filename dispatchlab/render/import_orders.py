@@ -71,7 +71,7 @@ def _orders(found: ImportComparison) -> str:
     whole = f"{found.whole:,} of {factorial(len(found.packages)):,}"
     if not found.skipped:
         return whole
-    within = len(found.orders) - found.whole
+    within = sum(1 < len(order) < len(found.packages) for order in found.orders)
     return f"{within:,} within groups, {whole} of all packages, and each package by itself"
 
 
