@@ -12,6 +12,7 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
+from asyncio import Task, create_task, open_connection, sleep
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -22,6 +23,8 @@ from textual_serve.server import Server
 from dispatchlab.errors import DispatchLabError
 
 HOST = "127.0.0.1"
+
+_LOOK_EVERY_S = 0.02
 
 
 class PortError(DispatchLabError):
@@ -71,13 +74,25 @@ class _LocalServer(Server):
     def __init__(self, command: str, *, port: int, templates: Path, ready: Callable[[str], None]) -> None:
         super().__init__(command, host=HOST, port=port, title="dispatchlab explore", templates_path=str(templates))
         self._ready = ready
+        self._reporting: Task[None] | None = None
         self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
 
     def initialize_logging(self) -> None:
         """Leave logging as it is: standard output is for the address alone."""
 
     async def on_startup(self, app: web.Application) -> None:
-        """Report the address."""
+        """Report the address as soon as somebody listens there, which is after this."""
+        self._reporting = create_task(self._report())
+
+    async def _report(self) -> None:
+        while True:
+            try:
+                _, writer = await open_connection(HOST, self.port)
+            except ConnectionRefusedError:
+                await sleep(_LOOK_EVERY_S)
+            else:
+                writer.close()
+                break
         self._ready(self.public_url)
 
     async def _make_app(self) -> web.Application:
