@@ -144,8 +144,13 @@ class OperatorEntry(NamedTuple):
 
 def _refilled(slots: Slots, wanted: int, filled: Slots) -> Slots:
     """`slots` with those in `wanted` replaced by `filled`."""
-    keep = ~wanted
-    result = {entry: left for entry, held in slots.items() if (left := held & keep)}
+    result = dict(slots)
+    for entry, held in slots.items():
+        if held & wanted:
+            if left := held & ~wanted:
+                result[entry] = left
+            else:
+                del result[entry]
     for entry, bits in filled.items():
         result[entry] = result[entry] | bits if entry in result else bits
     return result
