@@ -307,7 +307,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_work(
         raise AssertionError("work was done")
 
     for work in (
-        "analysis.run_scenario.run_scenarios",
+        "analysis.run_scenarios.run_scenarios",
         "analysis.sources.recorded_from",
         "lint.run.lint_source",
         "analysis.upgrade.upgrade_sources",

@@ -2,8 +2,9 @@
 
 Scenarios:
 
-- `run_scenario`: explore one scenario, replay a counterexample on it, compare it with its model; or several scenarios,
-  in several processes when asked.
+- `run_scenario`: explore one scenario, replay a counterexample on it, compare it with its model.
+- `run_scenarios`: several scenarios, one after the other or at once; `scenario_tasks`: each in a process of its own, on
+  this machine or a cluster, or one in shares.
 - `stand_ins`: boxed kernels for the C++ kernels, and classes for the custom classes, that PyTorch cannot register.
 - `report`: what was found, beside what the scenario expects.
 - `counterexamples`: replay them, explain them, cut scenarios down to them, print programs that show them.

@@ -1,15 +1,12 @@
-"""Run scenarios: one, with all that its report shows, or several, in this process or one each."""
+"""Run a scenario, with all that its report shows."""
 
 from __future__ import annotations
 
-import atexit
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
@@ -18,23 +15,20 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime
 from dispatchlab._version import __version__
 from dispatchlab.analysis.conformance import conform, sentence
 from dispatchlab.analysis.counterexamples import explained, kept_text, model_of, program_of, replayed
-from dispatchlab.analysis.engines import EngineName, engine_for, kept_engines
-from dispatchlab.analysis.executors import executor_for
+from dispatchlab.analysis.engines import EngineName, engine_for
 from dispatchlab.analysis.report import Report, report_of
 from dispatchlab.analysis.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
-from dispatchlab.bounded_read import ReadError, given_files, is_there, read_file
+from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError, RegistrationError
-from dispatchlab.explore.explore import TakenShare, TakeShares, explore, take_share
+from dispatchlab.explore.explore import TakeShares, explore
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
 from dispatchlab.explore.partition import parts_of
 from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
-from dispatchlab.explore.random_walk import Share
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.explore.walk_log import WalkLog
-from dispatchlab.file_kinds import FileKind
 from dispatchlab.journal import Journal
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
@@ -42,19 +36,8 @@ from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.model.short_names import short_names
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
-from dispatchlab.processes.executor import (
-    ClusterError,
-    TaskDied,
-    TaskExecutor,
-    TaskFuture,
-    TaskStopped,
-    completed,
-    wait_for,
-)
 from dispatchlab.processes.memory import default_memory_bound
-from dispatchlab.processes.pool import most_jobs
-from dispatchlab.processes.task_process import is_stopped, report
-from dispatchlab.scenario.load import MAX_BYTES, load_scenario, read_bytes
+from dispatchlab.scenario.load import MAX_BYTES, load_scenario
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
@@ -442,7 +425,7 @@ def _explored(
     if isinstance(engine, Explores):
         return engine.explore(scenario.registrations, scenario.operators, **asked)
     if options.checkpoint is not None and options.walk in ("auto", "graph") and program is None:
-        with Journal(options.checkpoint, _run_of(scenario.file, options, engine.semantics)) as journal:
+        with Journal(options.checkpoint, run_of(scenario.file, options, engine.semantics)) as journal:
             return explore(
                 engine,
                 scenario.registrations,
@@ -458,7 +441,7 @@ def _explored(
     return found
 
 
-def _run_of(file: str, options: RunOptions, semantics: str = "") -> dict[str, str]:
+def run_of(file: str, options: RunOptions, semantics: str = "") -> dict[str, str]:
     """What a checkpoint says of the run that it is of."""
     content = "no file"
     if os.path.isfile(file):
@@ -611,36 +594,6 @@ def _counted(graph: StateGraph, found: Exploration) -> StateGraph:
     return replace(graph, notes=(note, *graph.notes))
 
 
-Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]
-"""A file, and its outcome or the reason why there is none."""
-
-ProgressOf: TypeAlias = Callable[[str, Progress], None]
-"""Is called about ten times a second with a file and how far its exploration has come."""
-
-_LOOK_EVERY_S = 0.1
-
-
-class WorkerDied(DispatchLabError):
-    """The process of a scenario died, as one that needs too much memory does.
-
-    Args:
-        path: the scenario.
-        how: `signal SIGKILL` or `exit code 1`.
-    """
-
-    exit_code = 5
-
-    def __init__(self, path: str, how: str) -> None:
-        super().__init__(path, how)
-        self.path, self.how = path, how
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: the process that explored it ended with {self.how}, as one does that imports a module that "
-            "exits, or that runs out of memory"
-        )
-
-
 class NotInTimeError(DispatchLabError):
     """Time was up before anything was explored.
 
@@ -659,312 +612,16 @@ class NotInTimeError(DispatchLabError):
         return f"{self.path}: stopped at the bound of {self.timeout_s:g} seconds, before anything was explored"
 
 
-def run_scenarios(
-    files: Sequence[str],
-    options: RunOptions,
-    *,
-    jobs: int = 1,
-    cluster: str | None = None,
-    progress: ProgressOf,
-    finished: Callable[[str], None],
-) -> Generator[Finished, None, None]:
-    """Run scenarios, several at once when `jobs` is more than 1, and in other processes when they import code.
+Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]
+"""A file, and its outcome or the reason why there is none."""
 
-    Args:
-        files: the scenarios.
-        options: how to run each.
-        jobs: how many at once.
-        cluster: the address of a scheduler, on whose cluster they run in place of this machine.
-        progress: see `ProgressOf`.
-        finished: is called with a file as soon as its exploration has ended.
-
-    Yields:
-        Each file with its outcome; after Ctrl-C only those that were done or, on this machine, under way.
-
-    Raises:
-        ClusterError: there is no such cluster, or it is lost.
-    """
-    if (jobs > 1 or cluster is not None) and len(files) == 1 and _has_shares(options):
-        yield from _with_shares(files[0], options, min(jobs, most_jobs()), cluster, progress, finished)
-        return
-    jobs = min(jobs, len(files), most_jobs())
-    in_processes = jobs > 1 or options.allow_import or cluster is not None  # code of the user's may end its process
-    if options.max_memory is None and cluster is None:
-        options = replace(options, max_memory=default_memory_bound(jobs))
-    with ExitStack() as open_files:
-        kept = None
-        if options.checkpoint is not None:
-            run = {name: text for file in files for name, text in _run_of(file, options).items()}
-            kept = _Kept(open_files.enter_context(Journal(options.checkpoint, run)), files)
-        asked = [_Asked(path, _own(options, number)) for number, path in enumerate(files)]
-        todo = [each for each in asked if kept is None or kept.outcome(each.path) is None]
-        work = (
-            _in_processes(todo, executor_for(jobs, cluster), progress, finished, elsewhere=cluster is not None)
-            if in_processes and todo
-            else _here(todo, progress, finished)
-        )
-        fresh = open_files.enter_context(closing(work))
-        for each in asked:
-            outcome = None if kept is None else kept.outcome(each.path)
-            if outcome is not None:
-                yield each.path, outcome
-                continue
-            following = next(fresh, None)
-            if following is None:  # it was interrupted
-                return
-            path, new = following
-            if kept is not None:
-                kept.add(path, new)
-            yield path, new
-            if isinstance(new, Outcome) and new.interrupted and not in_processes:
-                return
+ProgressOf: TypeAlias = Callable[[str, Progress], None]
+"""Is called about ten times a second with a file and how far its exploration has come."""
 
 
-def _has_shares(options: RunOptions) -> bool:
-    """Whether it takes random walks in shares, which nothing bounds but time."""
-    return (
-        options.walk == "sample"
-        and options.engine in (None, "lab")
-        and (options.max_states, options.replay, options.checkpoint) == (None, None, None)
-        and not options.allow_import
-    )
+class Asked(NamedTuple):
+    """A scenario to run, and the files that it reads where the machine that runs it does not have them."""
 
-
-def _with_shares(
-    path: str,
-    options: RunOptions,
-    jobs: int,
-    cluster: str | None,
-    progress: ProgressOf,
-    finished: Callable[[str], None],
-) -> Iterator[Finished]:
-    """Run one scenario, whose random walks are taken in shares."""
-    outcome: Outcome | DispatchLabError
-    try:
-        task = _with_files(_Asked(path, options))
-        with executor_for(jobs, cluster) as executor:
-
-            def shares(given: Iterator[Share], tick: Callable[[], None]) -> Iterator[TakenShare]:
-                taken: dict[int, TakenShare] = {}
-                following = 0
-                tasks = ((task, share) for share in given)
-                for number, _, future in completed(executor, _take_share, tasks, tick=tick):
-                    taken[number] = future.result()
-                    while following in taken:
-                        yield taken.pop(following)
-                        following += 1
-
-            outcome = run_scenario(path, options, progress=partial(progress, path), shares=shares)
-            executor.shutdown(wait=False)  # what is left after a counterexample, a bound or Ctrl-C is of no use
-    except ClusterError:
-        raise
-    except TaskDied as died:
-        outcome = WorkerDied(path, died.how)
-    except DispatchLabError as error:
-        outcome = error
-    finished(path)
-    yield path, outcome
-
-
-@lru_cache(maxsize=1)
-def _subject(task: _Asked) -> tuple[Scenario, Forkable]:
-    """The scenario and the engine of shares; a worker makes them once."""
-    with given_files(dict(task.files)):
-        scenario = load_scenario(task.path)
-        with engine_for("lab", asked=task.options.semantics, in_file=scenario.semantics) as engine:
-            assert isinstance(engine, Forkable)
-            return scenario, engine
-
-
-def _take_share(task: tuple[_Asked, Share]) -> TakenShare:
-    asked, share = task
-    scenario, engine = _subject(asked)
-    options = asked.options
-    max_memory = options.max_memory or default_memory_bound(most_jobs())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return take_share(
-            engine,
-            scenario.registrations,
-            scenario.operators,
-            share,
-            order=scenario.order,
-            timeout_s=options.timeout_s,
-            max_memory=max_memory,
-        )
-
-
-class _Asked(NamedTuple):
     path: str
     options: RunOptions
-    files: tuple[tuple[str, bytes], ...] = ()  # for a machine that does not have them
-
-
-def _own(options: RunOptions, number: int) -> RunOptions:
-    """The options of one scenario, whose walk has a checkpoint of its own beside that of the run."""
-    if options.checkpoint is None:
-        return options
-    return replace(options, checkpoint=f"{options.checkpoint}.{number}")
-
-
-class _Kept:
-    """The outcomes that a checkpoint has; one that was interrupted or is incomplete is worked on again."""
-
-    def __init__(self, journal: Journal, files: Sequence[str]) -> None:
-        self._journal = journal
-        self._number = {path: number for number, path in enumerate(files)}
-        for path in files:
-            if self.outcome(path) is not None:  # the run may have ended between the two
-                self._remove_walk(path)
-
-    def outcome(self, path: str) -> Outcome | None:
-        """What is known of a scenario."""
-        found = self._journal.records(path)
-        return found[-1] if found and isinstance(found[-1], Outcome) else None
-
-    def add(self, path: str, outcome: Outcome | DispatchLabError) -> None:
-        """Keep an outcome, and remove what was kept of the walk that led to it."""
-        if not isinstance(outcome, Outcome) or outcome.interrupted:
-            return
-        if outcome.report.exploration.verdict is not Verdict.INCOMPLETE and self._journal.add(path, outcome):
-            self._remove_walk(path)
-
-    def _remove_walk(self, path: str) -> None:
-        with suppress(OSError):
-            os.unlink(f"{self._journal.path}.{self._number[path]}")
-
-
-def _here(
-    asked: Sequence[_Asked], progress: ProgressOf, finished: Callable[[str], None]
-) -> Generator[Finished, None, None]:
-    with kept_engines():
-        for path, options, _ in asked:
-            outcome: Outcome | DispatchLabError
-            try:
-                outcome = run_scenario(path, options, progress=partial(progress, path))
-            except DispatchLabError as error:
-                outcome = error
-            finished(path)
-            yield path, outcome
-
-
-def _in_processes(
-    asked: Sequence[_Asked],
-    executor: TaskExecutor,
-    progress: ProgressOf,
-    finished: Callable[[str], None],
-    *,
-    elsewhere: bool,
-) -> Generator[Finished, None, None]:
-    stopped = reported = False
-    with executor:
-        futures = [(_sent if elsewhere else _given)(executor, each) for each in asked]
-        shown = _Shown([each.path for each in asked], futures, progress, finished)
-        for number, (each, future) in enumerate(zip(asked, futures, strict=True)):
-            is_done = False
-            while not is_done:
-                try:
-                    is_done = wait_for(future)
-                    executor.check()
-                    shown.look()
-                except KeyboardInterrupt:
-                    executor.stop()
-                    stopped = True
-            shown.end(number)
-            outcome = _outcome_of(each.path, future)
-            if outcome is not None:
-                reported |= stopped and isinstance(outcome, Outcome)
-                yield each.path, replace(outcome, interrupted=stopped) if isinstance(outcome, Outcome) else outcome
-    if stopped and not reported:
-        raise KeyboardInterrupt
-
-
-def _given(executor: TaskExecutor, task: _Asked) -> Future[Outcome]:
-    return executor.submit(_run, task)
-
-
-def _sent(executor: TaskExecutor, task: _Asked) -> Future[Outcome]:
-    """Hand it over with the files that it reads, and without a checkpoint of its own."""
-    try:
-        task = _with_files(task)
-    except DispatchLabError as error:
-        failed: Future[Outcome] = Future()
-        failed.set_exception(error)
-        return failed
-    return executor.submit(_run, task)
-
-
-def _with_files(task: _Asked) -> _Asked:
-    options = replace(task.options, checkpoint=None)
-    files = [(task.path, read_bytes(task.path, FileKind.SCENARIO))]
-    if options.semantics is not None and options.semantics.endswith(".json") and is_there(options.semantics):
-        files.append((options.semantics, read_file(options.semantics, limit=MAX_BYTES, what="profiles")))
-    return _Asked(task.path, options, tuple(files))
-
-
-class _Shown:
-    """Passes on how far scenarios have come and which have ended, looking at all of them ten times a second."""
-
-    def __init__(
-        self,
-        paths: Sequence[str],
-        futures: Sequence[Future[Outcome]],
-        progress: ProgressOf,
-        finished: Callable[[str], None],
-    ) -> None:
-        self._paths, self._progress, self._finished = paths, progress, finished
-        self._under_way = dict(enumerate(futures))
-        self._seen: dict[int, Progress] = {}
-        self._next = 0.0
-
-    def look(self) -> None:
-        now = perf_counter()
-        if now < self._next:
-            return
-        self._next = now + _LOOK_EVERY_S
-        for number, future in list(self._under_way.items()):
-            if future.done():
-                self.end(number)
-            elif isinstance(future, TaskFuture) and future.reported is not self._seen.get(number):
-                self._seen[number] = future.reported
-                self._progress(self._paths[number], future.reported)
-
-    def end(self, number: int) -> None:
-        if self._under_way.pop(number, None) is not None:
-            self._finished(self._paths[number])
-
-
-def _outcome_of(path: str, future: Future[Outcome]) -> Outcome | DispatchLabError | None:
-    """The outcome of the scenario that came to an end; None for one that was not explored."""
-    try:
-        return future.result()
-    except DispatchLabError as error:
-        return error
-    except TaskDied as died:
-        return WorkerDied(path, died.how)
-    except (KeyboardInterrupt, TaskStopped, CancelledError):
-        return None
-    except BaseException as error:
-        error.add_note(f"in {path}")
-        raise
-
-
-# -- in a worker
-
-
-@cache
-def _keep_engines() -> None:
-    """Keep the live engine for the next task."""
-    engines = ExitStack()
-    engines.enter_context(kept_engines())
-    atexit.register(engines.close)
-
-
-def _run(task: _Asked) -> Outcome:
-    """Run in a worker. See Note [Interrupts and processes] in processes/task_process.py."""
-    _keep_engines()
-    options = task.options
-    if options.max_memory is None:  # as on a machine with as many tasks as cores
-        options = replace(options, max_memory=default_memory_bound(most_jobs()))
-    with given_files(dict(task.files)):
-        return run_scenario(task.path, options, progress=report, cancelled=is_stopped)
+    files: tuple[tuple[str, bytes], ...] = ()

@@ -117,7 +117,7 @@ def certify(
     """
     from dispatchlab.analysis.certify import certification_of, without_known
     from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
-    from dispatchlab.processes.pool import most_jobs
+    from dispatchlab.processes.cores import most_jobs
     from dispatchlab.registry.builds import default_registry
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
 

@@ -221,7 +221,8 @@ def permute(
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.analysis.run_scenario import RunOptions, run_scenarios
+    from dispatchlab.analysis.run_scenario import RunOptions
+    from dispatchlab.analysis.run_scenarios import run_scenarios
     from dispatchlab.analysis.sources import scenario_files
 
     asked = RunOptions(**options)

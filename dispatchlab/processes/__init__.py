@@ -7,5 +7,6 @@
 - `cluster_task`: what runs on a worker of a cluster.
 - `task_process`: a process that runs one task at a time, so that a crash is blamed on its task.
 - `deadline`: a deadline that interrupts whatever is running.
+- `cores`: how many processes are of use on this machine.
 - `memory`: how much memory this process uses, and how much of the machine's it may use.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,24 +12,17 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from dispatchlab.processes.cores import most_jobs
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, signals_wait
 from dispatchlab.processes.task_process import STOP_S, TaskProcess
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-_MOST_JOBS: Final = 2
 _AHEAD: Final = 4  # for each process, so that none waits while results are looked at
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def most_jobs() -> int:
-    """How many processes are of use: one for each core that this process may use, and two in any case."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(_MOST_JOBS, len(os.sched_getaffinity(0)))
-    return max(_MOST_JOBS, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.analysis.certify import certification_of
-from dispatchlab.analysis.run_scenario import Outcome, RunOptions, run_scenarios
+from dispatchlab.analysis.run_scenario import Outcome, RunOptions
+from dispatchlab.analysis.run_scenarios import run_scenarios
 from dispatchlab.explore import walk_log
 from dispatchlab.explore.prng import SplitMix64
 from dispatchlab.registry.file import open_bundled

@@ -14,9 +14,10 @@ from threading import Timer
 
 import pytest
 
+from dispatchlab.processes.cores import most_jobs
 from dispatchlab.processes.executor import TaskDied, TaskFuture, TaskStopped, completed, wait_for
 from dispatchlab.processes.parent import is_alive
-from dispatchlab.processes.pool import ProcessExecutor, most_jobs
+from dispatchlab.processes.pool import ProcessExecutor
 from tests.scenario_texts import FIVE, many
 from tests.signals.run import COMMANDS, MARK, ROOT, prepare, run, running
 
