@@ -33,6 +33,7 @@ OPENED_ELSEWHERE = {
     "processes/memory.py": "what the kernel shows of this process",
     "registry/file.py": "the first bytes",
     "registry/ownership.py": "a file of the package",
+    "render/html/page.py": "files of the package",
 }
 
 
