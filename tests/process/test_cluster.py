@@ -190,6 +190,43 @@ def test_two_workers_that_are_killed_at_random_moments_change_nothing(tmp_path: 
         own.end()
 
 
+@pytest.mark.parametrize("seed", [5, 6])
+def test_a_command_prints_the_same_when_two_of_its_workers_are_killed_at_random_moments(
+    tmp_path: Path, seed: int
+) -> None:
+    moments, folder, workers = random.Random(seed), tmp_path / "scenarios", tmp_path / "workers"
+    folder.mkdir()
+    workers.mkdir()
+    for number in range(10):
+        (folder / f"many_{number}.yaml").write_text(many(15 - number % 2))
+    some = ("permute", ".", "--walk", "graph", "--format", "text", "-v", "--no-progress")
+    expected = command(folder, *some, "--jobs", "2")
+    own = Cluster(3, workers)
+    try:
+        printed, verdicts = "", 0
+        kills = [moments.randint(1, 3), moments.randint(4, 6)]  # while the scenarios behind them are under way
+        with subprocess.Popen(
+            [sys.executable, "-m", "dispatchlab", *some, "--cluster", own.address],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                printed += line
+                verdicts += line.startswith("verdict: ")
+                if kills and verdicts == kills[0]:
+                    time.sleep(moments.uniform(0, 0.2))
+                    own.workers[len(kills) - 1].kill()
+                    del kills[0]
+        assert (process.wait(), _TIMES.sub("", printed)) == expected[:2]
+        assert verdicts == 10
+        assert [worker.poll() for worker in own.workers] == [-signal.SIGKILL, -signal.SIGKILL, None]
+    finally:
+        own.end()
+
+
 def test_workers_of_a_local_cluster_are_killed_and_started_again() -> None:
     local_cluster: Any = pytest.importorskip("distributed").LocalCluster
     moments = random.Random(3)
