@@ -283,7 +283,10 @@ class ClusterExecutor(TaskExecutor):
                     raise NoSchedulerError(self._address, f"a {found.lower()} does")
                 return client(self._address, timeout=CONNECT_S, set_as_default=False, name="dispatchlab")
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
-            raise NoSchedulerError(self._address, _first_line(error)) from None
+            # Whether Dask or we run out of time first is chance.
+            late = isinstance(error, TimeoutError) or "Timed out" in str(error)
+            reason = f"no answer within {CONNECT_S:g} s" if late else _first_line(error)
+            raise NoSchedulerError(self._address, reason) from None
 
     def _check_workers(self) -> None:
         """Wait for a worker, and compare every installation with this one."""
