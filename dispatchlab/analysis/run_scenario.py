@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dispatchlab._version import __version__
 from dispatchlab.analysis.conformance import conform, sentence
@@ -18,14 +18,12 @@ from dispatchlab.analysis.counterexamples import explained, kept_text, model_of,
 from dispatchlab.analysis.engines import EngineName, engine_for
 from dispatchlab.analysis.report import Report, report_of
 from dispatchlab.analysis.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
-from dispatchlab.analysis.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.explore.explore import TakeShares, explore
 from dispatchlab.explore.limits import Interrupted, Progress, count_orders
 from dispatchlab.explore.partition import parts_of
-from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.protocol import Engine, Forkable
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.explore.walk_log import WalkLog
@@ -40,6 +38,9 @@ from dispatchlab.processes.memory import default_memory_bound
 from dispatchlab.scenario.load import MAX_BYTES, load_scenario
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
+
+if TYPE_CHECKING:
+    from dispatchlab.analysis.state_graph import PartOfGraph, StateGraph
 
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""
@@ -436,9 +437,11 @@ def _explored(
             )
     if shares is not None and program is None:
         asked["shares"] = shares
-    walk = explore if program is None else explore_program
-    found: Exploration = walk(engine, scenario.registrations, scenario.operators, cancelled=cancelled, **asked)
-    return found
+    if program is None:
+        return explore(engine, scenario.registrations, scenario.operators, cancelled=cancelled, **asked)
+    from dispatchlab.explore.program_walk import explore_program
+
+    return explore_program(engine, scenario.registrations, scenario.operators, cancelled=cancelled, **asked)
 
 
 def run_of(file: str, options: RunOptions, semantics: str = "") -> dict[str, str]:
@@ -533,6 +536,8 @@ def _is_drawn(options: RunOptions, report: Report) -> bool:
 
 
 def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome:
+    from dispatchlab.analysis.state_graph import NotDrawnError, state_graph
+
     if not isinstance(engine, Forkable):
         return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
     report = outcome.report
@@ -563,6 +568,8 @@ def _all_registered(engine: Engine, scenario: Scenario) -> tuple[OperatorView, .
 
 
 def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:
+    from dispatchlab.analysis.state_graph import PartOfGraph
+
     """The parts that were explored; the whole where it was not explored in parts."""
     whole = engine.space(scenario.registrations, scenario.operators)
     if found.components < 2:
