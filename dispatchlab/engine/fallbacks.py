@@ -20,7 +20,6 @@ from typing import Final
 
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.slot_set import each_slot
 
 _MOST_KNOWN: Final = 256
 
@@ -69,7 +68,8 @@ class Fallbacks:
         """What should be in some of their slots: for the invariants, by another way than `entries_in`."""
         expected = self._expected.get(slots)
         if expected is None:
-            expected = {self._by_slot[1 << at].because(Provenance.FALLBACK): 1 << at for at in each_slot(slots)}
+            by_slot = self._by_slot.items()
+            expected = {entry.because(Provenance.FALLBACK): bit for bit, entry in by_slot if slots & bit}
             if len(self._expected) < _MOST_KNOWN:
                 self._expected[slots] = expected
         return expected.copy()
