@@ -15,7 +15,7 @@ pytest.importorskip("check_jsonschema", reason=REASON)
 
 ROOT = Path(__file__).parents[2]
 FILES = {
-    "github-workflows": [".github/workflows/test.yml", ".github/workflows/release.yml"],
+    "github-workflows": [".github/workflows/test.yml", ".github/workflows/release.yml", ".github/workflows/site.yml"],
     "github-actions": ["action.yml"],
     "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
     "github-issue-forms": [".github/ISSUE_TEMPLATE/wrong_result.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
