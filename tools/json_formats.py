@@ -8,11 +8,13 @@ an error. A test compares.
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from functools import cache
@@ -466,6 +468,21 @@ def section(title: str) -> str:
     return head + "\n".join(rows) + "\n"
 
 
+def section_by_itself(title: str) -> str:
+    """The section of a command, from a process of its own: what is watched depends on what ran before."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.json_formats", title],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode:
+        raise ValueError(done.stderr)
+    return done.stdout
+
+
 def _plain(meaning: str) -> str:
     """A meaning in the words of JSON, fit for a table."""
     meaning = re.sub(r"\bNone\b", "null", meaning.replace("False", "false").replace("True", "true"))
@@ -497,10 +514,12 @@ One object.
 
 def page() -> str:
     """The whole page."""
-    with chdir(ROOT):
-        sections = [section(title) for title in EXAMPLES]
+    sections = [section_by_itself(title) for title in EXAMPLES]
     return "".join((_HEAD.format(version=as_json.JSON_VERSION), *sections, RECORD))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8", newline="\n")
+    if sys.argv[1:]:
+        sys.stdout.write(section(sys.argv[1]))
+    else:
+        PAGE.write_text(page(), encoding="utf-8", newline="\n")

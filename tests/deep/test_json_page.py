@@ -17,8 +17,7 @@ from tools import json_formats
 def test_the_page_has_the_fields_that_a_command_prints(title: str) -> None:
     if title in json_formats.NEED_PYTORCH and find_spec("torch") is None:
         pytest.skip("the command imports PyTorch, and there is none")
-    with contextlib.chdir(ROOT):
-        section = json_formats.section(title)
+    section = json_formats.section_by_itself(title)
     assert section.count("\n| `") > 5
     assert section in json_formats.PAGE.read_text(encoding="utf-8"), "write it again with python tools/json_formats.py"
 
