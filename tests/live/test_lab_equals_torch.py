@@ -19,6 +19,7 @@ from dispatchlab.explore.protocol import Handle, Sandbox
 from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
 from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.registration import Fallback, Registration
+from tests import effort
 from tests.effort import examples
 from tests.engine_shorthand import BOXED, FALLTHROUGH, define
 from tests.live.generated_scenarios import OPERATORS, REPLACEABLE, registrations, with_replacing
@@ -49,13 +50,19 @@ class Side:
 SEEN: Counter[str] = Counter()
 
 
-@settings(examples(2000), suppress_health_check=list(HealthCheck))
-@given(st.lists(registrations, min_size=1, max_size=6), st.data())
 @pytest.mark.filterwarnings("ignore")
-def test_dump_table_slots_and_outcomes_are_equal_after_every_step(
-    scenario: list[Registration], data: st.DataObject
-) -> None:
-    walk_together(scenario, data.draw(st.lists(st.integers(0, len(scenario) - 1), min_size=1, max_size=12)))
+def test_dump_table_slots_and_outcomes_are_equal_after_every_step() -> None:
+    @settings(examples(2000), suppress_health_check=list(HealthCheck))
+    @given(st.lists(registrations, min_size=1, max_size=6), st.data())
+    def walk(scenario: list[Registration], data: st.DataObject) -> None:
+        walk_together(scenario, data.draw(st.lists(st.integers(0, len(scenario) - 1), min_size=1, max_size=12)))
+
+    SEEN.clear()
+    walk()
+    wanted = {"registered", "released", "duplicate_def"}
+    if effort.percent == 100:
+        wanted |= {"schema_mismatch", "too_many_arguments", "stale"}
+    assert wanted <= set(SEEN)
 
 
 @settings(examples(1000), suppress_health_check=list(HealthCheck))
@@ -102,8 +109,3 @@ def walk_together(scenario: list[Registration], sequence: list[int]) -> None:
         for side in (lab, live):
             for handle in side.handles.values():
                 handle.release()
-
-
-def test_the_generated_sequences_reach_every_outcome() -> None:
-    wanted = {"registered", "released", "duplicate_def", "schema_mismatch", "too_many_arguments", "stale"}
-    assert wanted <= set(SEEN)
