@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, IntEnum, StrEnum
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import walk_packages
 from types import FunctionType
@@ -108,9 +109,12 @@ def test_a_repr_reads_back_as_an_equal_value(value: object) -> None:
 
 
 def enums() -> list[type[Enum]]:
-    """Every enum of every module that can be imported without PyTorch."""
+    """Every enum of every module that can be imported without PyTorch, and with what is installed."""
+    needs = ["dispatchlab.live.", "dispatchlab.__main__"]
+    if find_spec("textual") is None:
+        needs.append("dispatchlab.explorer_app.")
     for module in walk_packages(dispatchlab.__path__, "dispatchlab."):
-        if not module.name.startswith(("dispatchlab.live.", "dispatchlab.__main__")):
+        if not module.name.startswith(tuple(needs)):
             import_module(module.name)
     found = [*StrEnum.__subclasses__(), *IntEnum.__subclasses__(), *Enum.__subclasses__()]
     return [one for one in found if one.__module__.startswith("dispatchlab.")]
