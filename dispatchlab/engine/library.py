@@ -135,7 +135,7 @@ class Library(Registrations):
         dispatch_key: the key of every kernel in an IMPL library; empty for none.
         dispatcher: where to register.
         debug: what dumps print for its registrations; when left out, `registered at FILE:LINE` of each call, with the
-            qualified name of a kernel behind it, so that two kernels of one library can be told apart.
+            qualified name of a kernel behind it, so that no two kernels of one library print alike.
 
     Raises:
         RegistrationError: of kinds `unknown_block_kind`, `unknown_key`, `wildcard_namespace`, `key_on_def_block`,

@@ -111,6 +111,17 @@ class Drive(Protocol):
         """The result so far."""
 
 
+def _ending_of(drive: Drive) -> Ending:
+    """How a walk ends, by itself, by a crash of its engine or for want of memory."""
+    try:
+        try:
+            return drive.take()
+        except EngineCrashed as crash:
+            return drive.crashed(crash)
+    except MemoryError:
+        return _OUT_OF_MEMORY
+
+
 def finish(drive: Drive) -> Exploration:
     """Take a walk to its end.
 
@@ -118,12 +129,7 @@ def finish(drive: Drive) -> Exploration:
         Interrupted: by Ctrl-C, with what was covered.
     """
     try:
-        try:
-            ending = drive.take()
-        except EngineCrashed as crash:
-            ending = drive.crashed(crash)
-    except MemoryError:
-        ending = _OUT_OF_MEMORY
+        ending = _ending_of(drive)
     except KeyboardInterrupt:
         raise Interrupted(drive.exploration(Ending(Verdict.INCOMPLETE, reasons=("interrupted",)))) from None
     return drive.exploration(ending)
@@ -172,14 +178,7 @@ Parts: TypeAlias = Callable[[Callable[[], None]], Generator[Observed, None, None
 def observe_part(walk: Walk, sessions: Sessions, *, watch: Watch) -> Observed:
     """Take a part of a walk, as `explore_walk` does, for `explore_parts`."""
     drive = _SandboxDrive(walk, sessions, watch)
-    try:
-        try:
-            ending = drive.take()
-        except EngineCrashed as crash:
-            ending = drive.crashed(crash)
-    except MemoryError:
-        ending = _OUT_OF_MEMORY
-    return drive.observed(ending)
+    return drive.observed(_ending_of(drive))
 
 
 def explore_parts(walk: Walk, sessions: Sessions, parts: Parts, *, watch: Watch) -> Exploration:

@@ -77,7 +77,7 @@ class Symmetry:
 
         Args:
             members: the registrations.
-            labels: what else tells them apart, one for each.
+            labels: what else distinguishes them, one for each.
         """
         parts = [self._parts.get(index, {}) for index in members]
         rows: set[tuple[int, tuple[int, ...], tuple[int, ...]]] = set()

@@ -347,7 +347,7 @@ def with_kernel_text(registration: Def | Impl | Fallback, text: str) -> Def | Im
 
 
 def shown_text(registration: Registration) -> str:
-    """The debug text that tells a registration from others: that of its kernel where it has one; empty for none."""
+    """The debug text that distinguishes a registration: that of its kernel where it has one; empty for none."""
     match registration:
         case NameOnly():
             return ""

@@ -22,7 +22,7 @@ _LONGEST = 28
 
 
 def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
-    """A name for each, as short as tells them apart: `CPU`, else `foo CPU`, else `CPU fn_a`, else `CPU #3`.
+    """A name for each, as short as keeps them distinct: `CPU`, else `foo CPU`, else `CPU fn_a`, else `CPU #3`.
 
     Args:
         registrations: in the order of their numbers.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.hostile_texts import (
     words_of,
     write_hostile_files,
 )
+from tests.terminals import run_on_terminal
 
 ROOT = Path(__file__).parents[2]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -30,22 +30,7 @@ def on_terminal(folder: Path, *arguments: str) -> tuple[int, str]:
     """The exit code of a command, and what its terminal is given by both of its streams."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}", "TERM": "xterm", "COLUMNS": "100", "PYTHONUTF8": "1"}
     env["DISPATCHLAB_PAGER"] = ""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.execve(sys.executable, [sys.executable, "-m", "dispatchlab", *arguments], env)
-    data = b""
-    while True:
-        try:
-            more = os.read(terminal, 65536)
-        except OSError:
-            break
-        if not more:
-            break
-        data += more
-    os.close(terminal)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status), data.decode("utf-8")
+    return run_on_terminal(folder, arguments, env)
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.scenario_texts import FIVE, TWICE
+from tests.terminals import run_on_terminal
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
@@ -45,26 +45,7 @@ def on_terminal(folder: Path, *arguments: str, keys: str = "", when: str = "", *
         variables: of the environment.
     """
     env = {**_KEPT, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "80", "LINES": "24", **variables}
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.execve(sys.executable, [sys.executable, "-m", "dispatchlab", *arguments], env)
-    data = b""
-    while True:
-        try:
-            more = os.read(terminal, 65536)
-        except OSError:
-            break
-        if not more:
-            break
-        data += more
-        if keys and when.encode() in data:
-            time.sleep(0.2)
-            os.write(terminal, keys.encode())
-            keys = ""
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(status), data.decode()
+    return run_on_terminal(folder, arguments, env, keys=keys, when=when)
 
 
 def test_long_output_goes_to_the_pager_of_dispatchlab_and_exit_codes_stay(folder: Path) -> None:

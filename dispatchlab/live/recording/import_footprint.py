@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dispatchlab.bounded_read import ReadError, read_file
@@ -100,17 +99,25 @@ def _packages(package: str, others: Sequence[str], new: frozenset[str]) -> froze
     if left:
         pattern = re.compile(rb"\b(" + b"|".join(re.escape(top.encode()) for top in left) + rb")\b")
         for name in new:
-            for match in pattern.finditer(_source(name)):
+            source = _source(name)
+            if source is None:  # nobody knows what it names
+                return frozenset(others)
+            for match in pattern.finditer(source):
                 found |= {other for other, top in tops.items() if top == match[1].decode()}
     return frozenset(found)
 
 
-def _source(module: str) -> bytes:
-    """The source of a module that is neither PyTorch's nor of the standard library; empty for what has none."""
+def _source(module: str) -> bytes | None:
+    """The source of a module that is neither PyTorch's nor of the standard library.
+
+    Returns:
+        Its text; empty where there is none, as for a module of C++, and None where there is one that cannot be read.
+    """
     top = module.partition(".")[0]
     file = getattr(sys.modules.get(module), "__file__", None)
     if top == torch().__name__ or top in sys.stdlib_module_names or not isinstance(file, str) or file[-3:] != ".py":
         return b""
-    with suppress(OSError, ReadError):
+    try:
         return read_file(file, limit=_LARGEST, what="sources that are searched for names")
-    return b""
+    except (OSError, ReadError):
+        return None
