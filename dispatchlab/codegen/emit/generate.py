@@ -20,8 +20,8 @@ from dispatchlab.codegen.emit.python_source import (
     label,
     mark,
     module_text,
-    text_literal,
 )
+from dispatchlab.codegen.emit.python_text import text_literal
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.errors import DispatchLabError, no_operator

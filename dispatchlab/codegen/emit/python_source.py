@@ -7,7 +7,7 @@ reached through `op.kernels`. Source: torchgen/dest/register_dispatch_key.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from dispatchlab.codegen.emit.generated_group import (
     GUARDED,
@@ -19,9 +19,20 @@ from dispatchlab.codegen.emit.generated_group import (
     comes_from,
     python_name,
 )
+from dispatchlab.codegen.emit.python_text import (
+    WIDTH,
+    annotation,
+    banner,
+    bracketed,
+    indented,
+    long_text,
+    python_names,
+    python_parameters,
+    text_literal,
+)
 from dispatchlab.codegen.read.native_function import NativeFunction, Precomputed
 from dispatchlab.codegen.read.schema_parts import SchemaKind
-from dispatchlab.model.schema import Argument, clone_with_name
+from dispatchlab.model.schema import clone_with_name
 from dispatchlab.model.schema_types import ListType, OptionalType, Type
 
 
@@ -158,28 +169,28 @@ def _by_hand(generated: GeneratedGroup) -> Iterator[str]:
     yield "BY_HAND = {"
     for name, call in _hand_written(generated).items():
         entry = f"    {text_literal(name)}: {text_literal(call)},"
-        if len(entry) <= _WIDTH:
+        if len(entry) <= WIDTH:
             yield entry
         else:
             yield f"    {text_literal(name)}: ("
-            yield from _long_text(call, indent=2)
+            yield from long_text(call, indent=2)
             yield "    ),"
     yield "}"
 
 
 def _registrations(generated: GeneratedGroup, file: str) -> Iterator[str]:
     namespace = text_literal(generated.group.out.name.namespace)
-    yield from _banner("registrations: nothing is registered when one of them is refused")
+    yield from banner("registrations: nothing is registered when one of them is refused")
     yield "def register(dispatcher: Dispatcher, kernels: object) -> ExitStack:"
     yield "    linked = link(dispatcher, kernels, BY_HAND)"
     yield "    with ExitStack() as undo:"
     yield f'        m = undo.enter_context(Library({namespace}, "FRAGMENT", dispatcher=dispatcher))'
     for function in generated.group.functions:
         yield "        m.define("
-        yield from _long_text(_schema_text(function), indent=3, tail=",")
+        yield from long_text(_schema_text(function), indent=3, tail=",")
         tags = [text_literal(tag) for tag in sorted(function.tags)]
         if tags:
-            yield from _bracketed("tags=(", tags, "),", indent=3, loose=True)
+            yield from bracketed("tags=(", tags, "),", indent=3, loose=True)
         yield from _debug_lines(def_debug_text(generated, function, file))
         yield "        )"
     for key in generated.keys:
@@ -190,7 +201,7 @@ def _registrations(generated: GeneratedGroup, file: str) -> Iterator[str]:
         for wrapper in key.wrappers:
             yield "        m.impl("
             yield f"            {text_literal(wrapper.function.short_name)},"
-            yield from _bracketed("unboxed(", [f"partial({wrapper.name}, linked)"], "),", indent=3, single=True)
+            yield from bracketed("unboxed(", [f"partial({wrapper.name}, linked)"], "),", indent=3, single=True)
             yield from _debug_lines(debug_text(generated, wrapper, file))
             yield "        )"
     yield "        return undo.pop_all()"
@@ -198,7 +209,7 @@ def _registrations(generated: GeneratedGroup, file: str) -> Iterator[str]:
 
 def _debug_lines(debug: str) -> Iterator[str]:
     line = f"            debug={text_literal(debug)},"
-    if len(line) <= _WIDTH:
+    if len(line) <= WIDTH:
         yield line
         return
     first, _, second = debug.partition(" (")
@@ -224,7 +235,7 @@ def _kernels_source(generated: GeneratedGroup, file: str) -> Iterator[str]:
 
 def _meta_class(generated: GeneratedGroup, file: str) -> Iterator[str]:
     out = generated.group.out
-    yield from _banner(
+    yield from banner(
         f"meta: shapes, dtypes and checks, for all backends; {out.short_name} at {_written_at(out, file)}"
     )
     gives = out.precomputed is not None
@@ -232,15 +243,15 @@ def _meta_class(generated: GeneratedGroup, file: str) -> Iterator[str]:
     if out.precomputed is not None:
         yield f"class {returns}(NamedTuple):"
         for value in out.precomputed.values:
-            yield f"    {_field(value)}: {_annotation(value.type)}"
+            yield f"    {_field(value)}: {annotation(value.type)}"
         yield ""
         yield ""
-    yield from _bracketed(f"class {generated.meta_class}(", [generated.inherits], "):", single=True)
-    yield from _bracketed(
-        "def meta(", ["op", *_python_parameters(generated.meta_arguments)], f") -> {returns}:", indent=1
+    yield from bracketed(f"class {generated.meta_class}(", [generated.inherits], "):", single=True)
+    yield from bracketed(
+        "def meta(", ["op", *python_parameters(generated.meta_arguments)], f") -> {returns}:", indent=1
     )
-    call = ["op", *_python_names(generated.meta_arguments)]
-    yield from _bracketed(f"{'values = ' if gives else ''}op.kernels.{generated.meta_function}(", call, ")", indent=2)
+    call = ["op", *python_names(generated.meta_arguments)]
+    yield from bracketed(f"{'values = ' if gives else ''}op.kernels.{generated.meta_function}(", call, ")", indent=2)
     if gives:
         yield f"        return {returns}(*values)"
     yield ""
@@ -252,16 +263,14 @@ def _impl_classes(generated: GeneratedGroup, file: str) -> Iterator[str]:
     if not kernels:
         return
     out = generated.group.out
-    yield from _banner(f"impl: the computation, one class for each kernel in the dispatch of {out.short_name}")
+    yield from banner(f"impl: the computation, one class for each kernel in the dispatch of {out.short_name}")
     for kernel in kernels:
         keys = [str(each.key) for each in generated.keys if each.kernel is kernel or _same_kernel(each, kernel.name)]
-        yield from _bracketed(f"class structured_{kernel.name}(", [generated.meta_class], "):", single=True)
+        yield from bracketed(f"class structured_{kernel.name}(", [generated.meta_class], "):", single=True)
         yield f"    # {comes_from(kernel)}, for {', '.join(keys)}"
-        yield from _bracketed(
-            "def impl(", ["op", *_python_parameters(generated.impl_arguments)], ") -> None:", indent=1
-        )
-        call = ["op", *_python_names(generated.impl_arguments)]
-        yield from _bracketed(f"op.kernels.{python_name(kernel.name)}(", call, ")", indent=2)
+        yield from bracketed("def impl(", ["op", *python_parameters(generated.impl_arguments)], ") -> None:", indent=1)
+        call = ["op", *python_names(generated.impl_arguments)]
+        yield from bracketed(f"op.kernels.{python_name(kernel.name)}(", call, ")", indent=2)
         yield ""
         yield ""
 
@@ -279,7 +288,7 @@ _FORM_BANNERS = {
 
 
 def _key_section(generated: GeneratedGroup, key: GeneratedKey, file: str) -> Iterator[str]:
-    yield from _banner(_FORM_BANNERS[key.form].format(key=key.key))
+    yield from banner(_FORM_BANNERS[key.form].format(key=key.key))
     for wrapper in key.wrappers:
         if wrapper.class_name:
             yield from _output_class(generated, key, wrapper)
@@ -289,14 +298,14 @@ def _key_section(generated: GeneratedGroup, key: GeneratedKey, file: str) -> Ite
 def _output_class(generated: GeneratedGroup, key: GeneratedKey, wrapper: Wrapper) -> Iterator[str]:
     function, kind = wrapper.function, wrapper.function.kind
     count = len(generated.group.out.parts.outs)
-    yield from _bracketed(f"class {wrapper.class_name}(", [key.parent], "):", single=True)
+    yield from bracketed(f"class {wrapper.class_name}(", [key.parent], "):", single=True)
     if kind is SchemaKind.FUNCTIONAL:
         yield "    def __init__(op, kernels: Kernels) -> None:"
         yield "        op.kernels = kernels"
         yield f"        op.outputs = [None]{f' * {count}' if count > 1 else ''}"
     else:
-        given = ["self"] if kind is SchemaKind.INPLACE else _python_names(function.parts.outs)
-        yield from _bracketed(
+        given = ["self"] if kind is SchemaKind.INPLACE else python_names(function.parts.outs)
+        yield from bracketed(
             "def __init__(", ["op", "kernels: Kernels", *(f"{name}: Tensor" for name in given)], ") -> None:", indent=1
         )
         yield "        op.kernels = kernels"
@@ -307,7 +316,7 @@ def _output_class(generated: GeneratedGroup, key: GeneratedKey, wrapper: Wrapper
     yield ""
     for name, with_proxy in (("set_output_strided", True), ("set_output_raw_strided", False)):
         yield f"    def {name}(op, {_OPTIONS}) -> None:"
-        yield from _indented(_set_output(generated, key, kind, with_proxy=with_proxy), 2)
+        yield from indented(_set_output(generated, key, kind, with_proxy=with_proxy), 2)
         yield ""
     yield "    def maybe_get_output(op, index: int = 0) -> Tensor:"
     if kind is SchemaKind.FUNCTIONAL:
@@ -339,21 +348,19 @@ def _set_output(generated: GeneratedGroup, key: GeneratedKey, kind: SchemaKind, 
 def _wrapper(generated: GeneratedGroup, key: GeneratedKey, wrapper: Wrapper, file: str) -> Iterator[str]:
     function = wrapper.function
     parts = function.parts
-    parameters = ["kernels: Kernels", *_python_parameters(parts.positional)]
+    parameters = ["kernels: Kernels", *python_parameters(parts.positional)]
     by_name = (*parts.keywords, *parts.outs)
     if by_name:
-        parameters += ["*", *_python_parameters(by_name)]
-    returns = [_annotation(one.type) for one in function.schema.returns]
+        parameters += ["*", *python_parameters(by_name)]
+    returns = [annotation(one.type) for one in function.schema.returns]
     returned = "None" if not returns else returns[0] if len(returns) == 1 else f"tuple[{', '.join(returns)}]"
-    yield from _bracketed(f"def {wrapper.name}(", parameters, f") -> {returned}:")
+    yield from bracketed(f"def {wrapper.name}(", parameters, f") -> {returned}:")
     yield f"    # {function.short_name}, {_written_at(function, file)}"
     if wrapper.checks_device:
         pairs = [f"{python_name(one.name)}={python_name(one.name)}" for one in checked_arguments(function)]
-        yield from _bracketed("check_same_device(", [text_literal(wrapper.name), *pairs], ")", indent=1)
+        yield from bracketed("check_same_device(", [text_literal(wrapper.name), *pairs], ")", indent=1)
     if key.form is Form.PLAIN:
-        yield from _bracketed(
-            f"return kernels.{wrapper.calls}(", _python_names(function.schema.arguments), ")", indent=1
-        )
+        yield from bracketed(f"return kernels.{wrapper.calls}(", python_names(function.schema.arguments), ")", indent=1)
     else:
         yield from _structured_body(generated, key, wrapper)
     yield ""
@@ -371,25 +378,25 @@ def _wrapper(generated: GeneratedGroup, key: GeneratedKey, wrapper: Wrapper, fil
 def _structured_body(generated: GeneratedGroup, key: GeneratedKey, wrapper: Wrapper) -> Iterator[str]:
     function, kind = wrapper.function, wrapper.function.kind
     out = generated.group.out
-    given = {SchemaKind.INPLACE: ["self"], SchemaKind.OUT: _python_names(function.parts.outs)}.get(kind, [])
-    yield from _bracketed(f"op = {wrapper.class_name}(", ["kernels", *given], ")", indent=1)
-    meta = _python_names(generated.meta_arguments)
+    given = {SchemaKind.INPLACE: ["self"], SchemaKind.OUT: python_names(function.parts.outs)}.get(kind, [])
+    yield from bracketed(f"op = {wrapper.class_name}(", ["kernels", *given], ")", indent=1)
+    meta = python_names(generated.meta_arguments)
     computed = () if out.precomputed is None or key.form is not Form.STRUCTURED else out.precomputed.values
     if computed:
-        yield from _bracketed("precompute = op.meta(", meta, ")", indent=1)
+        yield from bracketed("precompute = op.meta(", meta, ")", indent=1)
     else:
-        yield from _bracketed("op.meta(", meta, ")", indent=1)
+        yield from bracketed("op.meta(", meta, ")", indent=1)
     count = len(out.parts.outs)
     # See Note [Where impl writes in place]
     output = "op.outputs[{}]" if kind is SchemaKind.FUNCTIONAL else "op.maybe_get_output({})"
     outputs = [output.format(at) for at in range(count)]
     if key.form is Form.STRUCTURED:
-        yield from _bracketed("op.impl(", [*_impl_inputs(generated), *outputs], ")", indent=1)
+        yield from bracketed("op.impl(", [*_impl_inputs(generated), *outputs], ")", indent=1)
     elif key.form is Form.DEFAULT:
         by_name = [f"{one.name}={python_name(one.name)}" for one in out.parts.keywords]
         by_name += [f"{one.name}={output}" for one, output in zip(out.parts.outs, outputs, strict=True)]
         called = text_literal(str(out.name))
-        yield from _bracketed("kernels.call(", [called, *_python_names(out.parts.positional), *by_name], ")", indent=1)
+        yield from bracketed("kernels.call(", [called, *python_names(out.parts.positional), *by_name], ")", indent=1)
     if kind is SchemaKind.FUNCTIONAL:
         yield f"    return {', '.join(f'op.outputs[{at}]' for at in range(count))}"
         return
@@ -407,94 +414,3 @@ def _impl_inputs(generated: GeneratedGroup) -> Iterator[str]:
     count = len(generated.group.out.parts.outs)
     for one in generated.impl_arguments[:-count]:
         yield f"precompute.{_field(one)}" if isinstance(one, Precomputed) else python_name(one.name)
-
-
-# -- Python text
-
-_WIDTH = 120
-_INDENT = "    "
-
-
-def _bracketed(
-    head: str, items: Sequence[str], tail: str, *, indent: int = 0, loose: bool = False, single: bool = False
-) -> Iterator[str]:
-    """`head item, item tail` on one line, or the items on one line of their own, or one a line.
-
-    Args:
-        head: up to and with the opening bracket.
-        items: what stands between commas.
-        tail: the closing bracket and what follows.
-        indent: how deep the line is.
-        loose: the brackets are those of a tuple, which keeps a comma behind its only item.
-        single: the brackets hold one item and never get a comma.
-    """
-    start = _INDENT * indent
-    comma = "," if loose and len(items) == 1 else ""
-    line = f"{start}{head}{', '.join(items)}{comma}{tail}"
-    if len(line) <= _WIDTH:
-        yield line
-        return
-    yield f"{start}{head}"
-    inner = f"{start}{_INDENT}{', '.join(items)}{comma}"
-    if len(inner) <= _WIDTH or single:
-        yield inner
-    else:
-        for item in items:
-            yield f"{start}{_INDENT}{item},"
-    yield f"{start}{tail}"
-
-
-def _indented(lines: Iterable[str], depth: int = 1) -> Iterator[str]:
-    """The lines, `depth` levels further in."""
-    for line in lines:
-        yield f"{_INDENT * depth}{line}" if line else ""
-
-
-def _long_text(text: str, *, indent: int, tail: str = "") -> Iterator[str]:
-    """The text as a literal, or as several that Python puts together where it is too long for a line."""
-    room = _WIDTH - len(_INDENT) * indent - 2
-    pieces = []
-    if len(text_literal(text)) + len(_INDENT) * indent + len(tail) <= _WIDTH:
-        pieces, text = [text], ""
-    while text:
-        end = len(text) if len(text) <= room - len(tail) else text.rfind(" ", 0, room) + 1 or room
-        pieces.append(text[:end])
-        text = text[end:]
-    for piece in pieces:
-        yield f"{_INDENT * indent}{text_literal(piece)}{tail if piece is pieces[-1] else ''}"
-
-
-def text_literal(text: str) -> str:
-    """The text as a Python literal, in double quotes unless it has some itself."""
-    quoted = repr(text)
-    if quoted.startswith('"') or '"' in text:
-        return quoted
-    return f'"{quoted[1:-1]}"'
-
-
-def _banner(text: str) -> Iterator[str]:
-    """The line above a section, and two empty ones."""
-    yield f"# -- {text}"
-    yield ""
-    yield ""
-
-
-def _python_names(arguments: Iterable[Argument | Precomputed]) -> list[str]:
-    """What arguments are called in a call."""
-    return [python_name(one.name) for one in arguments]
-
-
-def _python_parameters(arguments: Iterable[Argument | Precomputed]) -> list[str]:
-    """Arguments as a def has them, with annotations."""
-    return [f"{python_name(one.name)}: {_annotation(one.type)}" for one in arguments]
-
-
-def _annotation(type_: Type) -> str:
-    """The type as an annotation from which the same type is inferred, but for the size of a list."""
-    match type_:
-        case OptionalType(element):
-            return f"{_annotation(element)} | None"
-        case ListType(element):
-            return f"list[{_annotation(element)}]"
-        case _:
-            return "list[int]" if str(type_) == "DimVector" else str(type_)

@@ -1,0 +1,98 @@
+"""Pieces of Python text: brackets that break over lines, literals, and arguments with their annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dispatchlab.codegen.emit.generated_group import python_name
+from dispatchlab.codegen.read.native_function import Precomputed
+from dispatchlab.model.schema import Argument
+from dispatchlab.model.schema_types import ListType, OptionalType, Type
+
+WIDTH = 120
+INDENT = "    "
+
+
+def bracketed(
+    head: str, items: Sequence[str], tail: str, *, indent: int = 0, loose: bool = False, single: bool = False
+) -> Iterator[str]:
+    """`head item, item tail` on one line, or the items on one line of their own, or one a line.
+
+    Args:
+        head: up to and with the opening bracket.
+        items: what stands between commas.
+        tail: the closing bracket and what follows.
+        indent: how deep the line is.
+        loose: the brackets are those of a tuple, which keeps a comma behind its only item.
+        single: the brackets hold one item and never get a comma.
+    """
+    start = INDENT * indent
+    comma = "," if loose and len(items) == 1 else ""
+    line = f"{start}{head}{', '.join(items)}{comma}{tail}"
+    if len(line) <= WIDTH:
+        yield line
+        return
+    yield f"{start}{head}"
+    inner = f"{start}{INDENT}{', '.join(items)}{comma}"
+    if len(inner) <= WIDTH or single:
+        yield inner
+    else:
+        for item in items:
+            yield f"{start}{INDENT}{item},"
+    yield f"{start}{tail}"
+
+
+def indented(lines: Iterable[str], depth: int = 1) -> Iterator[str]:
+    """The lines, `depth` levels further in."""
+    for line in lines:
+        yield f"{INDENT * depth}{line}" if line else ""
+
+
+def long_text(text: str, *, indent: int, tail: str = "") -> Iterator[str]:
+    """The text as a literal, or as several that Python puts together where it is too long for a line."""
+    room = WIDTH - len(INDENT) * indent - 2
+    pieces = []
+    if len(text_literal(text)) + len(INDENT) * indent + len(tail) <= WIDTH:
+        pieces, text = [text], ""
+    while text:
+        end = len(text) if len(text) <= room - len(tail) else text.rfind(" ", 0, room) + 1 or room
+        pieces.append(text[:end])
+        text = text[end:]
+    for piece in pieces:
+        yield f"{INDENT * indent}{text_literal(piece)}{tail if piece is pieces[-1] else ''}"
+
+
+def text_literal(text: str) -> str:
+    """The text as a Python literal, in double quotes unless it has some itself."""
+    quoted = repr(text)
+    if quoted.startswith('"') or '"' in text:
+        return quoted
+    return f'"{quoted[1:-1]}"'
+
+
+def banner(text: str) -> Iterator[str]:
+    """The line above a section, and two empty ones."""
+    yield f"# -- {text}"
+    yield ""
+    yield ""
+
+
+def python_names(arguments: Iterable[Argument | Precomputed]) -> list[str]:
+    """What arguments are called in a call."""
+    return [python_name(one.name) for one in arguments]
+
+
+def python_parameters(arguments: Iterable[Argument | Precomputed]) -> list[str]:
+    """Arguments as a def has them, with annotations."""
+    return [f"{python_name(one.name)}: {annotation(one.type)}" for one in arguments]
+
+
+def annotation(type_: Type) -> str:
+    """The type as an annotation from which the same type is inferred, but for the size of a list."""
+    match type_:
+        case OptionalType(element):
+            return f"{annotation(element)} | None"
+        case ListType(element):
+            return f"list[{annotation(element)}]"
+        case _:
+            return "list[int]" if str(type_) == "DimVector" else str(type_)
