@@ -10,6 +10,7 @@ import numpy as np
 
 from dispatchlab import Tensor, tensor
 from dispatchlab.layers import Lab
+from dispatchlab.layers.schemas import COMPARISONS
 
 ArrayOrArrays = Any
 
@@ -55,6 +56,11 @@ CASES: tuple[Case, ...] = (
     *(Case(f"{name}.Tensor", ((2, 3), (3,)), named={"alpha": 2.5}) for name in ("add", "sub", "add_", "sub_")),
     *(Case(f"{name}_.Tensor", shapes) for name in ("add", "sub", "mul") for shapes in POINTWISE[:2]),
     Case("mul.Scalar", ((2, 3),), (1.5,)),
+    *(Case("div.Tensor", shapes) for shapes in POINTWISE),
+    *(Case(f"{name}.Tensor", shapes) for name in COMPARISONS for shapes in POINTWISE[:2]),
+    *(Case(f"{name}.Scalar", ((2, 3),), (0.5,)) for name in COMPARISONS),
+    *(Case("permute", ((2, 3, 4),), (dims,)) for dims in ([2, 0, 1], [0, -1, 1])),
+    Case("alias", ((2, 3),)),
     *(Case(name, ((2, 3),)) for name in ("neg", "sin", "cos", "exp", "relu", "sum", "t", "clone", "detach")),
     *(Case(name, ((2, 3),)) for name in ("ones_like", "zeros_like", "_to_copy")),
     *(Case("copy_", shapes) for shapes in (((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 3), ()))),

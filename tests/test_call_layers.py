@@ -146,8 +146,11 @@ def test_cuda_computes_the_same_and_stays_on_cuda(lab: Lab, case: Case) -> None:
 
 def test_every_operator_is_in_the_cases_or_a_factory() -> None:
     defined = {str(parse_schema(f"aten::{schema}").name).removeprefix("aten::") for schema in SCHEMAS}
-    assert defined == {case.operator for case in CASES} | {"empty.memory_format", "randn", "new_empty_strided"}
-    assert len(defined) == 36
+    assert defined == {case.operator for case in CASES} | {
+        *("empty.memory_format", "randn", "new_empty_strided"),
+        *("_unique2", "unique_dim", "linalg_lu_factor_ex"),  # several results; see test_functional_live.py
+    }
+    assert len(defined) == 54
 
 
 def test_tensors_of_two_devices_do_not_meet(lab: Lab) -> None:
@@ -245,6 +248,8 @@ def test_a_view_shares_memory_and_version_with_its_base(lab: Lab) -> None:
             ("unsqueeze", (1,)),
             ("squeeze.dim", (0,)),
             ("detach", ()),
+            ("alias", ()),
+            ("permute", ([1, 0],)),
         )
     ]
     assert len(views) == len(VIEWS)

@@ -109,6 +109,27 @@ def _save_mul_in_place(calls: Calls, node: Node, values: Values) -> None:
     node.save("other", values["other"] if node.needs(0) else None)
 
 
+def _div(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    div = calls("div.Tensor")
+    other = None
+    if node.needs(1):
+        divisor = node.unpack("other")
+        quotient = div(div(node.unpack("self"), divisor), divisor)
+        other = calls("mul.Tensor")(calls("neg")(gradient), quotient)
+    return div(gradient, node.unpack("other")) if node.needs(0) else None, other
+
+
+def _save_div(calls: Calls, node: Node, values: Values) -> None:
+    node.save("other", values["other"])
+    node.save("self", values["self"] if node.needs(1) else None)
+
+
+def _permute(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    dims: Any = node.stash["dims"]
+    order = [dim % max(len(dims), 1) for dim in dims]
+    return (calls("permute")(gradient, [order.index(at) for at in range(len(order))]),)
+
+
 def _mm(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
     mm, t = calls("mm"), calls("t")
     mat2 = mm(t(node.unpack("self")), gradient) if node.needs(1) else None
@@ -185,6 +206,9 @@ DERIVATIVES: dict[str, Derivative] = {
     "mul.Scalar": Derivative(
         "MulBackward1", lambda calls, node, gradient: (calls("mul.Scalar")(gradient, node.stash["other"]),)
     ),
+    "div.Tensor": Derivative("DivBackward0", _div, _save_div),
+    "alias": Derivative("AliasBackward0", lambda calls, node, gradient: (gradient,)),
+    "permute": Derivative("PermuteBackward0", _permute),
     "neg": Derivative("NegBackward0", lambda calls, node, gradient: (calls("neg")(gradient),)),
     "sin": Derivative(
         "SinBackward0",

@@ -336,6 +336,61 @@ def meta_threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number
     return like(stand_in(self.shape, grad_output.dtype), self, grad_output.dtype)
 
 
+def _true_dtype(self: Tensor, other: Tensor) -> DType:
+    dtype = _binary_dtype(self, other, 1)
+    return DEFAULT_DTYPE if dtype.category < 2 else dtype
+
+
+def div(self: Tensor, other: Tensor) -> Tensor:
+    """`div.Tensor`: true division, of integers, too."""
+    device = _together("div", self, other)
+    shape_of("div", self.shape, other.shape)
+    dtype = _true_dtype(self, other)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        array = as_dtype(self, dtype) / as_dtype(other, dtype)
+    return Tensor(np.asarray(array), device=device, dtype=dtype, layout=self.layout)
+
+
+def meta_div(self: Tensor, other: Tensor) -> Tensor:
+    """`div.Tensor` on Meta."""
+    dtype = _true_dtype(self, other)
+    return like(stand_in(shape_of("div", self.shape, other.shape), dtype), self, dtype)
+
+
+_COMPARED: dict[str, Callable[[Array, Any], Array]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def _compared(name: str) -> dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]]:
+    """The kernels that compare with a tensor and with a number, elsewhere and on Meta, by overload."""
+    compute = _COMPARED[name]
+
+    def with_tensor(self: Tensor, other: Tensor) -> Tensor:
+        device = _together(name, self, other)
+        shape_of(name, self.shape, other.shape)
+        dtype = _binary_dtype(self, other, 1)
+        array = compute(as_dtype(self, dtype), as_dtype(other, dtype))
+        return Tensor(np.asarray(array), device=device, dtype=DType.bool, layout=self.layout)
+
+    def with_number(self: Tensor, other: Number) -> Tensor:
+        dtype = result_dtype([(self.dtype, self.dim), other])
+        return like(compute(as_dtype(self, dtype), np.asarray(other, dtype.numpy)), self, DType.bool)
+
+    def meta_with_tensor(self: Tensor, other: Tensor) -> Tensor:
+        return like(stand_in(shape_of(name, self.shape, other.shape), DType.bool), self, DType.bool)
+
+    def meta_with_number(self: Tensor, other: Number) -> Tensor:
+        return like(stand_in(self.shape, DType.bool), self, DType.bool)
+
+    return {f"{name}.Tensor": (with_tensor, meta_with_tensor), f"{name}.Scalar": (with_number, meta_with_number)}
+
+
 # -- matrices and sums
 
 
@@ -461,6 +516,85 @@ def meta_select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index
     return like(stand_in(tuple(input_sizes), grad_output.dtype), grad_output)
 
 
+# -- several results
+
+
+def _found_unique(self: Tensor, axis: int | None, *, inverse: bool, counts: bool) -> tuple[Tensor, Tensor, Tensor]:
+    found, back, numbers = np.unique(self.data, return_inverse=True, return_counts=True, axis=axis)
+    nothing = np.empty(0, np.int64)
+    back = back.reshape(self.shape if axis is None else -1)
+    return (
+        like(found, self, self.dtype),
+        like(back.astype(np.int64) if inverse else nothing, self),
+        like(numbers.astype(np.int64) if counts else nothing, self),
+    )
+
+
+def unique2(
+    self: Tensor,
+    sorted: bool = True,  # noqa: FBT001, FBT002 - the names are those of the schema
+    return_inverse: bool = False,  # noqa: FBT001, FBT002
+    return_counts: bool = False,  # noqa: FBT001, FBT002
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`_unique2`: each element once, in order; where each was, and how often."""
+    return _found_unique(self, None, inverse=return_inverse, counts=return_counts)
+
+
+def unique_dim(
+    self: Tensor,
+    dim: int,
+    sorted: bool = True,  # noqa: FBT001, FBT002
+    return_inverse: bool = False,  # noqa: FBT001, FBT002
+    return_counts: bool = False,  # noqa: FBT001, FBT002
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`unique_dim`: the same of the slices of a dimension."""
+    return _found_unique(self, dim % max(self.dim, 1), inverse=return_inverse, counts=return_counts)
+
+
+def lu_factor_ex(
+    A: Tensor,
+    *,
+    pivot: bool = True,
+    check_errors: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`linalg_lu_factor_ex`: L and U in one matrix, the rows that were swapped, from 1, and the first zero pivot.
+
+    Raises:
+        CallError: it got no matrices of floating point numbers, or, with `check_errors`, a pivot is zero.
+    """
+    if A.dim < 2 or A.dtype.category < 2:
+        raise refused(f"linalg_lu_factor_ex expects matrices of floating point numbers, not {A.dtype}{list(A.shape)}")
+    *batch, rows, columns = A.shape
+    count = min(rows, columns)
+    both = np.array(A.data).reshape(-1, rows, columns)
+    pivots = np.empty((len(both), count), np.int32)
+    infos = np.zeros(len(both), np.int32)
+    for matrix, swapped, at in zip(both, pivots, range(len(both)), strict=True):
+        infos[at] = _factor(matrix, swapped, pivot=pivot)
+    if check_errors and infos.any():
+        raise refused(f"linalg_lu_factor_ex found a zero pivot, number {infos[infos > 0][0]}")
+    return (
+        like(both.reshape(A.shape), A, A.dtype),
+        like(pivots.reshape((*batch, count)), A),
+        like(infos.reshape(batch), A),
+    )
+
+
+def _factor(matrix: Array, pivots: Array, *, pivot: bool) -> int:
+    """Replace a matrix by its L and U; the number of the first pivot that is zero, from 1, or 0."""
+    first = 0
+    for at in range(len(pivots)):
+        largest = at + int(np.argmax(np.abs(matrix[at:, at]))) if pivot else at
+        pivots[at] = largest + 1
+        matrix[[at, largest]] = matrix[[largest, at]]
+        if matrix[at, at] == 0:
+            first = first or at + 1
+            continue
+        matrix[at + 1 :, at] /= matrix[at, at]
+        matrix[at + 1 :, at + 1 :] -= np.outer(matrix[at + 1 :, at], matrix[at, at + 1 :])
+    return first
+
+
 # -- views; on Meta the same is done to a stand-in
 
 
@@ -511,7 +645,15 @@ def _transposed(array: Array) -> Array:
     return array.T
 
 
+def _permuted(array: Array, dims: Size) -> Array:
+    if sorted(dim % max(array.ndim, 1) for dim in dims) != [*range(array.ndim)]:
+        raise refused(f"permute got the dimensions {list(dims)} of the shape {list(array.shape)}")
+    return np.transpose(array, dims)
+
+
 _VIEWS: dict[str, Callable[..., Array]] = {
+    "alias": lambda array: array,
+    "permute": _permuted,
     "detach": lambda array: array,
     "view": _view,
     "_unsafe_view": _view,
@@ -551,12 +693,17 @@ _UNARY = {
     "exp": _unary(np.exp, floating=True),
     "relu": _unary(lambda array: np.maximum(array, 0), floating=False),
 }
+_COMPARING = {name: kernels for each in _COMPARED for name, kernels in _compared(each).items()}
 _VIEWING = {name: _viewing(compute) for name, compute in _VIEWS.items()}
 
-BACKEND_KERNELS: dict[str, Callable[..., Tensor]] = {
+BACKEND_KERNELS: dict[str, Callable[..., Any]] = {
     **{f"{name}.Tensor": _binary(name) for name in _BINARY},
     **{f"{name}_.Tensor": _binary_in_place(name) for name in _BINARY},
-    **{name: kernel for name, (kernel, _) in {**_UNARY, **_VIEWING}.items()},
+    **{name: kernel for name, (kernel, _) in {**_UNARY, **_COMPARING, **_VIEWING}.items()},
+    "div.Tensor": div,
+    "_unique2": unique2,
+    "unique_dim": unique_dim,
+    "linalg_lu_factor_ex": lu_factor_ex,
     "mul.Scalar": mul_scalar,
     "threshold_backward": threshold_backward,
     "mm": mm,
@@ -575,7 +722,8 @@ EMPTY_KERNELS = {"CPU": _empty("cpu"), "CUDA": _empty("cuda"), "Meta": _empty("m
 META_KERNELS: dict[str, Callable[..., Tensor]] = {
     **{f"{name}.Tensor": _meta_binary(name) for name in _BINARY},
     **{f"{name}_.Tensor": _meta_binary_in_place(name) for name in _BINARY},
-    **{name: kernel for name, (_, kernel) in {**_UNARY, **_VIEWING}.items()},
+    **{name: kernel for name, (_, kernel) in {**_UNARY, **_COMPARING, **_VIEWING}.items()},
+    "div.Tensor": meta_div,
     "mul.Scalar": meta_mul_scalar,
     "threshold_backward": meta_threshold_backward,
     "mm": meta_mm,

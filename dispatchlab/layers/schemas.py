@@ -12,6 +12,19 @@ SCHEMAS: tuple[str, ...] = (
     "mul.Tensor(Tensor self, Tensor other) -> Tensor",
     "mul.Scalar(Tensor self, Scalar other) -> Tensor",
     "mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    "div.Tensor(Tensor self, Tensor other) -> Tensor",
+    "eq.Scalar(Tensor self, Scalar other) -> Tensor",
+    "eq.Tensor(Tensor self, Tensor other) -> Tensor",
+    "ne.Scalar(Tensor self, Scalar other) -> Tensor",
+    "ne.Tensor(Tensor self, Tensor other) -> Tensor",
+    "lt.Scalar(Tensor self, Scalar other) -> Tensor",
+    "lt.Tensor(Tensor self, Tensor other) -> Tensor",
+    "le.Scalar(Tensor self, Scalar other) -> Tensor",
+    "le.Tensor(Tensor self, Tensor other) -> Tensor",
+    "gt.Scalar(Tensor self, Scalar other) -> Tensor",
+    "gt.Tensor(Tensor self, Tensor other) -> Tensor",
+    "ge.Scalar(Tensor self, Scalar other) -> Tensor",
+    "ge.Tensor(Tensor self, Tensor other) -> Tensor",
     "neg(Tensor self) -> Tensor",
     "sin(Tensor self) -> Tensor",
     "cos(Tensor self) -> Tensor",
@@ -37,29 +50,43 @@ SCHEMAS: tuple[str, ...] = (
     "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, "
     "bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
     "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+    "alias(Tensor(a) self) -> Tensor(a)",
     "detach(Tensor(a) self) -> Tensor(a)",
     "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
     "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
     "t(Tensor(a) self) -> Tensor(a)",
+    "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
     "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
     "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
     "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
     "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
     "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
+    "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
+    "-> (Tensor, Tensor, Tensor)",
+    "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
+    "-> (Tensor, Tensor, Tensor)",
+    "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) "
+    "-> (Tensor LU, Tensor pivots, Tensor info)",
 )
 
-VIEWS = ("detach", "view", "t", "expand", "unsqueeze", "squeeze.dim", "select.int")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+"""The operators that compare, each with a number and with a tensor."""
+
+VIEWS = ("alias", "detach", "view", "t", "permute", "expand", "unsqueeze", "squeeze.dim", "select.int")
 """The operators whose result shares the memory of their first argument."""
 
 IN_PLACE = ("add_.Tensor", "sub_.Tensor", "mul_.Tensor", "normal_", "copy_")
 """The operators that write their first argument."""
 
-NOT_DIFFERENTIABLE = ("detach", "ones_like", "zeros_like", "new_empty_strided")
+NOT_DIFFERENTIABLE = (
+    *("detach", "ones_like", "zeros_like", "new_empty_strided"),
+    *(f"{name}.{overload}" for name in COMPARISONS for overload in ("Scalar", "Tensor")),
+)
 """The operators whose result has no history, whatever their arguments have."""
 
 SHORT_NAMES: dict[str, str] = {
-    **{name: f"{name}.Tensor" for name in ("add", "add_", "sub", "sub_", "mul", "mul_")},
+    **{name: f"{name}.Tensor" for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div")},
     "empty": "empty.memory_format",
     "select": "select.int",
     "squeeze": "squeeze.dim",
