@@ -1,0 +1,334 @@
+"""What Python registers beside the dispatch tables: `PythonRegistration`, and what is known of each registry.
+
+`PYTHON_REGISTRIES` describes the registries; `PythonLayer` is what one PyTorch had in them. They are read off a running
+PyTorch in `live/introspection/python_registries.py`, and off a recording in `registry/python_parts.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from dispatchlab.model.short_repr import short_repr
+
+
+@dataclass(frozen=True, slots=True)
+class PythonRegistry:
+    """One registry in which Python code is kept by operator.
+
+    Args:
+        name: what it is called here.
+        title: what it holds, a few words in the plural.
+        home: the module and the attribute that PyTorch keeps it in, `module:attribute`.
+        applies: when what it holds runs, one sentence.
+        needs: the module that has to be imported before it is filled; empty when `import torch` does.
+        since: the version of PyTorch that had it first; an upper bound where it is older than those that are recorded.
+        one_each: whether an operator can be in it once, whatever the key.
+    """
+
+    name: str
+    title: str
+    home: str
+    applies: str
+    needs: str = ""
+    since: str = "2.4"
+    one_each: bool = True
+
+
+_INDUCTOR = "torch._inductor.lowering"
+_DTENSOR = "torch.distributed.tensor"
+
+PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
+    PythonRegistry(
+        "py_kernels",
+        "Python kernels",
+        "torch._ops:OpOverload.py_kernels",
+        "when the Python dispatcher is on, as under FakeTensorMode, make_fx and torch.compile: "
+        "in place of the C++ kernel of the slot",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "mode_rules",
+        "rules for one mode or tensor class",
+        "torch._ops:OpOverload.python_key_table",
+        "at the key Python, when that mode is on or an argument is of that class: in place of __torch_dispatch__",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "decompositions",
+        "decompositions",
+        "torch._decomp:global_decomposition_table",
+        "when a graph is traced with a table of decompositions (make_fx, AOTAutograd, torch.export): "
+        "in place of the operator, after autograd or before it",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "meta_functions",
+        "meta functions",
+        "torch._decomp:global_decomposition_table[meta]",
+        "on meta tensors and under FakeTensorMode, once torch._meta_registrations has put them "
+        "into py_kernels, and most of them into the dispatch table, too",
+    ),
+    PythonRegistry(
+        "export_decompositions",
+        "decompositions to core ATen",
+        "torch._decomp:_core_aten_decompositions_post_autograd",
+        "when an exported program is decomposed by run_decompositions() with no table of its own",
+    ),
+    PythonRegistry(
+        "jvp_decompositions",
+        "decompositions for forward mode",
+        "torch._decomp.decompositions_for_jvp:decomposition_table_for_jvp",
+        "under torch.func.jvp, where an operator has no formula for forward mode and decomposes in TorchScript",
+    ),
+    PythonRegistry(
+        "aot_decompositions",
+        "decompositions of AOTAutograd",
+        "torch._functorch.aot_autograd:aot_autograd_decompositions",
+        "under AOTAutograd, beside the table that the compiler gives",
+    ),
+    PythonRegistry(
+        "fake_rules",
+        "fake-tensor rules",
+        "torch._subclasses.fake_impls:op_implementations_dict",
+        "under FakeTensorMode: after a fake implementation of torch.library, and before any Meta kernel",
+    ),
+    PythonRegistry(
+        "fake_checks",
+        "fake-tensor rules by a property of the operator",
+        "torch._subclasses.fake_impls:op_implementations_checks",
+        "under FakeTensorMode, when the rules before it give no answer and the operator has the property: "
+        "before any Meta kernel",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "fast_fake_rules",
+        "fast fake-tensor rules",
+        "torch._subclasses.fake_impls:get_fast_op_impls",
+        "under FakeTensorMode, when a size is symbolic: first of all, where they can answer",
+    ),
+    PythonRegistry(
+        "torch_library",
+        "registrations of torch.library",
+        "torch._library.simple_registry:singleton",
+        "a fake implementation on meta and fake tensors; a torch_dispatch rule under its mode or for its class; "
+        "an effect when a graph is traced",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "custom_ops",
+        "parts of custom operators",
+        "torch._library.custom_ops:OPDEFS",
+        "through the kernels that custom_op puts into the dispatch table: its function on each device, "
+        "its backward, its rules for vmap and autocast",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "higher_order",
+        "rules of higher-order operators",
+        "torch._ops:_higher_order_ops",
+        "whenever a higher-order operator is called: at the dispatch key, under the mode or in the functorch transform",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "higher_order_fakes",
+        "fake functions of higher-order operators",
+        "torch._higher_order_ops.utils:registered_hop_fake_fns",
+        "when a higher-order operator is called under FakeTensorMode",
+    ),
+    PythonRegistry(
+        "dtensor_rules",
+        "sharding rules of DTensor",
+        "torch.distributed.tensor._sharding_prop:ShardingPropagator",
+        "when an argument is a DTensor: they say how the results are sharded",
+        needs=_DTENSOR,
+        since="2.5",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "dtensor_handlers",
+        "handlers of DTensor",
+        "torch.distributed.tensor._dispatch:OpDispatcher._custom_op_handlers",
+        "when an argument is a DTensor: in place of its sharding rules",
+        needs=_DTENSOR,
+        since="2.5",
+    ),
+    PythonRegistry(
+        "jagged",
+        "functions of jagged tensors",
+        "torch.nested._internal.ops:JAGGED_OPS_TABLE",
+        "when an argument is a nested tensor of the layout jagged: from its __torch_dispatch__",
+        needs="torch.nested._internal.ops",
+    ),
+    PythonRegistry(
+        "inductor_decompositions",
+        "decompositions of Inductor",
+        "torch._inductor.decomposition:decompositions",
+        "under torch.compile with Inductor: in place of the operator, before the lowerings",
+        needs="torch._inductor.decomposition",
+    ),
+    PythonRegistry(
+        "inductor_lowerings",
+        "Inductor lowerings",
+        "torch._inductor.lowering:lowerings",
+        "under torch.compile with Inductor, for what is left in the graph after its decompositions",
+        needs=_INDUCTOR,
+    ),
+    PythonRegistry(
+        "inductor_fallbacks",
+        "Inductor fallbacks",
+        "torch._inductor.lowering:fallbacks",
+        "under torch.compile with Inductor: the lowering calls the operator as the dispatcher does",
+        needs=_INDUCTOR,
+    ),
+    PythonRegistry(
+        "inductor_constraints",
+        "layout constraints of Inductor",
+        "torch._inductor.lowering:_maybe_layout_constraints",
+        "under torch.compile with Inductor: how the arguments are laid out before the lowering or fallback",
+        needs=_INDUCTOR,
+    ),
+    PythonRegistry(
+        "inductor_user_lowerings",
+        "lowerings of users",
+        "torch._inductor.lowering:user_lowerings",
+        "under torch.compile with Inductor: before its own lowerings",
+        needs=_INDUCTOR,
+        since="2.12",
+    ),
+)
+"""Every registry that is read, in the order in which they are shown."""
+
+REGISTRY_NAMED = {registry.name: registry for registry in PYTHON_REGISTRIES}
+
+IMPORTS: tuple[str, ...] = tuple(
+    dict.fromkeys((_DTENSOR, *(registry.needs for registry in PYTHON_REGISTRIES if registry.needs)))
+)
+"""The modules that fill registries besides torch itself, in the order in which a recording imports them.
+
+DTensor comes before Inductor, which registers a sharding rule of its own when both are there.
+"""
+
+FUNCTIONS = "python"
+"""The namespace here of Python functions that a registry of operators has as well, as `python::_operator.add`."""
+
+NOTHING = "nothing"
+"""The key here of an operator that a registry has an empty entry for."""
+
+EVERY_OVERLOAD = "*"
+"""The overload here of what a registry has for a name without one: the packet of all overloads."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonRegistration:
+    """Python code that one registry has for one operator.
+
+    Args:
+        registry: the name of the registry, one of `PYTHON_REGISTRIES`.
+        operator: the full name of the operator; `higher_order::cond` for a higher-order operator, `aten::add.*` for
+            all overloads of a name, `python::math.ceil` for a Python function.
+        key: what it is kept by besides the operator: a dispatch key, a mode or a class, a table, a device; empty when
+            the registry has one entry for each operator.
+        function: the function, `module:qualified name`.
+        site: the line of the function or of the call that registered it, `file:line` below the folder of its package;
+            empty when neither is known.
+        needs: the module whose import brought it; empty when `import torch` or a package that was named did.
+        active: False when a newer one has taken its place.
+    """
+
+    registry: str
+    operator: str
+    key: str = ""
+    function: str = ""
+    site: str = ""
+    needs: str = ""
+    active: bool = True
+
+    __repr__ = short_repr
+
+    @property
+    def slot(self) -> tuple[str, str, str]:
+        """Where it is kept; a newer registration of the same slot takes the place of this one."""
+        return self.registry, self.operator, self.key
+
+    @property
+    def described(self) -> PythonRegistry:
+        """What is known of its registry."""
+        return REGISTRY_NAMED[self.registry]
+
+
+class PythonLayer(Protocol):
+    """What one PyTorch had in its Python-side registries, in memory or in a file."""
+
+    @property
+    def torch(self) -> str:
+        """The version of the PyTorch."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of the registries that were not found in this version."""
+
+    @property
+    def not_imported(self) -> tuple[str, ...]:
+        """The modules of `IMPORTS` that nobody had imported, so that their registries are empty."""
+
+    def of(self, operator: str, /) -> tuple[PythonRegistration, ...]:
+        """What there is for one operator, in the order of the registries."""
+
+    def __iter__(self) -> Iterator[PythonRegistration]:
+        """Everything, by operator."""
+
+
+@dataclass(frozen=True)
+class PythonLayerInMemory:
+    """A `PythonLayer` as a value; `python_layer` makes one of registrations in any order.
+
+    Args:
+        torch: the version of PyTorch.
+        registrations: sorted by operator, and by registry and key within one.
+        missing: see `PythonLayer`.
+        not_imported: see `PythonLayer`.
+        failed: what could not be read and is left out, a sentence each; files do not hold it.
+    """
+
+    torch: str
+    registrations: tuple[PythonRegistration, ...] = ()
+    missing: tuple[str, ...] = ()
+    not_imported: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<PythonLayerInMemory: PyTorch {self.torch}, {len(self.registrations):,} registrations>"
+
+    @cached_property
+    def _operators(self) -> list[str]:
+        return [one.operator for one in self.registrations]
+
+    def of(self, operator: str) -> tuple[PythonRegistration, ...]:
+        """What there is for one operator, in the order of the registries."""
+        names = self._operators
+        return self.registrations[bisect_left(names, operator) : bisect_right(names, operator)]
+
+    def __iter__(self) -> Iterator[PythonRegistration]:
+        return iter(self.registrations)
+
+    def __len__(self) -> int:
+        return len(self.registrations)
+
+
+_PLACE = {registry.name: at for at, registry in enumerate(PYTHON_REGISTRIES)}
+
+
+def python_layer(
+    torch: str,
+    registrations: Iterable[PythonRegistration],
+    missing: Sequence[str] = (),
+    not_imported: Sequence[str] = (),
+    failed: Sequence[str] = (),
+) -> PythonLayerInMemory:
+    """The layer of these registrations; those of one slot stay in the order in which they come, the newest last."""
+    ordered = sorted(registrations, key=lambda one: (one.operator, _PLACE[one.registry], one.key))
+    return PythonLayerInMemory(torch, tuple(ordered), tuple(missing), tuple(not_imported), tuple(failed))
