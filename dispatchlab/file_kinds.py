@@ -19,6 +19,9 @@ REGISTRY_MAGIC = b"\x89DLREG\r\n"
 BUNDLE_MAGIC = b"\x89DLREGS\n"
 """What a bundle of registries begins with."""
 
+PYTHON_MAGIC = b"\x89DLPYL\r\n"
+"""What a file of Python layers begins with; one stands alone, and others are parts of registry files."""
+
 JOURNAL_MAGIC = b"\x89DLCKP\r\n"
 """What a checkpoint begins with."""
 
@@ -120,7 +123,7 @@ def recognised(content: bytes) -> FileContent | None:
     """What the content of a file is; None for what dispatchlab neither reads nor writes."""
     if content.startswith(REGISTRY_MAGIC):
         return FileContent(FileKind.REGISTRY)
-    if content.startswith(BUNDLE_MAGIC):
+    if content.startswith((BUNDLE_MAGIC, PYTHON_MAGIC)):
         return FileContent(FileKind.BUNDLE)
     if content.startswith(JOURNAL_MAGIC):
         return FileContent(FileKind.CHECKPOINT)

@@ -212,8 +212,8 @@ def test_any_registry_reads_back(
         ),
         (
             registry_bytes(SMALL)[:8] + b"\x07\0\0\0" + registry_bytes(SMALL)[12:],
-            "the registry: it is a recorded registry of version 7 and this dispatchlab reads version 1: install the "
-            "dispatchlab that wrote it, or record it again",
+            "the registry: it is a recorded registry of version 7 and this dispatchlab reads versions 1 and 2: "
+            "install the dispatchlab that wrote it, or record it again",
         ),
         (
             with_directory(b"[]"),

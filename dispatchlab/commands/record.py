@@ -100,10 +100,11 @@ def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"]
 def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> None:
     from dispatchlab.file_kinds import FileKind, check_output
     from dispatchlab.live.registry import live_registry
+    from dispatchlab.model.python_layer import REGISTRY_NAMED
     from dispatchlab.registry.file import registry_bytes
 
     check_output(file, FileKind.REGISTRY, force=force)
-    registry = live_registry(packages)
+    registry = live_registry(packages, python=True)
     for each in registry.unreadable:
         note(each)
     content = registry_bytes(registry)
@@ -112,6 +113,13 @@ def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> No
         f"{file}: {len(registry):,} operators, {registry.kernel_count:,} kernels and {len(registry.fallbacks)} "
         f"fallbacks of PyTorch {registry.torch} in {len(content):,} bytes"
     )
+    layer = registry.python
+    if layer is not None:
+        note(f"{file}: {_count(sum(1 for _ in layer), 'registration')} of Python beside the dispatch tables")
+        for name in layer.missing:
+            note(f"{file}: {REGISTRY_NAMED[name].title}: not found here, looked for at {REGISTRY_NAMED[name].home}")
+        for module in layer.not_imported:
+            note(f"{file}: {module} is not imported, so nothing of it is in the Python layer")
 
 
 def _summary(found: PackageRecord) -> list[str]:

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 _READER = "dispatchlab.live.introspection.registry_reader"
 
 
-def live_registry(imports: Sequence[str] = ()) -> Registry:
+def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Registry:
     """Everything that is registered in a new process.
 
     Args:
         imports: packages to import first.
+        python: read what Python registers besides, too, which imports Inductor and DTensor.
 
     Raises:
         TorchMissingError: PyTorch cannot be imported.
@@ -30,7 +31,9 @@ def live_registry(imports: Sequence[str] = ()) -> Registry:
         DumpError: the fallbacks cannot be read.
     """
     with LiveEngine() as engine:
-        found: Registry = engine.ask(f"{_READER}:record_registry", tuple(imports))
+        found: Registry = engine.ask(
+            f"{_READER}:{'record_with_python' if python else 'record_registry'}", tuple(imports)
+        )
     return found
 
 

@@ -22,5 +22,6 @@
 - `sequence`: sequences of registrations and releases;
 - `snapshot`: what can be observed of an operator, refusals, and violations of invariants;
 - `operator_view`: an operator with the reason of each row of its table;
+- `python_layer`: what Python registers beside the dispatch tables, and what is known of each registry;
 - `dump_format`: the texts of dumps and computed tables.
 """

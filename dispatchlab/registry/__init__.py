@@ -7,6 +7,8 @@
 - file_format: the layout of a file, its bounds, and what can be wrong with it;
 - packed: files of packed parts, read with every size and value looked at;
 - bundle: the registries of many versions in one file, in which what they share is there once;
+- locations: source locations that move alike from version to version;
+- python_parts: what Python had registered, in a file of its own or as a part of a recording;
 - overlay: a few operators laid over another registry;
 - builds: which backends a build of PyTorch has kernels for, and which bundled registry answers when none is named;
 - replay: a registry as the registrations that make it;

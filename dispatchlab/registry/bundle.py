@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import zlib
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import chain
 from typing import TypeVar
 
 from dispatchlab.file_kinds import BUNDLE_MAGIC
@@ -37,6 +36,7 @@ from dispatchlab.registry.file_format import (
     read_whole,
     sealed,
 )
+from dispatchlab.registry.locations import Locations, Place, read_columns
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator, Registry
 from dispatchlab.registry.packed import Directory, PackedFile, Part, Texts
 
@@ -257,8 +257,7 @@ class BundledRegistry:
         plain = file.part(self._part, MAX_BLOCK, what)
         if len(plain) != 8 * count:
             raise file.damaged(f"{what} do not have the {count:,} locations that belong there")
-        numbers = struct.unpack(f"<{2 * count}i", plain)
-        return tuple(accumulate(numbers[:count])), tuple(accumulate(numbers[count:]))
+        return read_columns(plain)
 
     @cached_property
     def _tables(self) -> Tables:
@@ -327,7 +326,7 @@ def bundle_bytes(registries: Mapping[str, Recorded]) -> bytes:
     known = [{str(operator.name): operator for operator in registries[name]} for name in names]
     operators = sorted(set().union(*known)) if known else []
     tables = _tables_of([registries[name] for name in names])
-    locations = _Locations(known, operators, tables)
+    locations = _locations(known, tables)
     rows = [_json(_row(name, known, locations, tables)) for name in operators]
     parts = []
     for at, (name, has) in enumerate(zip(names, known, strict=True)):
@@ -386,11 +385,6 @@ def _tables_of(registries: Sequence[Recorded]) -> Tables:
     )
 
 
-_Place = tuple[int, int]
-_Origins = tuple[_Place | None, ...]
-"""The source and the line of one kernel in every registry; None where it is not there."""
-
-
 def _kernel_places(operator: RecordedOperator) -> Iterator[tuple[tuple[int, int], str]]:
     """The def and the kernels of an operator, each by what it keeps from version to version, and their debug texts."""
     yield (NONE, 0), operator.debug
@@ -400,71 +394,19 @@ def _kernel_places(operator: RecordedOperator) -> Iterator[tuple[tuple[int, int]
         seen[kernel.key] += 1
 
 
-class _Locations:
-    """The locations of a bundle: each the places of the kernels that moved alike in all registries."""
-
-    def __init__(
-        self, known: Sequence[Mapping[str, RecordedOperator]], operators: Sequence[str], tables: Tables
-    ) -> None:
-        origins: dict[tuple[str, tuple[int, int]], list[_Place | None]] = {}
-        for at, has in enumerate(known):
-            for name, operator in has.items():
-                for part, debug in _kernel_places(operator):
-                    places = origins.setdefault((name, part), [None] * len(known))
-                    places[at] = tables.place(debug)
-        merged = _merged({*map(tuple, origins.values())})
-        ordered = sorted(set(merged.values()), key=_by_newest)
-        numbers = {found: number for number, found in enumerate(ordered)}
-        self._ordered = ordered
-        self._numbers = {part: numbers[merged[tuple(places)]] for part, places in origins.items()}
-
-    def __len__(self) -> int:
-        return len(self._ordered)
-
-    def number(self, operator: str, part: tuple[int, int]) -> int:
-        """The location of a def or a kernel."""
-        return self._numbers[operator, part]
-
-    def columns(self, at: int) -> bytes:
-        """The sources and the lines in one registry, each as the difference from the one before."""
-        sources, lines = [], []
-        source = line = previous_source = previous_line = 0
-        for places in self._ordered:
-            source, line = places[at] or (source, line)  # where the registry has none, it costs the least to stay
-            sources.append(source - previous_source)
-            lines.append(line - previous_line)
-            previous_source, previous_line = source, line
-        return struct.pack(f"<{2 * len(self)}i", *sources, *lines)
-
-
-def _by_newest(places: _Origins) -> tuple[_Place, list[_Place]]:
-    return next(place for place in places if place is not None), [place or (NONE, NONE) for place in places]
-
-
-def _merged(found: Iterable[_Origins]) -> dict[_Origins, _Origins]:
-    """For each, one that agrees with it wherever both are there; as few different ones as a greedy search finds."""
-    ordered = sorted(found, key=lambda places: (places.count(None), _by_newest(places)))
-    groups: list[list[_Place | None]] = []
-    group_of: dict[_Origins, int] = {}
-    having: defaultdict[tuple[int, _Place], list[int]] = defaultdict(list)
-    for places in ordered:
-        there = [(at, place) for at, place in enumerate(places) if place is not None]
-        group = next(
-            (one for one in having[there[0]] if all(groups[one][at] in (None, place) for at, place in there)), None
-        )
-        if group is None:
-            group = len(groups)
-            groups.append([None] * len(places))
-        for at, place in there:
-            if groups[group][at] is None:
-                groups[group][at] = place
-                having[at, place].append(group)
-        group_of[places] = group
-    return {places: tuple(groups[group]) for places, group in group_of.items()}
+def _locations(known: Sequence[Mapping[str, RecordedOperator]], tables: Tables) -> Locations:
+    """The locations of the defs and kernels of all registries, by the operator and the part of it."""
+    origins: dict[Hashable, list[Place | None]] = {}
+    for at, has in enumerate(known):
+        for name, operator in has.items():
+            for part, debug in _kernel_places(operator):
+                places = origins.setdefault((name, part), [None] * len(known))
+                places[at] = tables.place(debug)
+    return Locations(origins)
 
 
 def _row(
-    name: str, known: Sequence[Mapping[str, RecordedOperator]], locations: _Locations, tables: Tables
+    name: str, known: Sequence[Mapping[str, RecordedOperator]], locations: Locations, tables: Tables
 ) -> list[list[object]]:
     """The row of an operator."""
     schemas: list[object] = []
@@ -478,11 +420,11 @@ def _row(
             continue
         (defined, _), *parts = _kernel_places(operator)
         chosen = [
-            _number_in(kernels, [int(kernel.key), locations.number(name, part), *kernel_numbers(kernel, tables)])
+            _number_in(kernels, [int(kernel.key), locations.number((name, part)), *kernel_numbers(kernel, tables)])
             for kernel, (part, _) in zip(operator.kernels, parts, strict=True)
         ]
         schema, _, _, alias, tags, _ = operator_row(replace(operator, kernels=()), tables)
-        variant = [_number_in(schemas, schema), locations.number(name, defined), alias, tags, chosen]
+        variant = [_number_in(schemas, schema), locations.number((name, defined)), alias, tags, chosen]
         which.append(_number_in(variants, variant))
     return [schemas, kernels, variants, which]
 

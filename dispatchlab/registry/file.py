@@ -9,7 +9,9 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from functools import cache
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from dispatchlab.atomic_write import write_file
 from dispatchlab.bounded_read import ReadError, read_file
@@ -28,6 +30,7 @@ from dispatchlab.registry.file_format import (
     MAX_PLAIN,
     PER_BLOCK,
     VERSION,
+    VERSION_WITH_PYTHON,
     Damaged,
     RegistryFileError,
     RegistryTooLargeError,
@@ -43,6 +46,10 @@ from dispatchlab.registry.file_format import (
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator, Registry
 from dispatchlab.registry.packed import Directory, PackedFile, Part, Texts
 
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonLayer
+    from dispatchlab.registry.python_parts import PythonLayers, StoredPythonLayer
+
 _TEXTS = Texts("a recorded registry", "record one with: dispatchlab record --all -o FILE", "or record it again")
 
 
@@ -57,6 +64,7 @@ def registry_bytes(recorded: Recorded) -> bytes:
     kernels = sum(len(operator.kernels) for operator in recorded)
     plain = [_json(rows[at : at + PER_BLOCK]) for at in range(0, len(rows), PER_BLOCK)]
     packed = [zlib.compress(block, 9) for block in plain]
+    python = _python_part(recorded)
     directory = _json(
         {
             "torch": recorded.torch,
@@ -70,10 +78,11 @@ def registry_bytes(recorded: Recorded) -> bytes:
             "tags": list(tables.tags),
             "fallbacks": [fallback_row(fallback, tables) for fallback in recorded.fallbacks],
             "blocks": [[len(short), len(long), zlib.crc32(long)] for short, long in zip(packed, plain, strict=True)],
+            **({"python": len(python)} if python else {}),
         }
     )
     packed_directory = zlib.compress(directory, 9)
-    body = packed_directory + b"".join(packed)
+    body = packed_directory + b"".join(packed) + python
     size = HEAD.size + len(body)
     for what, found, limit in (
         ("the operators", len(rows), MAX_OPERATORS),
@@ -85,7 +94,18 @@ def registry_bytes(recorded: Recorded) -> bytes:
     ):
         if found > limit:
             raise RegistryTooLargeError(what, found, limit)
-    return sealed(HEAD.pack(MAGIC, VERSION, size, len(packed_directory), len(directory), bytes(32)) + body)
+    version = VERSION_WITH_PYTHON if python else VERSION
+    return sealed(HEAD.pack(MAGIC, version, size, len(packed_directory), len(directory), bytes(32)) + body)
+
+
+def _python_part(recorded: Recorded) -> bytes:
+    """The Python layer of a registry as a part of its file; nothing where it was not recorded."""
+    layer = python_layer_of(recorded)
+    if layer is None:
+        return b""
+    from dispatchlab.registry.python_parts import python_layers_bytes  # costs start-up, and reading needs none of it
+
+    return python_layers_bytes({"": layer})
 
 
 def save_registry(recorded: Recorded, path: str | os.PathLike[str]) -> int:
@@ -160,7 +180,9 @@ class RegistryFile:
     def __init__(self, data: bytes, path: str = "the registry") -> None:
         self.path = path
         self._file = packed = PackedFile(data, path)
-        self._directory = directory = packed.directory(MAGIC, VERSION, MAX_FILE, MAX_DIRECTORY, _TEXTS)
+        self._directory = directory = packed.directory(
+            MAGIC, (VERSION, VERSION_WITH_PYTHON), MAX_FILE, MAX_DIRECTORY, _TEXTS
+        )
         self.torch = directory.text("torch")
         self.imports = directory.texts("imports")
         self.privateuse1 = directory.text("privateuse1", "")
@@ -176,6 +198,7 @@ class RegistryFile:
         if list(self._index) != sorted(self.names) or len(self.names) > MAX_OPERATORS:
             raise self._file.damaged("its operators are not in order, or too many")
         self.fallbacks = self._read_fallbacks()
+        self._python_size = directory.number("python", MAX_FILE) if directory.has("python") else 0
         self._blocks = self._find_blocks(directory)
         self._last: tuple[int, list[object]] = (-1, [])
 
@@ -205,6 +228,22 @@ class RegistryFile:
             last = self._last = block, self._rows(block)
         return self._operator(at, last[1][place])
 
+    @cached_property
+    def python(self) -> StoredPythonLayer | None:
+        """What Python had registered; None for a recording without it.
+
+        Raises:
+            RegistryFileError: this part of the file is damaged.
+        """
+        if not self._python_size:
+            return None
+        from dispatchlab.registry.python_parts import PythonLayers  # costs start-up, and most questions need none of it
+
+        layers = PythonLayers(self._file.rest(self._file.size - self._python_size), self.path)
+        if layers.names != ("",):
+            raise self._file.damaged("its Python layer is that of another file")
+        return layers.layer("")
+
     def is_copy(self, other: RegistryFile) -> bool:
         """Whether another file holds the same bytes, so that every operator is equal."""
         return self._file == other._file
@@ -216,7 +255,7 @@ class RegistryFile:
             RegistryFileError: a block is damaged, or there are not as many kernels as the file says.
         """
         try:
-            return read_whole(self, self.kernel_count)
+            return replace(read_whole(self, self.kernel_count), python=self.python)
         except Damaged as error:
             raise self._file.damaged(f"it {error}") from None
 
@@ -229,7 +268,11 @@ class RegistryFile:
     def _find_blocks(self, directory: Directory) -> tuple[Part, ...]:
         blocks = directory.parts("blocks", directory.end)
         end = blocks[-1].end if blocks else directory.end
-        if self._per_block < 1 or len(blocks) != -(-len(self.names) // self._per_block) or end != self._file.size:
+        if (
+            self._per_block < 1
+            or len(blocks) != -(-len(self.names) // self._per_block)
+            or (end + self._python_size != self._file.size)
+        ):
             raise self._file.damaged("its blocks do not make up its operators")
         plain = directory.plain_size + sum(block.plain_size for block in blocks)
         if plain > MAX_PLAIN:
@@ -264,6 +307,8 @@ def _is_text(tables: Tables) -> bool:
 # A text, since importing pathlib would cost `dump` a part of its start-up.
 _BUNDLE = os.path.join(os.path.dirname(__file__), "data", "registries.dlregs")
 
+_PYTHON = os.path.join(os.path.dirname(__file__), "data", "python_layers.dlregs")
+
 _OTHER_NAMES = {"torch-2.13-cuda": "torch-2.13"}
 """Names that registries had before; they still mean the same registries."""
 
@@ -297,6 +342,41 @@ def bundled() -> Bundle:
     except ReadError as error:
         raise RegistryFileError(_BUNDLE, error.reason) from None
     return Bundle(data, _BUNDLE)
+
+
+@cache
+def bundled_python() -> PythonLayers | None:
+    """The Python layers of the bundled registries; None when there are none.
+
+    Raises:
+        RegistryFileError: their file is damaged.
+    """
+    if not os.path.exists(_PYTHON):
+        return None
+    try:
+        data = read_file(_PYTHON, limit=MAX_FILE, what="Python layers")
+    except OSError as error:
+        raise RegistryFileError(_PYTHON, f"it cannot be read: {error.strerror or error}") from None
+    except ReadError as error:
+        raise RegistryFileError(_PYTHON, error.reason) from None
+    from dispatchlab.registry.python_parts import PythonLayers  # as above
+
+    return PythonLayers(data, _PYTHON)
+
+
+def python_layer_of(recorded: Recorded) -> PythonLayer | None:
+    """What Python had registered in the PyTorch of a registry; None when that was not recorded.
+
+    Raises:
+        RegistryFileError: it is in a file that is damaged.
+    """
+    match recorded:
+        case Registry() | RegistryFile():
+            return recorded.python
+        case BundledRegistry(path=path, name=name) if path == _BUNDLE:
+            layers = bundled_python()
+            return layers.layer(name) if layers is not None and name in layers.names else None
+    return None
 
 
 def bundled_names() -> tuple[str, ...]:

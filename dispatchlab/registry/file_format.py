@@ -75,6 +75,8 @@ class RegistryTooLargeError(DispatchLabError):
 # bytes can declare gigabytes. The digest finds what happens to files by accident; a file made up on purpose can have a
 # right one, so every value is looked at all the same. The bounds below keep the largest file that passes them, read as
 # a whole, under one gigabyte of memory; PyTorch 2.13 needs about a twentieth of each.
+# A file with a Python layer has version 2, and the layer behind the blocks: a whole file of its own, whose size is in
+# the directory. See Note [The file of Python layers].
 
 MAGIC = REGISTRY_MAGIC
 
@@ -83,6 +85,9 @@ SUFFIX = ".dlreg"
 
 VERSION = 1
 """The version of the format; it changes whenever an older reader would misread a file."""
+
+VERSION_WITH_PYTHON = 2
+"""The version of a file that has a Python layer; it is read as well."""
 
 HEAD = struct.Struct("<8sIQII32s")
 """Magic, version, size of the file, size of the directory packed and plain, digest."""

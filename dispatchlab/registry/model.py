@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dispatchlab.model.dump_format import (
     DumpError,
@@ -26,6 +26,9 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.model.short_repr import short_repr
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,7 @@ class Registry:
         imports: the packages that were imported besides torch.
         privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
         unreadable: what could not be read of the dispatcher and is left out, a sentence each; files do not hold it.
+        python: what Python had registered besides; None when that was not recorded.
     """
 
     torch: str
@@ -225,6 +229,7 @@ class Registry:
     imports: tuple[str, ...] = ()
     privateuse1: str = ""
     unreadable: tuple[str, ...] = field(default=(), compare=False)
+    python: PythonLayer | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"<Registry: PyTorch {self.torch}, {len(self):,} operators>"

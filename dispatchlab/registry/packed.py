@@ -61,12 +61,14 @@ class PackedFile:
         """How many bytes it has."""
         return len(self._data)
 
-    def directory(self, magic: bytes, version: int, largest: int, limit: int, texts: Texts) -> Directory:
+    def directory(
+        self, magic: bytes, versions: int | tuple[int, ...], largest: int, limit: int, texts: Texts
+    ) -> Directory:
         """The directory, which comes after the head.
 
         Args:
             magic: what the file starts with.
-            version: the version that is read.
+            versions: the version that is read, or each of them, the newest last.
             largest: the most bytes that a file may have.
             limit: the most bytes that the directory may have.
             texts: what errors say.
@@ -74,7 +76,8 @@ class PackedFile:
         Raises:
             RegistryFileError: it is no such file, not a whole one, or its directory is not a table.
         """
-        packed_size, plain_size = self._sizes_of_directory(magic, version, largest, texts)
+        known = (versions,) if isinstance(versions, int) else versions
+        packed_size, plain_size = self._sizes_of_directory(magic, known, largest, texts)
         plain = self._unpacked(HEAD.size, packed_size, plain_size, limit, "the directory")
         return Directory(self, self._table(plain, "the directory"), HEAD.size + packed_size, plain_size)
 
@@ -92,7 +95,9 @@ class PackedFile:
             raise self.damaged(f"{what.replace('the', 'its', 1)} is not a table")
         return value
 
-    def _sizes_of_directory(self, magic: bytes, version: int, largest: int, texts: Texts) -> tuple[int, int]:
+    def _sizes_of_directory(
+        self, magic: bytes, versions: tuple[int, ...], largest: int, texts: Texts
+    ) -> tuple[int, int]:
         data = self._data
         if not data or data[: len(magic)] != magic[: len(data)]:
             found = f"starts with {data[: len(magic)]!r}" if data else "is empty"
@@ -104,9 +109,10 @@ class PackedFile:
                 f"it is cut short: it has {len(data)} bytes, not even the head of a registry; get a new copy"
             )
         _, found_version, size, packed_size, plain_size, declared = HEAD.unpack_from(data)
-        if found_version != version:
+        if found_version not in versions:
+            read = f"{'' if len(versions) == 1 else 's'} {' and '.join(map(str, versions))}"
             raise self.refused(
-                f"it is {texts.kind} of version {found_version} and this dispatchlab reads version {version}: "
+                f"it is {texts.kind} of version {found_version} and this dispatchlab reads version{read}: "
                 f"install the dispatchlab that wrote it, {texts.again}"
             )
         if len(data) > largest:
@@ -117,6 +123,10 @@ class PackedFile:
         if digest(data) != declared:
             raise self.refused("it was altered after it was written: its checksum differs; get a new copy")
         return packed_size, plain_size
+
+    def rest(self, start: int) -> bytes:
+        """The bytes from a place on."""
+        return self._data[start:]
 
     def part(self, part: Part, limit: int, what: str) -> bytes:
         """The plain bytes of a part.
@@ -177,6 +187,10 @@ class Fields:
         if name not in self._fields:
             raise self._file.damaged(f"its directory has no {name!r}")
         return self._fields[name]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a field of this name."""
+        return name in self._fields
 
     def list(self, name: str) -> list[object]:
         """A field that is a list; raises RegistryFileError if it is none."""

@@ -4,6 +4,8 @@
 - `dispatch_keys`: its keys that the model does not know.
 - `queries`: single operators: schema, dump, table, and PyTorch's own check.
 - `registry_reader`: the whole registry, recorded.
+- `python_registries`: what Python registers beside the dispatch tables, a reader for each registry.
+- `python_sites`: where the Python code that a registry keeps comes from.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.
 - `called_functions`: what PyTorch remembers of calls of `torch.library` besides its registry.
 - `registry_watch`: what others than PyTorch register and remove from a moment on.

@@ -55,6 +55,21 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable))
 
 
+def record_with_python(imports: Iterable[str] = ()) -> Registry:
+    """Record everything that is registered in this process, and after that what Python registers besides.
+
+    The parts of PyTorch that fill the Python-side registries are imported in between. What they register with the
+    dispatcher is no part of the registry, which is that of a process that has not imported them.
+
+    Raises:
+        DispatchLabError: as for `record_registry`.
+    """
+    from dispatchlab.live.introspection.python_registries import read_python_layer
+
+    registry = record_registry(imports)
+    return replace(registry, python=read_python_layer(all_known=True))
+
+
 def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[RecordedOperator], list[str]]:
     """The operators whose dumps can be read, and a sentence for each of the others: one costs none of the others."""
     operators: list[RecordedOperator] = []

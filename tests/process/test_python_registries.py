@@ -1,0 +1,119 @@
+"""The Python-side registries of the running PyTorch: every entry is listed, and its site is a line that there is."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from functools import cache
+from importlib.util import find_spec
+
+import pytest
+
+from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.model.python_layer import NOTHING, PYTHON_REGISTRIES, PythonLayerInMemory
+from tests.live import python_counts
+
+if find_spec("torch") is None:
+    pytest.skip("PyTorch is not installed", allow_module_level=True)
+
+
+@cache
+def _seen() -> tuple[dict[str, int], dict[str, int], PythonLayerInMemory]:
+    """What is counted on the registries themselves, before and after all of it is imported, and what is read."""
+    with LiveEngine() as engine:
+        before = engine.ask(f"{python_counts.__name__}:counts")
+        layer = engine.ask(f"{python_counts.__name__}:whole_layer")
+        after = engine.ask(f"{python_counts.__name__}:counts")
+    return before, after, layer
+
+
+def _counted(layer: PythonLayerInMemory, *, first: bool) -> dict[str, int]:
+    """The same counts as `python_counts.counts` makes, of what was read."""
+    found = [one for one in layer if not first or not one.needs]
+    of = Counter(one.registry for one in found)
+    keys = Counter(one.key for one in found if one.registry == "py_kernels")
+
+    def operators(registry: str) -> int:
+        return len({one.operator for one in found if one.registry == registry})
+
+    return {
+        "operators with Python kernels": operators("py_kernels"),
+        **{f"Python kernels at {key}": count for key, count in keys.items()},
+        "decompositions": of["decompositions"],
+        "meta functions": of["meta_functions"],
+        "fake-tensor rules": of["fake_rules"],
+        "operators of torch.library": operators("torch_library"),
+        "higher-order operators": operators("higher_order"),
+        "sharding rules": of["dtensor_rules"],
+        "lowerings": of["inductor_lowerings"],
+        "fallbacks": of["inductor_fallbacks"],
+        "decompositions of Inductor": of["inductor_decompositions"],
+        "jagged functions": of["jagged"],
+    }
+
+
+def test_all_that_the_registries_have_is_listed() -> None:
+    before, after, layer = _seen()
+    assert _counted(layer, first=True) == before
+    assert _counted(layer, first=False) == after
+    assert min(after.values()) > 0
+    assert sum(after.values()) > 8000
+
+
+def test_the_counts_of_pytorch_2_13() -> None:
+    before, _, layer = _seen()
+    if not layer.torch.startswith("2.13.0"):
+        pytest.skip(f"PyTorch {layer.torch} is installed")
+    assert before == {
+        "operators with Python kernels": 1497,
+        "Python kernels at Meta": 1488,
+        "Python kernels at CompositeImplicitAutograd": 39,
+        "Python kernels at Autograd": 36,
+        "decompositions": 1097,
+        "meta functions": 533,
+        "fake-tensor rules": 95,
+        "operators of torch.library": 121,
+        "higher-order operators": 41,
+        "sharding rules": 0,
+        "lowerings": 0,
+        "fallbacks": 0,
+        "decompositions of Inductor": 0,
+        "jagged functions": 0,
+    }
+    brought = Counter((one.registry, one.needs) for one in layer)
+    assert brought["dtensor_rules", "torch.distributed.tensor"] == 1178
+    assert brought["inductor_lowerings", "torch._inductor.lowering"] == 1767
+
+
+def test_every_site_is_a_line_that_there_is() -> None:
+    *_, layer = _seen()
+    spec = find_spec("torch")
+    assert spec is not None
+    assert spec.origin is not None
+    root = os.path.dirname(os.path.dirname(spec.origin))
+
+    @cache
+    def lines(file: str) -> int:
+        with open(os.path.join(root, file), "rb") as stream:
+            return stream.read().count(b"\n")
+
+    for one in layer:
+        file, _, line = one.site.rpartition(":")
+        assert file.startswith("torch/"), one
+        assert 1 <= int(line) <= lines(file), one
+        assert file not in ("torch/library.py", "torch/_library/custom_ops.py"), one
+    assert len(layer) > 9000
+    assert lines.cache_info().currsize > 50
+
+
+def test_nothing_is_left_out_and_no_registry_is_missing() -> None:
+    *_, layer = _seen()
+    assert (layer.missing, layer.not_imported, layer.failed) == ((), (), ())
+    empty = {one.registry for one in layer if one.key == NOTHING}
+    assert empty <= {"torch_library"}
+    filled = {one.registry for one in layer}
+    assert {one.name for one in PYTHON_REGISTRIES} - filled == {
+        "mode_rules",
+        "aot_decompositions",
+        "inductor_user_lowerings",
+    }
