@@ -109,6 +109,10 @@ class RegistrationError(RefusalError):
     """
 
 
+class NotCallableError(RegistrationError, TypeError):
+    """What should be a kernel cannot be called; `torch.library` raises a TypeError, too."""
+
+
 class CallError(RefusalError):
     """A call found no kernel, had the wrong arguments, or got the wrong returns.
 

@@ -7,7 +7,8 @@
 - `calling_conventions`: any kernel as a function of all arguments;
 - `local_key_set`: the guards, and what this thread includes and excludes;
 - `tensor`: `Tensor`, `tensor`, `Generator`, strides, and Python numbers where tensors are wanted;
-- `tensor_keys`: the dispatch keys of a tensor, and whether its class has `__torch_function__` or `__torch_dispatch__`;
+- `tensor_keys`: the dispatch keys of a tensor;
+- `torch_handlers`: whether a class has `__torch_function__` or `__torch_dispatch__`, and whether this thread calls it;
 - `tensor_options`: dtype, device, layout and memory format;
 - `call_observer`: observers of calls;
 - `trace`: records of calls, redispatches and guards;

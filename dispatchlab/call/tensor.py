@@ -9,7 +9,7 @@ Source: torch/csrc/utils/python_arg_parser.cpp (`should_allow_numbers_as_tensors
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from math import prod
 from typing import Any, TypeAlias, TypeVar
 from weakref import ref
@@ -17,8 +17,9 @@ from weakref import ref
 import numpy as np
 
 from dispatchlab.call.local_key_set import is_inference_mode
-from dispatchlab.call.tensor_keys import compute_dispatch_key, python_bits, tensor_key_set
+from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
 from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
+from dispatchlab.call.torch_handlers import DisableTorchFunctionSubclass, default_torch_dispatch, python_bits
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -209,8 +210,18 @@ class Tensor:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """Handle an overridable function as a subclass does by default; the function has this handler."""
-        return func.default_torch_function(cls, types, args, kwargs or {})
+        """Handle an overridable function as a subclass does by default: call it, and give its tensors this class.
+
+        Returns NotImplemented when another type takes part that this one does not derive from.
+        Source: torch/_tensor.py (`Tensor.__torch_function__`).
+        """
+        if not all(issubclass(cls, one) for one in types):
+            return NotImplemented
+        with DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+            return result if cls is Tensor else _converted(result, cls, getattr(func, "alias", None))
+
+    __torch_dispatch__ = staticmethod(default_torch_dispatch)
 
     def __repr__(self) -> str:
         values = "..." if self.elements is None else np.array2string(self.elements, separator=", ", threshold=20)
@@ -239,6 +250,50 @@ def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
             setattr(made, name, getattr(tensor, name))
     made.grad_accumulator = made.live_views = None
     return made
+
+
+def as_subclass(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor] | None = None) -> T:
+    """The same memory and version as a tensor of another class; with `alias`, a view, and else of the same history.
+
+    >>> from dispatchlab import Lab, Tensor, tensor
+    >>> from dispatchlab.overrides import as_subclass
+    >>> class Length(Tensor):
+    ...     __slots__ = ()
+    >>> x = tensor([1.0], requires_grad=True)
+    >>> type(as_subclass(x, Length)) is Length
+    True
+    >>> as_subclass(x, Length, Lab().alias).grad_fn
+    <AliasBackward0>
+
+    Args:
+        tensor: what is seen as another class.
+        kind: that class.
+        alias: the operator `aten::alias`. PyTorch's `as_subclass` calls it, and so autograd records the step.
+
+    Raises:
+        CallError: of kind `wrong_type`: a handler returned a tensor of a class of its own.
+    """
+    viewed = tensor if alias is None else alias(tensor)
+    if alias is not None and viewed.key_bits & PYTHON_KEYS.bits and not issubclass(kind, type(viewed)):
+        message = (
+            f"a tensor of class {kind.__name__} cannot be made of one whose handler returns "
+            f"{type(viewed).__name__}: make it of the tensor that is wrapped"
+        )
+        raise CallError(ErrorKind.WRONG_TYPE, message, {"class": kind.__name__})
+    made = shallow_copy(viewed, kind)
+    made.key_bits = viewed.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
+    if alias is not None and made.base is not None and made.base.live_views is not None:
+        made.base.live_views[id(made)] = made
+    return made
+
+
+def _converted(result: Any, kind: type[Tensor], alias: Callable[[Tensor], Tensor] | None) -> Any:
+    if isinstance(result, Tensor):
+        return result if isinstance(result, kind) else as_subclass(result, kind, alias)
+    if isinstance(result, list | tuple):
+        converted = [_converted(one, kind, alias) for one in result]
+        return type(result)(*converted) if hasattr(result, "_fields") else type(result)(converted)
+    return result
 
 
 Nested: TypeAlias = "float | complex | Sequence[Nested]"

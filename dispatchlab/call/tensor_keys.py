@@ -1,4 +1,4 @@
-"""The dispatch keys of a tensor, from its device, layout, dtype and the handlers of its class.
+"""The dispatch keys of a tensor, from its device, layout and dtype.
 
 Source: c10/core/TensorImpl.cpp (the constructor), c10/core/TensorOptions.h (`computeDispatchKey`).
 """
@@ -10,25 +10,6 @@ from functools import cache
 from dispatchlab.call.tensor_options import DeviceType, DType, Layout
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
 from dispatchlab.model.keys import AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DispatchKey
-
-DISPATCH = "__torch_dispatch__"
-
-
-def disabled(*args: object, **kwargs: object) -> object:
-    """The value of `__torch_function__` or `__torch_dispatch__` in a class that wants none, as None is."""
-    return NotImplemented
-
-
-def has_handler(kind: type, protocol: str) -> bool:
-    """Whether a class has a handler of that name that is not switched off."""
-    handler = getattr(kind, protocol, None)
-    return handler is not None and handler is not disabled
-
-
-def python_bits(kind: type) -> int:
-    """The keys that a tensor carries because its class has a `__torch_dispatch__`."""
-    return PYTHON_KEYS.bits if has_handler(kind, DISPATCH) else 0
-
 
 PYTHON_KEYS = DispatchKeySet.of(DispatchKey.Python, DispatchKey.PythonTLSSnapshot)
 """What a tensor of a Python subclass that intercepts calls carries, too."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
-from dispatchlab.errors import ErrorKind, RegistrationError, did_you_mean
+from dispatchlab.errors import ErrorKind, NotCallableError, RegistrationError, did_you_mean
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_text
 from dispatchlab.model.infer_schema import infer_schema, takes_key_set
@@ -114,13 +114,13 @@ def kernel_function(function: object, *, with_keyset: bool = False) -> KernelFun
         with_keyset: a plain function takes the key set of the call first; a wrapped one knows that of itself.
 
     Raises:
-        RegistrationError: it cannot be called.
+        NotCallableError: it cannot be called; a TypeError, too.
     """
     if isinstance(function, KernelFunction):
         return function
     if not callable(function):
         message = f"a kernel is a function, and this is {function!r}: pass something that can be called, or fallthrough"
-        raise RegistrationError(ErrorKind.OTHER, message, {"kernel": type(function).__name__})
+        raise NotCallableError(ErrorKind.OTHER, message, {"kernel": type(function).__name__})
     return KernelFunction(Kernel(KernelForm.BOXED, function=function, with_keyset=with_keyset))
 
 

@@ -51,8 +51,12 @@ class SignatureMismatchError(OverrideError, TypeError):
     """The dispatcher of a function does not take what its implementation takes."""
 
 
+class MissingHandlerError(OverrideError, TypeError):
+    """A wrapper subclass has no `__torch_dispatch__`."""
+
+
 class HandlerError(OverrideError):
-    """A handler returned something that the operator cannot return."""
+    """A handler returned something that the operator cannot return, or cannot be a handler."""
 
 
 class HandlerRecursionError(OverrideError, RecursionError):

@@ -2,29 +2,28 @@
 
 Operators whose names begin with `_` are no public functions. An operator of one overload becomes a function with the
 parameters of its schema. One of several becomes a function that tries them in order, the one without a name first.
+A method is another function than the function of its name, as in PyTorch: handlers can tell which was called.
 """
 
 from __future__ import annotations
 
+import functools
 import keyword
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor import NUMBERS, Tensor, tensor
-from dispatchlab.call.tensor_keys import has_handler
+from dispatchlab.call.tensor import Tensor, tensor
+from dispatchlab.call.torch_handlers import special
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import NAMESPACE
 from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import ListType
-from dispatchlab.overrides.handlers import PROTOCOL
-from dispatchlab.overrides.subclass import as_subclass
-from dispatchlab.overrides.torch_function import torch_function_dispatch
+from dispatchlab.overrides.functional import composed_functions, of_class
+from dispatchlab.overrides.handlers import PLAIN, call_c_handlers
+from dispatchlab.overrides.tensor_methods import tensor_methods
 
 Function = Callable[..., Any]
-_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "matmul": "matmul"}
-_IN_PLACE = {"iadd": "add_", "isub": "sub_", "imul": "mul_"}
 
 
 class Functions(Mapping[str, Function]):
@@ -36,27 +35,42 @@ class Functions(Mapping[str, Function]):
     >>> functions.tensor([1.0, 2.0]) + 1
     tensor([2., 3.])
 
+    Besides those of the operators there are `unique`, `tensordot`, `lu` and `broadcast_tensors`, composed of them.
+
     Args:
         lab: whose operators they call.
 
     Attributes:
-        Tensor: a class of tensors with the functions as methods and operators; results keep the class.
+        Tensor: the class of tensors with the functions as methods and operators; results have it. A class that derives
+            from it is kept by results, too.
+        tensor: makes a tensor of numbers, with the arguments of `dispatchlab.tensor`.
     """
 
     def __init__(self, lab: Lab) -> None:
+        self.Tensor: type[Any] = type("Tensor", (Tensor,), {"__slots__": (), "__doc__": _TENSOR, PLAIN: True})
         found: dict[str, list[Operator]] = {}
         for name in lab.dispatcher.operators():
             if name.namespace == NAMESPACE and not name.name.startswith("_"):
                 found.setdefault(name.name, []).append(lab(str(name.without_namespace)))
-        self._functions = {
-            name: _function(name, sorted(operators, key=lambda one: _rank(one.name.overload)))
-            for name, operators in sorted(found.items())
+        wrap = functools.partial(_overridable, self.Tensor, lab)
+        implementations = {
+            base: _implementation(base, sorted(operators, key=lambda one: _rank(one.name.overload)))
+            for base, operators in sorted(found.items())
         }
-        self.Tensor: type[Any] = _tensor_class(self._functions)
+        functions = {base: wrap(one, base) for base, one in implementations.items()}
+        self.tensor = wrap(tensor, "tensor")
+        methods = tensor_methods(lab, self.Tensor, implementations, wrap)
+        for base, method in methods.items():
+            setattr(self.Tensor, base, method)
+        self._functions = {**functions, **composed_functions(lab, self.Tensor)}
+        self._names = {id(one): name for name, one in (*self._functions.items(), ("tensor", self.tensor))}
+        self._names |= {id(one): f"Tensor.{name}" for name, one in methods.items() if not name.startswith("__")}
+        for base, method in methods.items():
+            self._names.setdefault(id(method), f"Tensor.{base}")
 
-    def tensor(self, data: Any, **options: Any) -> Any:
-        """A new tensor with methods and operators."""
-        return as_subclass(tensor(data, **options), self.Tensor)
+    def resolve_name(self, function: object) -> str | None:
+        """The name of a function as a handler gets it, from here: `add`, `Tensor.add`; None for one from elsewhere."""
+        return self._names.get(id(function))
 
     def __getitem__(self, name: str) -> Function:
         return self._functions[name]
@@ -77,53 +91,45 @@ class Functions(Mapping[str, Function]):
         return found
 
 
+_TENSOR = "A tensor with the functions as methods and operators."
+
+
 def _rank(overload: str) -> tuple[bool, bool, str]:
     return overload != "", overload != "Tensor", overload
 
 
-def _function(name: str, operators: Sequence[Operator]) -> Function:
-    if len(operators) > 1 or not all(map(_is_plain, operators[0].schema.arguments)):
+def _implementation(name: str, operators: Sequence[Operator]) -> Function:
+    if len(operators) > 1 or not all(map(_is_plain_argument, operators[0].schema.arguments)):
         return _overloaded(name, operators)
-    operator = operators[0]
-    schema = operator.schema
-    implementation, relevant = _of_schema(name, operator)
-    implementation.__doc__ = f"`{schema}`"
-    return torch_function_dispatch(relevant, module=__name__)(implementation)
+    implementation = _of_schema(name, operators[0])
+    implementation.__doc__ = f"`{operators[0].schema}`"
+    return implementation
 
 
-def _is_plain(argument: Argument) -> bool:
+def _is_plain_argument(argument: Argument) -> bool:
     return argument.name.isidentifier() and not keyword.iskeyword(argument.name)
 
 
-def _of_schema(name: str, operator: Operator) -> tuple[Function, Function]:
-    """The implementation and its dispatcher, with the parameters of the schema."""
+def _of_schema(name: str, operator: Operator) -> Function:
+    """The implementation, with the parameters of the schema."""
     schema = operator.schema
-    tensors = [schema.arguments[at] for at in range(len(schema.arguments)) if schema.dispatch_arguments() >> at & 1]
-    relevant = ", ".join(f"*{one.name}" if isinstance(one.type, ListType) else one.name for one in tensors)
-    if len(tensors) == 1 and isinstance(tensors[0].type, ListType):
-        returned = tensors[0].name
-    else:
-        returned = f"({relevant}{',' if relevant else ''})"
     call = ", ".join(f"{one.name}={one.name}" if one.kwarg_only else one.name for one in schema.arguments)
-    constants: dict[str, Any] = {"_operator": operator}
+    constants: dict[str, Any] = {"_operator": operator, "__name__": __name__}
     constants |= {
         f"_D{at}": None if one.default is None else one.default.value for at, one in enumerate(schema.arguments)
     }
-    source = (
-        f"def {name}({_parameters(schema, '_D')}):\n    return _operator({call})\n"
-        f"def relevant({_parameters(schema, None)}):\n    return {returned}\n"
-    )
+    source = f"def {name}({_parameters(schema)}):\n    return _operator({call})\n"
     exec(compile(source, f"<function {name}>", "exec"), constants)
-    return constants[name], constants["relevant"]
+    made: Function = constants[name]
+    return made
 
 
-def _parameters(schema: FunctionSchema, default: str | None) -> str:
+def _parameters(schema: FunctionSchema) -> str:
     parts: list[str] = []
     for at, one in enumerate(schema.arguments):
         if one.kwarg_only and "*" not in parts:
             parts.append("*")
-        shown = "" if one.default is None else f"={f'{default}{at}' if default else 'None'}"
-        parts.append(f"{one.name}{shown}")
+        parts.append(one.name + ("" if one.default is None else f"=_D{at}"))
     return ", ".join(parts)
 
 
@@ -143,38 +149,60 @@ def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
         assert first is not None
         raise first
 
-    def relevant(*args: Any, **kwargs: Any) -> list[Any]:
-        given: list[Any] = []
-        for one in (*args, *kwargs.values()):
-            given += one if isinstance(one, list | tuple) else (one,)
-        return given
-
     implementation.__name__ = implementation.__qualname__ = name
     implementation.__doc__ = "\n".join(f"`{operator.schema}`" for operator in operators)
-    return torch_function_dispatch(relevant, module=__name__)(implementation)
+    return implementation
 
 
-def _tensor_class(functions: Mapping[str, Function]) -> type[Tensor]:
-    members: dict[str, Any] = {"__slots__": (), "__doc__": "A tensor with the functions as methods and operators."}
-    for name, function in functions.items():
-        arguments = (function.__doc__ or "").partition("(")[2]
-        if arguments.startswith("Tensor") and not hasattr(Tensor, name):
-            members[name] = function
-    for name, target in _BINARY.items():
-        members[f"__{name}__"] = _operator_method(functions[target], swapped=False)
-        members[f"__r{name}__"] = _operator_method(functions[target], swapped=True)
-    for name, target in _IN_PLACE.items():
-        members[f"__{name}__"] = _operator_method(functions[target], swapped=False)
-    members["__neg__"] = functions["neg"]
-    return type("Tensor", (Tensor,), members)
+def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: str) -> Function:
+    """A function whose handlers are called as those of upstream's C functions; see Note [Functions of C]."""
+    positions = _positions(implementation)
+
+    def candidates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Any]:
+        named = sorted(kwargs, key=lambda one: positions.get(one, len(positions))) if len(kwargs) > 1 else kwargs
+        for one in (*args, *[kwargs[each] for each in named]):
+            if isinstance(one, list | tuple):
+                yield from one
+            else:
+                yield one
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = implementation(*args, **kwargs)
+        if type(result) is Tensor or type(result) is tuple or type(result) is list:
+            given = [type(one) for one in candidates(args, kwargs)]
+            if own in given or Tensor not in given:
+                adopt(result, own)
+        return result
+
+    def public(*args: Any, **kwargs: Any) -> Any:
+        if not special and not kwargs:
+            for one in args:
+                kind = type(one)
+                if kind is not own and kind is not Tensor and kind not in _NUMBERS:
+                    break
+            else:
+                return run(*args)
+        return call_c_handlers(public, run, candidates(args, kwargs), args, kwargs)
+
+    functools.update_wrapper(public, implementation)
+    public.__name__ = name.rpartition(".")[2]
+    public.__qualname__ = name
+    public.__module__ = __name__
+    public.__dict__["_implementation"] = run
+    public.__dict__["alias"] = lab.alias
+    return public
 
 
-def _operator_method(function: Function, *, swapped: bool) -> Function:
-    """`x + y` as `add(x, y)`; left to `y` when that is nothing that could handle it."""
+_NUMBERS = frozenset((int, float, bool, complex, type(None)))
 
-    def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (Tensor, *NUMBERS)) and not has_handler(type(other), PROTOCOL):
-            return NotImplemented
-        return function(other, self) if swapped else function(self, other)
 
-    return method
+def _positions(implementation: Function) -> dict[str, int]:
+    code = getattr(implementation, "__code__", None)
+    names = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {name: at for at, name in enumerate(names)}
+
+
+def adopt(result: Any, own: type[Tensor]) -> None:
+    """Give the plain tensors of a result the class that has methods."""
+    for one in result if isinstance(result, list | tuple) else (result,):
+        of_class(one, own)

@@ -1,21 +1,39 @@
 """Handlers of `__torch_function__`: find those of a call's arguments, call them in order, switch them off.
 
-The order is from left to right, but a subclass before its superclasses. Source: torch/csrc/utils/python_arg_parser.cpp
-(`append_overloaded_arg`); the rule is that of NEP 18.
+The order is from left to right, but a subclass before its superclasses. Function modes come before all of them.
+Source: torch/csrc/utils/python_arg_parser.cpp (`append_overloaded_arg`), torch/overrides.py; the rule is NEP 18's.
 """
 
 from __future__ import annotations
 
-import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.tensor_keys import disabled
-from dispatchlab.overrides.errors import NoImplementationError, name_of, name_of_function, with_handler
+from dispatchlab.call.torch_handlers import (
+    FUNCTION,
+    FunctionGuard,
+    FunctionState,
+    function_thread,
+    has_handler,
+    special,
+)
+from dispatchlab.overrides.errors import HandlerError, NoImplementationError, name_of, name_of_function, with_handler
+from dispatchlab.overrides.function_modes import pop_function_mode
 
-PROTOCOL = "__torch_function__"
+PROTOCOL = FUNCTION
+
+PLAIN = "_is_plain"
+
+
+def is_plain(kind: type) -> bool:
+    """Whether tensors of a class are no overrides: `Tensor`, and the class of a `Functions`, which has methods besides.
+
+    A class that derives from one of these is none of them.
+    """
+    return kind is Tensor or PLAIN in kind.__dict__
+
 
 # Note [Where a new argument goes]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -49,8 +67,7 @@ def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
         if kind is last or kind in seen:
             continue
         last = kind
-        handler = getattr(kind, protocol, None)
-        if handler is None or handler is disabled:
+        if not has_handler(kind, protocol):
             seen.add(kind)
             continue
         at = len(found)
@@ -70,6 +87,72 @@ def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
     return found
 
 
+def has_torch_function(arguments: Iterable[object]) -> bool:
+    """Whether a call with these arguments goes to a handler: one of them has one, or a function mode is open.
+
+    Plain tensors do not count. A call inside of `redispatch_function` goes to none.
+
+    >>> from dispatchlab import tensor
+    >>> from dispatchlab.overrides import has_torch_function
+    >>> has_torch_function((tensor(1.0), 2))
+    False
+
+    Raises:
+        TypeError: it got no sequence.
+    """
+    try:
+        found = [*arguments]
+    except TypeError:
+        raise TypeError(f"expected a sequence of arguments, not {type(arguments).__name__}") from None
+    if special:
+        if function_thread.skips:
+            function_thread.skips = False
+            return False
+        if _modes_are_called():
+            return True
+        if function_thread.state is not FunctionState.ENABLED:
+            return False
+    return any(not is_plain(type(one)) and has_handler(type(one), FUNCTION) for one in found)
+
+
+def handle_torch_function(
+    public: Callable[..., Any], relevant: Iterable[object], /, *args: object, **kwargs: object
+) -> Any:
+    """Return what the first handler returns that does not decline: the innermost mode, then those of the arguments.
+
+    >>> from dispatchlab.overrides import handle_torch_function, has_torch_function
+    >>> class Length:
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         return f"{func.__name__} of {len(args)}"
+    >>> def total(x, y):
+    ...     if has_torch_function((x, y)):
+    ...         return handle_torch_function(total, (x, y), x, y)
+    ...     return x + y
+    >>> total(1, 2), total(1, Length())
+    (3, 'total of 2')
+
+    Args:
+        public: what handlers get as the function that was called.
+        relevant: the arguments whose handlers count.
+        args: of the call.
+        kwargs: of the call.
+
+    Raises:
+        NoImplementationError: every handler returned NotImplemented; a TypeError.
+    """
+    enabled = not special or function_thread.state is FunctionState.ENABLED
+    overloaded = overloaded_args(relevant, FUNCTION) if enabled else []
+    types = tuple(map(type, overloaded))
+    mode = None
+    if special and _modes_are_called():
+        with pop_function_mode() as mode:
+            result = mode.__torch_function__(public, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    return _call_all(public, overloaded, types, (args, kwargs), mode, DeprecationWarning)
+
+
 def call_handlers(
     public: Callable[..., Any],
     implementation: Callable[..., Any],
@@ -77,7 +160,7 @@ def call_handlers(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> Any:
-    """Return what the first handler returns that does not decline; without handlers, what the implementation returns.
+    """Return what `handle_torch_function` returns; without handlers, what the implementation returns.
 
     Args:
         public: what handlers get as the function that was called.
@@ -89,16 +172,95 @@ def call_handlers(
     Raises:
         NoImplementationError: every handler returned NotImplemented; a TypeError.
     """
-    overloaded = overloaded_args(relevant, PROTOCOL)
-    if not overloaded or (disabled_blocks and not is_torch_function_enabled()):
+    found = [*relevant]
+    if not has_torch_function(found):
         return implementation(*args, **kwargs)
-    types = (type(overloaded[0]),) if len(overloaded) == 1 else tuple(map(type, overloaded))
+    return handle_torch_function(public, found, *args, **kwargs)
+
+
+# Note [Functions of C]
+# ~~~~~~~~~~~~~~~~~~~~~
+# Upstream, the functions of operators are C, and functions that are composed of these are Python. Handlers of the first
+# are not called for plain tensors, and these are not among the types; they get no keyword arguments when there are
+# none, an argument of any parameter counts, and so does one in a list; a mode whose handler is a class method is
+# refused. Handlers of the second see plain tensors among the types and always get keyword arguments.
+
+
+def call_c_handlers(
+    public: Callable[..., Any],
+    implementation: Callable[..., Any],
+    candidates: Iterable[object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> Any:
+    """Do what `call_handlers` does as upstream's functions of operators do; see Note [Functions of C].
+
+    Args:
+        public: what handlers get as the function that was called.
+        implementation: what runs without them.
+        candidates: the arguments, those in lists among them.
+        args: of the call.
+        kwargs: of the call.
+
+    Raises:
+        NoImplementationError: every handler returned NotImplemented; a TypeError.
+        HandlerError: a mode's handler is a class method.
+    """
+    enabled = True
+    called = False
+    if special:
+        if function_thread.skips:
+            function_thread.skips = False
+            return implementation(*args, **kwargs)
+        enabled = function_thread.state is FunctionState.ENABLED
+        called = _modes_are_called()
+    overloaded = [
+        one
+        for one in (overloaded_args(candidates, FUNCTION) if enabled else ())
+        if not is_plain(type(one))  # the order of the others does not depend on them
+    ]
+    if not overloaded and not called:
+        return implementation(*args, **kwargs)
+    types = tuple(map(type, overloaded))
+    given: tuple[Any, ...] = (args, kwargs) if kwargs else (args,)
+    mode = None
+    if called:
+        with pop_function_mode() as mode:
+            check_is_method(mode, FUNCTION)
+            result = mode.__torch_function__(public, types, *given)
+        if result is not NotImplemented:
+            return result
+    return _call_all(public, overloaded, types, given, mode, UserWarning)
+
+
+def check_is_method(mode: object, protocol: str) -> None:
+    """Refuse a mode whose handler is a class method: it would not know which mode it handles calls for.
+
+    Raises:
+        HandlerError: it is one.
+    """
+    if getattr(getattr(mode, protocol), "__self__", None) is type(mode):
+        message = f"Defining your mode's `{protocol}` as a classmethod is not supported, please make it a plain method"
+        raise HandlerError(f"{message}: {name_of(type(mode))}")
+
+
+def _call_all(
+    public: Callable[..., Any],
+    overloaded: Sequence[Any],
+    types: tuple[type, ...],
+    given: tuple[Any, ...],
+    mode: object,
+    category: type[Warning],
+) -> Any:
     one: Any = None
     try:
         for one in overloaded:
+            handler = one.__torch_function__
             if type(one) is Tensor and _declined(types):
                 continue
-            result = one.__torch_function__(public, types, args, kwargs)
+            if getattr(handler, "__self__", None) is one:
+                warn_of_plain_method(category)
+            result = handler(public, types, *given)
             if result is not NotImplemented:
                 return result
     except Exception as error:
@@ -106,7 +268,17 @@ def call_handlers(
         if leaving is error:
             raise
         raise leaving from None
-    raise NoImplementationError(name_of_function(public), [name_of(kind) for kind in types])
+    tried = [*([] if mode is None else [name_of(type(mode))]), *map(name_of, types)]
+    raise NoImplementationError(name_of_function(public), tried)
+
+
+def warn_of_plain_method(category: type[Warning]) -> None:
+    """Warn that a handler is an instance method; in the words of PyTorch, whose filters people have."""
+    message = (
+        f"Defining your `{FUNCTION}` as a plain method is deprecated and will be an error in future, "
+        "please define it as a classmethod."
+    )
+    warnings.warn(message, category, stacklevel=4)
 
 
 def leaving_handler(error: Exception, one: object, public: Callable[..., Any]) -> BaseException:
@@ -119,12 +291,21 @@ def _declined(types: Sequence[type]) -> bool:
     return any(not issubclass(Tensor, kind) for kind in types)
 
 
+def _modes_are_called() -> bool:
+    return bool(function_thread.modes) and function_thread.state is not FunctionState.ALL_DISABLED
+
+
 def is_torch_function_enabled() -> bool:
-    """Whether handlers are called in this thread now."""
-    return not _thread.depth
+    """Whether handlers of arguments are called in this thread now."""
+    return function_thread.state is FunctionState.ENABLED
 
 
-class DisableTorchFunction:
+def is_torch_function_all_disabled() -> bool:
+    """Whether neither handlers of arguments nor function modes are called in this thread now."""
+    return function_thread.state is FunctionState.ALL_DISABLED
+
+
+class DisableTorchFunction(FunctionGuard):
     """A block in which public functions go straight to their implementations; it may be entered again inside.
 
     >>> from dispatchlab.overrides import DisableTorchFunction, is_torch_function_enabled
@@ -133,26 +314,60 @@ class DisableTorchFunction:
     False
     """
 
-    def __repr__(self) -> str:
-        return "<DisableTorchFunction>"
+    __slots__ = ()
 
-    def __enter__(self) -> Self:
-        disabled_blocks.append(None)
-        _thread.depth += 1
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _thread.depth -= 1
-        disabled_blocks.pop()
+    @staticmethod
+    def _wanted(found: FunctionState) -> FunctionState:
+        return FunctionState.ALL_DISABLED
 
 
-class _Thread(threading.local):
-    depth: int = 0
+class enable_torch_function(FunctionGuard):
+    """A block, inside of one of the others, in which handlers and modes are called again.
+
+    >>> from dispatchlab.overrides import DisableTorchFunction, enable_torch_function, is_torch_function_enabled
+    >>> with DisableTorchFunction(), enable_torch_function():
+    ...     is_torch_function_enabled()
+    True
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def _wanted(found: FunctionState) -> FunctionState:
+        return FunctionState.ENABLED
 
 
-_thread = _Thread()
+def redispatch_function(
+    func: Callable[..., Any],
+    types: Sequence[type],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Call the implementation of a function from its handler: what it calls in turn goes to handlers again.
 
-disabled_blocks: list[None] = []
-"""One item for each `DisableTorchFunction` block in any thread; while it is empty, `_thread` need not be read."""
+    >>> from dispatchlab import Lab
+    >>> from dispatchlab.overrides import Functions, as_subclass, redispatch_function
+    >>> functions = Functions(Lab())
+    >>> class Length(functions.Tensor):
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return redispatch_function(func, types, args, kwargs)
+    >>> functions.neg(as_subclass(functions.tensor([1.0]), Length))
+    neg
+    tensor([-1.])
+
+    Args:
+        func: as the handler got it.
+        types: as the handler got them.
+        args: of the call.
+        kwargs: of the call.
+    """
+    before = function_thread.skips
+    special.append(None)
+    function_thread.skips = True
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        function_thread.skips = before
+        special.pop()

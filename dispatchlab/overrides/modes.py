@@ -10,12 +10,15 @@ from typing import Any, Self
 
 from dispatchlab.call.local_key_set import IncludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor_keys import DISPATCH, PYTHON_KEYS
+from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.call.torch_handlers import DISPATCH
 from dispatchlab.overrides.errors import OverrideError, name_of
 
 
 class DispatchMode:
     """A handler for the length of a `with` block; while it runs, the modes around it see the calls that it makes.
+
+    A subclass need not call `super().__init__()`.
 
     >>> from dispatchlab import Lab, tensor
     >>> from dispatchlab.overrides import DispatchMode, PythonDispatch
@@ -30,9 +33,6 @@ class DispatchMode:
     tensor([-1.])
     """
 
-    def __init__(self) -> None:
-        self._guards: list[IncludeDispatchKeyGuard] = []
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
@@ -42,11 +42,15 @@ class DispatchMode:
         """Handle a call; NotImplemented leaves it to the arguments."""
         raise NotImplementedError(f"{name_of(type(self))} is a mode without a {DISPATCH}: define one")
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Whether it is a part of some machinery, which `is_in_dispatch_mode` can leave out."""
+        return False
+
     def __enter__(self) -> Self:
         guard = IncludeDispatchKeyGuard(PYTHON_KEYS)
         guard.__enter__()
-        self._guards.append(guard)
-        _thread.stack.append(self)
+        _thread.stack.append((self, guard))
         return self
 
     def __exit__(
@@ -57,20 +61,29 @@ class DispatchMode:
         Raises:
             OverrideError: it is not the innermost one of this thread; nothing has changed then.
         """
-        innermost = _thread.stack[-1] if _thread.stack else None
-        if innermost is not self:
+        innermost, guard = _thread.stack[-1] if _thread.stack else (None, None)
+        if innermost is not self or guard is None:
             what = (
                 "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
             )
             message = f"the mode {name_of(type(self))} cannot be left here: {what}; leave modes in the reverse order"
             raise OverrideError(message)
         _thread.stack.pop()
-        self._guards.pop().__exit__(kind, error, traceback)
+        guard.__exit__(kind, error, traceback)
 
 
 def modes() -> tuple[DispatchMode, ...]:
     """The modes of this thread, the innermost last."""
-    return tuple(_thread.stack)
+    return tuple([mode for mode, _ in _thread.stack])
+
+
+def is_in_dispatch_mode(*, include_infra_modes: bool = True) -> bool:
+    """Whether a mode is open in this thread.
+
+    Args:
+        include_infra_modes: one that says that it `is_infra_mode` counts.
+    """
+    return any(include_infra_modes or not mode.is_infra_mode() for mode, _ in _thread.stack)
 
 
 @contextmanager
@@ -78,14 +91,14 @@ def pop_mode_temporarily() -> Iterator[DispatchMode]:
     """Take the innermost mode away while it runs, and put all back as they were."""
     found = [*_thread.stack]
     try:
-        yield _thread.stack.pop()
+        yield _thread.stack.pop()[0]
     finally:
         _thread.stack[:] = found
 
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.stack: list[DispatchMode] = []
+        self.stack: list[tuple[DispatchMode, IncludeDispatchKeyGuard]] = []
 
 
 _thread = _Thread()

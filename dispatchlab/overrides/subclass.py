@@ -1,83 +1,81 @@
-"""Tensors of other classes: `as_subclass`, wrapper subclasses, and the default handler that keeps the class."""
+"""Wrapper subclasses: tensors of other classes without elements of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 from dispatchlab.call.local_key_set import is_inference_mode
-from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
-from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, python_bits, tensor_key_set
+from dispatchlab.call.tensor import Tensor, VersionCounter, contiguous_strides
+from dispatchlab.call.tensor_keys import compute_dispatch_key, tensor_key_set
+from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DType, Layout, device_of
+from dispatchlab.call.torch_handlers import DISPATCH, has_handler, python_bits
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.overrides.handlers import DisableTorchFunction
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.overrides.errors import MissingHandlerError, name_of
 
 T = TypeVar("T", bound=Tensor)
+_NESTED = DispatchKeySet.of(DispatchKey.AutogradNestedTensor)
 
 
-def as_subclass(tensor: Tensor, kind: type[T]) -> T:
-    """The same memory, version and history as a tensor of another class.
-
-    >>> from dispatchlab import Tensor, tensor
-    >>> from dispatchlab.overrides import as_subclass
-    >>> class Length(Tensor):
-    ...     __slots__ = ()
-    >>> type(as_subclass(tensor([1.0]), Length)) is Length
-    True
-    """
-    made = shallow_copy(tensor, kind)
-    made.key_bits = tensor.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
-    return made
-
-
-def make_wrapper_subclass(kind: type[T], like: Tensor, *, requires_grad: bool = False) -> T:
+def make_wrapper_subclass(
+    kind: type[T],
+    like: Tensor | Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    dtype: DType | None = None,
+    device: Device | str | None = None,
+    layout: Layout | None = None,
+    requires_grad: bool = False,
+    extra_dispatch_keys: DispatchKeySet | None = None,
+) -> T:
     """A tensor of a class without elements of its own, of the shape, strides, dtype, device and layout of another.
 
     >>> from dispatchlab import Tensor, tensor
     >>> from dispatchlab.overrides import make_wrapper_subclass
     >>> class Wrapper(Tensor):
-    ...     __slots__ = ()
+    ...     @classmethod
+    ...     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+    ...         return NotImplemented
     >>> make_wrapper_subclass(Wrapper, tensor([[1.0]])).shape
     (1, 1)
+    >>> make_wrapper_subclass(Wrapper, (1_000_000, 1_000_000)).shape
+    (1000000, 1000000)
 
     Args:
-        kind: its class; with a `__torch_dispatch__`, calls with the tensor come to it.
-        like: what it looks like.
+        kind: its class; calls with the tensor come to its `__torch_dispatch__`.
+        like: what it looks like, or its shape; then it is contiguous and a float32 one on the CPU by default.
+        strides: in place of those of `like`.
+        dtype: in place of that of `like`.
+        device: in place of that of `like`.
+        layout: in place of that of `like`.
         requires_grad: whether operations on it are recorded.
+        extra_dispatch_keys: keys that it is built with besides that of its backend.
+
+    Raises:
+        MissingHandlerError: the class has no `__torch_dispatch__`.
     """
+    if not has_handler(kind, DISPATCH):
+        message = f"{name_of(kind)} must define {DISPATCH}: no call with such a tensor could be answered"
+        raise MissingHandlerError(message)
     made = object.__new__(kind)
-    made.shape, made.dtype, made.device, made.layout = like.shape, like.dtype, like.device, like.layout
-    key = compute_dispatch_key(like.device.type, like.layout, like.dtype)
-    bits = tensor_key_set(DispatchKeySet.of(key), inference=is_inference_mode()).bits
-    made.key_bits = bits | python_bits(kind)
+    if isinstance(like, Tensor):
+        made.shape, made.dtype, made.device, made.layout = like.shape, like.dtype, like.device, like.layout
+    else:
+        made.shape, made.dtype, made.device, made.layout = tuple(like), DEFAULT_DTYPE, CPU, Layout.strided
+    made.dtype = made.dtype if dtype is None else dtype
+    made.device = made.device if device is None else device_of(device)
+    made.layout = made.layout if layout is None else layout
+    base = DispatchKeySet.of(compute_dispatch_key(made.device.type, made.layout, made.dtype))
+    extra = DispatchKeySet() if extra_dispatch_keys is None else extra_dispatch_keys
+    keys = tensor_key_set(base | extra, inference=is_inference_mode())
+    if made.layout is not Layout.jagged and not extra.bits & _NESTED.bits:
+        keys = keys - _NESTED  # what is nested by its keys alone has no autograd of its own
+    made.key_bits = keys.bits | python_bits(kind)
     made.elements = None
     made.start_history(VersionCounter(), requires_grad=requires_grad)
-    made.wrapped_strides = like.strides
+    if strides is not None:
+        made.wrapped_strides = tuple(strides)
+    else:
+        made.wrapped_strides = like.strides if isinstance(like, Tensor) else contiguous_strides(made.shape)
     return made
-
-
-def default_torch_function(
-    implementation: Callable[..., Any],
-    kind: type[Tensor],
-    types: Sequence[type],
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-) -> Any:
-    """The default `__torch_function__`: run the function without overrides, and give its tensors the class of ours.
-
-    Returns NotImplemented when another type takes part that ours does not derive from.
-    Source: torch/_tensor.py (`Tensor.__torch_function__`).
-    """
-    if not all(issubclass(kind, one) for one in types):
-        return NotImplemented
-    with DisableTorchFunction():
-        result = implementation(*args, **kwargs)
-    return result if kind is Tensor else _converted(result, kind)
-
-
-def _converted(result: Any, kind: type[Tensor]) -> Any:
-    if isinstance(result, Tensor):
-        return result if isinstance(result, kind) else as_subclass(result, kind)
-    if isinstance(result, list | tuple):
-        converted = [_converted(one, kind) for one in result]
-        return type(result)(*converted) if hasattr(result, "_fields") else type(result)(converted)
-    return result

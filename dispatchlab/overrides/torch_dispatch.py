@@ -19,7 +19,8 @@ from dispatchlab.call.call_signature import MISSING, CallSignature, NotReturnabl
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard, ForceDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, unwrapped_number
-from dispatchlab.call.tensor_keys import DISPATCH, PYTHON_KEYS, has_handler
+from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.call.torch_handlers import DISPATCH, has_handler
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed
 from dispatchlab.engine.library import Library
@@ -28,7 +29,7 @@ from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.overrides.errors import HandlerError, NoImplementationError, OverrideError, name_of, with_handler
-from dispatchlab.overrides.handlers import overloaded_args
+from dispatchlab.overrides.handlers import check_is_method, overloaded_args
 from dispatchlab.overrides.modes import modes, pop_mode_temporarily
 
 
@@ -57,13 +58,15 @@ def without_defaults(schema: FunctionSchema, values: Sequence[object]) -> tuple[
 
 def normalize(
     schema: FunctionSchema, args: Sequence[object], kwargs: Mapping[str, object] | None = None
-) -> tuple[object, ...]:
-    """Every argument of an incomplete call, in the order of the schema, defaults filled in.
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Every argument of an incomplete call, defaults filled in, as the operator can be called with them.
+
+    Keyword-only arguments come by name, all others by position.
 
     >>> from dispatchlab import parse_schema
     >>> from dispatchlab.overrides import normalize
-    >>> normalize(parse_schema("test::foo(int n, int step=1) -> int"), (3,))
-    (3, 1)
+    >>> normalize(parse_schema("test::foo(int n, int step=1, *, int times=1) -> int"), (3,))
+    ((3, 1), {'times': 1})
 
     Args:
         schema: the operator's.
@@ -76,7 +79,9 @@ def normalize(
     signature = _signature(schema)
     count = signature.positional
     held: list[object] = [*args[:count], *[MISSING] * (len(schema.arguments) - min(count, len(args)))]
-    return signature.bind(held, args[count:], kwargs or {})
+    values = signature.bind(held, args[count:], kwargs or {})
+    named = {one.name: value for one, value in zip(schema.arguments, values, strict=True) if one.kwarg_only}
+    return tuple(values[: len(values) - len(named)]), named
 
 
 K = TypeVar("K", bound=type)
@@ -167,6 +172,7 @@ class Interpreter:
         tried: list[str] = []
         if modes():
             with pop_mode_temporarily() as mode, _without_python_unless_modes():
+                check_is_method(mode, DISPATCH)
                 tried.append(name_of(type(mode)))
                 result = self._call_handler(mode, operator, types, args, kwargs)
             if result is not NotImplemented:

@@ -4,6 +4,8 @@ A handler gets the arguments as they were given, by position or by name, and non
 such as one positional argument and `dim` by name, has a branch of its own, in which everything is called directly:
 
     def public(_0=_M, _1=_M, _2=_M, /, *_rest, dim=_M, **_named):
+        if _special:
+            return _general(args, kwargs)
         if not _named:
             if dim is _M:
                 if _1 is _M and _0 is not _M:
@@ -37,10 +39,9 @@ from types import CodeType
 from typing import Any, TypeVar, cast
 
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.tensor_keys import disabled
+from dispatchlab.call.torch_handlers import disabled, special
 from dispatchlab.overrides.errors import NoImplementationError, SignatureMismatchError, name_of, name_of_function
-from dispatchlab.overrides.handlers import call_handlers, disabled_blocks, leaving_handler
-from dispatchlab.overrides.subclass import default_torch_function
+from dispatchlab.overrides.handlers import call_handlers, is_plain, leaving_handler, warn_of_plain_method
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,8 +51,7 @@ _MISSING = object()
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # Nearly every call that is overridden has arguments of one type with a handler, and perhaps plain tensors. The default
 # handler of tensors declines then, so only the one is called, and no order has to be found: this takes half the time.
-# Two such types, a type that tensors derive from, a `DisableTorchFunction` block in any thread, and an iterator go the
-# general way.
+# Two such types, a type that tensors derive from, a guard or a mode in any thread, and an iterator go the general way.
 
 
 def torch_function_dispatch(
@@ -98,7 +98,6 @@ def torch_function_dispatch(
         if module is not None:
             public.__module__ = module
         public.__dict__["_implementation"] = implementation
-        public.__dict__["default_torch_function"] = functools.partial(default_torch_function, implementation)
         return cast("F", public)
 
     return decorate
@@ -118,25 +117,24 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
             found = type(each)
             if found is Tensor:
                 tensors = tensors or (1 if kind is None else 2)
+            elif is_plain(found):
+                return call_handlers(public, implementation, relevant, args, kwargs)
             elif found is not kind:
                 if kind is not None:
                     return call_handlers(public, implementation, relevant, args, kwargs)
                 one, kind = each, found
         handler = getattr(kind, "__torch_function__", None)
-        if (
-            kind is None
-            or handler is None
-            or handler is disabled
-            or disabled_blocks
-            or (tensors and issubclass(Tensor, kind))
-        ):
+        if kind is None or handler is None or handler is disabled or special or (tensors and issubclass(Tensor, kind)):
             return call_handlers(public, implementation, relevant, args, kwargs)
         if not tensors:
             types: tuple[type, ...] = (kind,)
         else:
             types = (Tensor, kind) if tensors == 1 and not issubclass(kind, Tensor) else (kind, Tensor)
         try:
-            result = one.__torch_function__(public, types, args, kwargs)
+            handler = one.__torch_function__
+            if getattr(handler, "__self__", None) is one:
+                warn_of_plain_method(DeprecationWarning)
+            result = handler(public, types, args, kwargs)
         except Exception as error:
             leaving = leaving_handler(error, one, public)
             if leaving is error:
@@ -159,6 +157,8 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
                 f"the dispatcher of {name} has to return the arguments that count, as a tuple or a list, not {found}"
             )
             raise TypeError(message) from None
+        if special:
+            return call_handlers(public, implementation, [*arguments], args, kwargs)
         for one in arguments:
             if type(one) is not Tensor:
                 return overridden(relevant, args, kwargs)
@@ -182,6 +182,7 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
         "_len": len,
         "_map": map,
         "_type": type,
+        "_special": special,
     }
     exec(_wrapper_code(inspect.signature(implementation), implementation.__name__), constants)
     public: Callable[..., Any] = constants["public"]
@@ -261,8 +262,8 @@ if {test}:
 def _wrapper_code(signature: inspect.Signature, name: str) -> CodeType:
     """The code that defines `public` for an implementation with that signature.
 
-    The names `_M`, `_T`, `_relevant`, `_implementation`, `_overridden` and `_general` have to be there when it runs,
-    and `_len`, `_map` and `_type`, since an argument may be called `len`.
+    The names `_M`, `_T`, `_relevant`, `_implementation`, `_overridden`, `_general` and `_special` have to be there when
+    it runs, and `_len`, `_map` and `_type`, since an argument may be called `len`.
     """
     return compile(_wrapper_source(signature), f"<override of {name}>", "exec")
 
@@ -303,7 +304,8 @@ def _wrapper_source(signature: inspect.Signature) -> str:
     ]
     return _block(
         f"def public({', '.join(heads)})",
-        _block("if not _named", none_named)
+        _block("if _special", f"return _general({_GIVEN}, {named_text})\n")
+        + _block("if not _named", none_named)
         + _block("elif _len(_named) == 1", one_named)
         + f"return _general({_GIVEN}, {named_text})\n",
     )

@@ -78,9 +78,9 @@ def test_without_defaults_and_normalized_again_is_the_same_for_every_operator_of
         operators += 1
         for _ in range(3):
             given = [_value(argument, choose) for argument in schema.arguments]
-            values = normalize(schema, *_all(schema, given))
+            values = _values(schema, *_all(schema, given))
             args, kwargs = without_defaults(schema, values)
-            again = normalize(schema, args, kwargs)
+            again = _values(schema, args, kwargs)
             assert len(again) == len(values) == len(schema.arguments)
             assert all(map(same_value_or_same, again, values)), (schema, values, again)
             positional = [one for one in schema.arguments if not one.kwarg_only]
@@ -93,6 +93,13 @@ def test_without_defaults_and_normalized_again_is_the_same_for_every_operator_of
     assert operators >= share(3_500)
     assert shortened > share(1_000)
     assert by_name > share(1_500)
+
+
+def _values(schema: FunctionSchema, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The values of a normalized call, in the order of the schema; the keyword-only ones come by name."""
+    positional, named = normalize(schema, args, kwargs)
+    assert list(named) == [one.name for one in schema.arguments if one.kwarg_only]
+    return [*positional, *named.values()]
 
 
 def _all(schema: FunctionSchema, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -111,8 +118,8 @@ def same_value_or_same(one: Any, other: Any) -> bool:
 def test_normalize_refuses_what_a_call_refuses() -> None:
     schema = parse_schema("ns::f(Tensor x, int n=1, *, str mode='a') -> Tensor")
     x = tensor([1.0])
-    assert normalize(schema, [x]) == (x, 1, "a")
-    assert normalize(schema, [x], {"n": 2, "mode": "b"}) == (x, 2, "b")
+    assert normalize(schema, [x]) == ((x, 1), {"mode": "a"})
+    assert normalize(schema, [x], {"n": 2, "mode": "b"}) == ((x, 2), {"mode": "b"})
     for args, kwargs, expected in (
         ([], {}, "missing a value for argument 'x'"),
         ([x, 1, "b"], {}, "takes 2 positional arguments but 3 were given"),

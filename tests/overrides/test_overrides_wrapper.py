@@ -7,9 +7,13 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 from dispatchlab import tensor
 from dispatchlab.overrides import torch_function_dispatch
 from tests.effort import share
+
+pytestmark = pytest.mark.filterwarnings("ignore:Defining your `__torch_function__`")  # instance methods are tested, too
 
 _Kind = inspect.Parameter
 _NAMES = ("tensors", "dim", "out", "len", "type", "map", "_found", "_M", "public", "args", "x", "_0", "self", "named")

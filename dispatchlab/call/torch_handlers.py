@@ -1,0 +1,127 @@
+"""Handlers of classes: which classes have one, and whether this thread calls those of `__torch_function__`.
+
+Source: torch/csrc/utils/disable_torch_function.cpp, aten/src/ATen/PythonTorchFunctionTLS.h.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from types import TracebackType
+from typing import Any, Self
+
+from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard
+from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
+
+FUNCTION = "__torch_function__"
+DISPATCH = "__torch_dispatch__"
+
+_PYTHON_AND_ABOVE = DispatchKeySet.full() - DispatchKeySet.full_after(DispatchKey.Python)
+
+
+def disabled(*args: object, **kwargs: object) -> object:
+    """The value of `__torch_function__` or `__torch_dispatch__` in a class that wants none, as None is."""
+    return NotImplemented
+
+
+def default_torch_dispatch(
+    func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """The `__torch_dispatch__` of plain tensors, for `super()`: the call goes on below the key Python.
+
+    A class that has only this one has no handler.
+    """
+    with ExcludeDispatchKeyGuard(_PYTHON_AND_ABOVE):
+        return func(*args, **(kwargs or {}))
+
+
+_NO_HANDLERS = (None, disabled, default_torch_dispatch)
+
+
+def has_handler(kind: type, protocol: str) -> bool:
+    """Whether a class has a handler of that name that is not switched off."""
+    handler = getattr(kind, protocol, None)
+    return not any(handler is none for none in _NO_HANDLERS)
+
+
+def python_bits(kind: type) -> int:
+    """The keys that a tensor carries because its class has a `__torch_dispatch__`."""
+    return PYTHON_KEYS.bits if has_handler(kind, DISPATCH) else 0
+
+
+class FunctionState(IntEnum):
+    """What a thread does with handlers of `__torch_function__`."""
+
+    ENABLED = 0
+    SUBCLASSES_DISABLED = 1
+    """Only function modes are called."""
+    ALL_DISABLED = 2
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+class FunctionThread(threading.local):
+    """What a thread does with public functions.
+
+    Attributes:
+        state: which handlers it calls.
+        modes: its function modes, the innermost last.
+        skips: the next public function goes straight to its implementation.
+    """
+
+    state: FunctionState = FunctionState.ENABLED
+    skips: bool = False
+
+    def __init__(self) -> None:
+        self.modes: list[Any] = []
+
+
+function_thread = FunctionThread()
+
+special: list[None] = []
+"""One item for each guard or mode of `__torch_function__` that is open in any thread, and each call that is skipped.
+
+While it is empty, `function_thread` need not be read.
+"""
+
+
+class FunctionGuard:
+    """A block in which a thread does something else with handlers; it may be entered again inside."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: list[FunctionState] = []
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __enter__(self) -> Self:
+        special.append(None)
+        self._found.append(function_thread.state)
+        function_thread.state = self._wanted(function_thread.state)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        function_thread.state = self._found.pop()
+        special.pop()
+
+    @staticmethod
+    def _wanted(found: FunctionState) -> FunctionState:
+        raise NotImplementedError
+
+
+class DisableTorchFunctionSubclass(FunctionGuard):
+    """A block in which public functions call no handlers of arguments, only function modes."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _wanted(found: FunctionState) -> FunctionState:
+        return max(found, FunctionState.SUBCLASSES_DISABLED)

@@ -1,0 +1,157 @@
+"""Overridable functions that are composed of operators: `unique`, `tensordot`, `lu` and `broadcast_tensors`.
+
+Source: torch/functional.py, where they are written in Python, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from dispatchlab.call.tensor import Tensor, is_viewable
+from dispatchlab.call.tensor_options import MemoryFormat
+from dispatchlab.layers.kernels import refused, shape_of
+from dispatchlab.layers.lab import Lab
+from dispatchlab.overrides.handlers import handle_torch_function, has_torch_function
+
+Function = Callable[..., Any]
+
+
+def composed_functions(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
+    """The functions, by name.
+
+    Args:
+        lab: whose operators they call.
+        own: the class of their results.
+    """
+
+    def unique(
+        input: Any,
+        sorted: bool = True,  # noqa: FBT001, FBT002 - upstream's parameters
+        return_inverse: bool = False,  # noqa: FBT001, FBT002
+        return_counts: bool = False,  # noqa: FBT001, FBT002
+        dim: int | None = None,
+    ) -> Any:
+        """Each element once, in order; with `return_inverse` where each was, with `return_counts` how often."""
+        return unique_elements(lab, own, input, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
+
+    def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+        """The sum of the products over some dimensions of each: the last and first ones, or those that are named."""
+        _check_no_out("tensordot", out)
+        return of_class(_contracted(lab, a, b, *_dims(dims)), own)
+
+    def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: FBT001, FBT002
+        """L and U in one matrix, and the rows that were swapped; with `get_infos` the first zero pivot."""
+        _check_no_out("lu", out)
+        return lu_factors(lab, own, A, pivot=pivot, get_infos=get_infos)
+
+    def broadcast_tensors(*tensors: Any) -> Any:
+        """The tensors, each expanded to the shape that they have together."""
+        shape = shape_of("broadcast_tensors", *(one.shape for one in tensors))
+        return tuple([of_class(lab("expand")(one, list(shape)), own) for one in tensors])
+
+    implementations: dict[Function, int] = {unique: 1, tensordot: 2, lu: 1, broadcast_tensors: 0}
+    return {one.__name__: python_overridable(one, count, lab) for one, count in implementations.items()}
+
+
+def python_overridable(implementation: Function, tensors: int, lab: Lab) -> Function:
+    """A function whose handlers are called as those of upstream's Python functions.
+
+    They get the tensors by position and all others by name, also those that were left out.
+
+    Args:
+        implementation: what runs without handlers; it is there as `_implementation`, too.
+        tensors: how many of its parameters count, from the first; 0 for one that takes nothing but tensors.
+        lab: whose operators it calls.
+    """
+    signature = inspect.signature(implementation)
+    bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+
+    def public(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        named = dict([*bound.arguments.items()][tensors:]) if tensors else {}
+        given = bound.args[:tensors] if tensors else args
+        if has_torch_function(given):
+            return handle_torch_function(public, given, *given, **named)
+        return implementation(*given, **named)
+
+    functools.update_wrapper(public, implementation)
+    public.__qualname__ = implementation.__name__
+    public.__dict__ |= {
+        "_implementation": implementation,
+        "__signature__": inspect.Signature(bare),
+        "alias": lab.alias,
+    }
+    return public
+
+
+def _check_no_out(name: str, out: object) -> None:
+    if out is not None:
+        raise refused(f"{name} writes no result into another tensor here: leave out=None")
+
+
+def unique_elements(
+    lab: Lab, own: type[Tensor], tensor: Tensor, *, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Any:
+    """The results of `unique` that are asked for."""
+    if dim is None:
+        results = lab("_unique2")(tensor, return_inverse=return_inverse, return_counts=return_counts)
+    else:
+        results = lab("unique_dim")(tensor, dim, return_inverse=return_inverse, return_counts=return_counts)
+    wanted = [True, return_inverse, return_counts]
+    kept = [of_class(one, own) for one, is_wanted in zip(results, wanted, strict=True) if is_wanted]
+    return tuple(kept) if len(kept) > 1 else kept[0]
+
+
+def lu_factors(lab: Lab, own: type[Tensor], matrix: Tensor, *, pivot: bool, get_infos: bool) -> tuple[Tensor, ...]:
+    """The results of `lu` that are asked for.
+
+    Raises:
+        CallError: a pivot is zero, and nobody asked for that.
+    """
+    results = lab("linalg_lu_factor_ex")(matrix, pivot=pivot, check_errors=not get_infos)
+    return tuple([of_class(one, own) for one in (results if get_infos else results[:2])])
+
+
+def of_class(tensor: Any, own: type[Tensor]) -> Any:
+    """A plain tensor with the class that has methods, which has no slots of its own; every other value as it is."""
+    if type(tensor) is Tensor:
+        tensor.__class__ = own
+    return tensor
+
+
+def _dims(dims: Any) -> tuple[list[int], list[int]]:
+    if isinstance(dims, int):
+        if dims < 0:
+            raise refused(f"tensordot expects a number of dimensions from 0, but got {dims}")
+        return [*range(-dims, 0)], [*range(dims)]
+    first, second = dims
+    return [*first], [*second]
+
+
+def _contracted(lab: Lab, a: Tensor, b: Tensor, dims_a: Sequence[int], dims_b: Sequence[int]) -> Tensor:
+    ours, theirs = [dim % a.dim for dim in dims_a], [dim % b.dim for dim in dims_b]
+    if [a.shape[dim] for dim in ours] != [b.shape[dim] for dim in theirs]:
+        raise refused(
+            f"tensordot got {list(a.shape)} and {list(b.shape)}, which differ in dimensions {dims_a}, {dims_b}"
+        )
+    rows = [dim for dim in range(a.dim) if dim not in ours]
+    columns = [dim for dim in range(b.dim) if dim not in theirs]
+    inner = prod(a.shape[dim] for dim in ours)
+    left = _reshaped(lab, lab("permute")(a, [*rows, *ours]), [prod(a.shape[dim] for dim in rows), inner])
+    right = _reshaped(lab, lab("permute")(b, [*theirs, *columns]), [inner, prod(b.shape[dim] for dim in columns)])
+    shape = [*(a.shape[dim] for dim in rows), *(b.shape[dim] for dim in columns)]
+    return _reshaped(lab, lab("mm")(left, right), shape)
+
+
+def _reshaped(lab: Lab, tensor: Tensor, shape: list[int]) -> Tensor:
+    if is_viewable(tensor.shape, tensor.strides, shape):
+        viewed: Tensor = lab("view")(tensor, shape)
+        return viewed
+    whole: Tensor = lab("clone")(tensor, memory_format=MemoryFormat.contiguous_format)
+    copied: Tensor = lab("_unsafe_view")(whole, shape)
+    return copied
