@@ -201,24 +201,25 @@ def kind_of_schema(parts: SchemaParts) -> SchemaKind:
     return SchemaKind.FUNCTIONAL
 
 
-def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "") -> Hashable:
+def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "", defaults: bool = True) -> Hashable:
     """What all variants of an operator have in common. See Note [Signatures].
 
     Args:
         schema: the schema.
         parts: its parts.
         base: the base name, if another one than that of the schema counts.
+        defaults: the default values count, too.
     """
     # NB: the p of bernoulli.p has no default, that of bernoulli_.float has, and they are one operator
     is_bernoulli = schema.name.name == "bernoulli" and schema.name.overload == "p"
     inputs: list[object] = []
     written: list[Type] = []
     for one in parts.positional:
-        default = _default(one, is_bernoulli=is_bernoulli)
+        default = _default(one, is_bernoulli=is_bernoulli) if defaults else None
         inputs += (one.name, one.type) if default is None else (one.name, one.type, default)
     inputs.append("*")
     for one in parts.by_name:
-        inputs += (one.name, one.type) if one.default is None else (one.name, one.type, one.default)
+        inputs += (one.name, one.type) if one.default is None or not defaults else (one.name, one.type, one.default)
     if any(one.alias is not None for one in schema.arguments):
         returned = [one.alias for one in schema.returns]
         first = () if parts.self_argument is None else (parts.self_argument,)
