@@ -56,6 +56,12 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "lint": (("lint", "scenarios/lint/dl012_found.yaml"),),
     "explain": (("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13"),),
+    "codegen --registrations": (
+        (
+            *("codegen", "tests/data/codegen/operators.yaml", "--registrations", "--only", "add.out"),
+            *("--against", "torch-2.13"),
+        ),
+    ),
     "doctor": (("doctor",),),
     "imports": (("imports", "json", "math"),),
     "trace": (("trace", "{program}"),),
@@ -72,6 +78,7 @@ _INTRO = {
     "dump --list": "With `--list`.",
     "dump --counts": "With `--counts`.",
     "dump --across": "With `--across`.",
+    "codegen --registrations": "With `--registrations`. It ends with 1 when something differs and no rule explains it.",
     "diff --for": "What `--for` adds to the fields of `diff`.",
     "diff --key": "What `--key` adds to the fields of `diff`.",
     "lint": "`--format sarif` prints SARIF 2.1.0 instead.",
@@ -80,6 +87,7 @@ _INTRO = {
 
 _MAPS = {
     "coverage": {"counts": "way", "sources": "key"},
+    "codegen": {"kernels": "part", "comparison.differences": "rule"},
     "lint": {"sources[].not_checked": "rule", "sources[].rules": "rule"},
     "diff": {
         "keys_gone": "key",
@@ -199,6 +207,13 @@ MEANINGS = {
     "local_exclude": "the keys that this thread excludes",
     "hops[].set": "the key set that the call begins with here",
     "hops[].assumed": "false; kept for readers of earlier versions",
+    "selected[].operator": "its name",
+    "selected[].location": "where the file has it; null where it is not known",
+    "made": "whether it is made from another function, and has no entry of its own",
+    "selected[].kernels": "what is registered for it",
+    "selected[].kernels[].file": "the generated file that it is in",
+    "comparison.differences": "how many differences each rule explains",
+    "unexplained": "those that no rule explains",
     "ok": "whether everything works",
     "facts": "versions and settings",
     "doctor: torch": "the installed PyTorch; null without one",

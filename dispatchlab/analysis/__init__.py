@@ -21,6 +21,7 @@ Registries:
 - `coverage`: what a backend can run, and what further registrations would change.
 - `upgrade`: what one registry means for whoever used another; `upgrade_backend` for a backend, `upgrade_package` for a
   package, `upgrade_models` has the dispatcher of each.
+- `generated_registrations`: what is generated for native functions, beside what a registry has.
 - `replay_on_lab`: a dispatcher with the registrations of a registry.
 
 Both:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from dispatchlab.commands.options import force_option
-from dispatchlab.commands.output import exit_with, note, out
+from dispatchlab.commands.options import FORMATS, SOURCE, force_option, given, refuse
+from dispatchlab.commands.output import Format, exit_with, note, out, show
 
 
 @click.command()
@@ -21,10 +22,40 @@ from dispatchlab.commands.output import exit_with, note, out
 @force_option
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 when the files in DIR differ.")
 @click.option(
+    "--registrations",
+    is_flag=True,
+    help="Show every registration that is generated for the functions, structured or not; with -o DIR write a scenario "
+    "for each name.",
+)
+@click.option(
+    "--derivatives",
+    metavar="FILE",
+    type=click.Path(),
+    help="The derivatives.yaml that decides about kernels of Autograd. Default: the one that belongs to FILE.yaml, "
+    "beside it or where PyTorch has it.",
+)
+@click.option(
+    "--against", metavar="SOURCE", type=SOURCE, help="Compare the registrations with those of a recorded registry."
+)
+@click.option("--format", type=FORMATS, help="Output format of --registrations. Default: text.")
+@click.option(
     "--walk", "walked", metavar="OP", help="Call an operator that has kernels and show the frames of the call."
 )
+@click.pass_context
 def codegen(
-    *, file: str | None, folder: str | None, only: tuple[str, ...], force: bool, check: bool, walked: str | None
+    context: click.Context,
+    /,
+    *,
+    file: str | None,
+    folder: str | None,
+    only: tuple[str, ...],
+    force: bool,
+    check: bool,
+    registrations: bool,
+    derivatives: str | None,
+    against: str | None,
+    format: Format | None,
+    walked: str | None,
 ) -> None:
     """Generate structured operators from a native_functions.yaml: wrappers, classes, registrations, a scenario.
 
@@ -35,12 +66,19 @@ def codegen(
       dispatchlab codegen native_functions.yaml -o generated
       dispatchlab codegen native_functions.yaml --only add
       dispatchlab codegen native_functions.yaml -o generated --check
+      dispatchlab codegen native_functions.yaml --registrations --only empty
+      dispatchlab codegen native_functions.yaml --registrations --against torch-2.13
       dispatchlab codegen --walk add.out
     """
-    if walked is not None and (file or folder or only or check or force):
-        raise click.UsageError("--walk takes an operator, and no file or other option: leave them out")
-    if walked is None and file is None:
+    if walked is not None:
+        if file is not None or any(name in given(context) for name in _OF_A_FILE):
+            raise click.UsageError("--walk takes an operator, and no file or other option: leave them out")
+    elif file is None:
         raise click.UsageError("no file was named: name a file of native functions, or an operator with --walk")
+    if not registrations:
+        refuse(context, ("derivatives", "against", "format"), "is for --registrations: add it, or leave this out")
+    if folder is not None:
+        refuse(context, ("against", "format"), "is for what is printed, and -o writes files: leave one of them out")
     if check and folder is None:
         raise click.UsageError("--check compares with the files in a folder: name the folder with -o DIR")
     if force and (check or folder is None):
@@ -49,22 +87,46 @@ def codegen(
         from dispatchlab.codegen.call_stack import call_stack
 
         out(call_stack(walked).text())
+    elif file is not None and registrations and folder is None:
+        _show_registrations(file, derivatives, only, against=against, format=format)
+    elif file is not None and registrations and folder is not None:
+        _write_scenarios(file, derivatives, Path(folder), only, check=check, force=force)
     elif file is not None:
         _generate(file, None if folder is None else Path(folder), only, check=check, force=force)
 
 
+_OF_A_FILE = ("folder", "only", "check", "force", "registrations", "derivatives", "against", "format")
+
+
+def _show_registrations(
+    file: str, derivatives: str | None, only: tuple[str, ...], *, against: str | None, format: Format | None
+) -> None:
+    from dispatchlab.analysis.generated_registrations import registration_report
+    from dispatchlab.analysis.sources import recorded_from
+    from dispatchlab.render.generated_registrations import registrations_json, registrations_text
+
+    recorded = None if against is None else recorded_from(against, report=note)
+    report = registration_report(file, derivatives=derivatives, only=only, against=recorded, name=against or "")
+    show(format, text=lambda: registrations_text(report), json=lambda: registrations_json(report))
+    exit_with(1 if report.comparison is not None and report.comparison.unexplained else 0)
+
+
+def _write_scenarios(
+    file: str, derivatives: str | None, folder: Path, only: tuple[str, ...], *, check: bool, force: bool
+) -> None:
+    from dispatchlab.analysis.generated_registrations import generated_scenarios
+
+    scenarios = generated_scenarios(file, derivatives=derivatives, only=only)
+    for line in scenarios.left_out:
+        note(line)
+    what = f"the registrations of {scenarios.functions:,} function{'' if scenarios.functions == 1 else 's'} of {file}"
+    _write(folder, scenarios.files, scenarios.first_line, what, file, only, check=check, force=force)
+
+
 def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: bool, force: bool) -> None:
-    from dispatchlab.codegen.emit.generate import (
-        INDEX,
-        differing,
-        generated_before,
-        generated_files,
-        generated_from_others,
-        write_files,
-    )
+    from dispatchlab.codegen.emit.generate import INDEX, generated_before, generated_files
     from dispatchlab.codegen.emit.python_source import mark
     from dispatchlab.codegen.read.native_functions import load_native_functions
-    from dispatchlab.file_kinds import FileKind, check_overwrite
 
     natives = load_native_functions(file)
     name = Path(file).name
@@ -74,7 +136,43 @@ def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: b
     if folder is None:
         out("".join(f"# ---- {name}\n{text}" for name, text in files.items()))
         return
-    others = generated_from_others(folder, mark(name))
+    modules = len(files) // 2
+    what = f"{modules} structured group{'' if modules == 1 else 's'} of {file}"
+    others = len(natives.functions) - sum(len(each.functions) for each in natives.structured_groups)
+    if others and not (only or check):
+        functions = f"{others:,} function{' is' if others == 1 else 's are'}"
+        note(f"{functions} in no structured group: --registrations writes scenarios of all that is registered for them")
+    _write(folder, files, mark(name), what, file, only, check=check, force=force)
+
+
+def _write(
+    folder: Path,
+    files: Mapping[str, str],
+    first_line: str,
+    what: str,
+    file: str,
+    only: tuple[str, ...],
+    *,
+    check: bool,
+    force: bool,
+) -> None:
+    """Write the files, or compare with those that are there.
+
+    Args:
+        folder: where they go.
+        files: the texts by the names of the files.
+        first_line: the first line that all of them have.
+        what: what they hold.
+        file: what they are generated from.
+        only: what was selected; then other files are left alone.
+        check: write nothing.
+        force: write over files that were not generated.
+    """
+    from dispatchlab.codegen.emit.generate import differing, generated_before, generated_from_others, write_files
+    from dispatchlab.file_kinds import FileKind, check_overwrite
+
+    before, name = generated_before(folder, first_line), Path(file).name
+    others = generated_from_others(folder, first_line)
     if others and not (force or check):
         raise click.UsageError(
             f"{folder} holds {len(others)} files that were generated from another file, such as {others[0]}, and the "
@@ -89,9 +187,7 @@ def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: b
         for each in () if force else differing(folder, files):
             check_overwrite(folder / each, FileKind.SCENARIO if each.endswith(".yaml") else FileKind.GENERATED)
         written = write_files(folder, files)
-        modules = len(files) // 2
-        groups = f"{modules} structured group{'' if modules == 1 else 's'}"
-        out(f"{groups} of {file}: {len(written)} of {len(files)} files written to {folder}\n")
+        out(f"{what}: {len(written)} of {len(files)} files written to {folder}\n")
         return
     changed = differing(folder, files)
     for each in changed:

@@ -10,6 +10,7 @@ Plain text is the contract; rich is imported when a terminal is drawn on.
 - explain, trace: explanations and recorded calls, as text and as JSON;
 - golden: the golden file of a scenario; demo, doctor, init: what these commands show;
 - certify, coverage, lint: what these commands show, in every form; sarif: findings of lint for forges and editors;
+- generated_registrations: what is generated for native functions, as text and as JSON;
 - registry, across_versions, import_orders, record: listings and comparisons; upgrade: what an upgrade means, in every
   form;
 - html: reports to keep and what notebooks show, a package with a map of its own;

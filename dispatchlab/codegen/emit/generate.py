@@ -105,7 +105,7 @@ class NoSuchGroupError(DispatchLabError):
 
     def __str__(self) -> str:
         if self.other:
-            return f"{self.asked} is in no structured group, and nothing is generated for the others"
+            return f"{self.asked} is in no structured group, so it has no module: see its kernels with --registrations"
         return no_operator(self.asked, self.known)
 
 

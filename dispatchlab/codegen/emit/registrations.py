@@ -153,6 +153,51 @@ def registrations_of(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Kernels that are not generated, although the file has the functions.
+
+    Args:
+        why: the reason.
+        functions: the functions.
+    """
+
+    why: str
+    functions: tuple[OperatorName, ...]
+
+
+def left_out(natives: NativeFunctions, derivatives: Derivatives | None) -> tuple[LeftOut, ...]:
+    """What is not generated for functions of the file, reason by reason."""
+    functions = natives.functions
+    matches = {} if derivatives is None else matched_derivatives(natives, derivatives)
+    found = [
+        LeftOut(
+            "kernels that `manual_kernel_registration` leaves to C++",
+            tuple(one.name for one in functions if one.manual_kernel_registration),
+        ),
+        LeftOut(
+            "kernels of Autograd, ADInplaceOrView and Tracer, written by hand",
+            tuple(one.name for one in functions if _cpp_name(one) in BY_HAND),
+        ),
+        LeftOut("kernels of Functionalize: C++ has them, or nothing has", _never_functionalized(natives)),
+    ]
+    if derivatives is None:
+        without = tuple(one.name for one in functions if _has_autograd_kernel(one, matches.get(one.name)))
+        found.append(LeftOut("kernels of Autograd: there is no derivatives.yaml, name one with --derivatives", without))
+    return tuple(each for each in found if each.functions)
+
+
+def _never_functionalized(natives: NativeFunctions) -> tuple[OperatorName, ...]:
+    generated = {kernel.function.name for kernel in _functionalization(natives)}
+    return tuple(
+        one.name
+        for one in natives.functions
+        if one.name not in generated
+        and _IMPLICIT not in one.composites
+        and (one.is_view or any(map(is_written, one.schema.arguments)))
+    )
+
+
 # -- backends
 
 
@@ -196,9 +241,7 @@ def _unstructured(function: NativeFunction) -> Iterator[GeneratedKernel]:
         and not function.composites
         and len(function.schema.returns) == 1
     ):
-        yield GeneratedKernel(
-            function, meta, Part.BACKEND, Body.RETURNS_SELF, _wrapper_name(function, meta), inferred
-        )
+        yield GeneratedKernel(function, meta, Part.BACKEND, Body.RETURNS_SELF, _wrapper_name(function, meta), inferred)
 
 
 def _wrapper_name(function: NativeFunction, key: DispatchKey) -> str:
@@ -288,7 +331,7 @@ def _functionalize(function: NativeFunction) -> GeneratedKernel:
 
 # -- Autograd, ADInplaceOrView, Tracer
 
-_BY_HAND = frozenset(
+BY_HAND = frozenset(
     (
         *("options", "data", "set_data", "is_leaf", "output_nr", "_version", "retain_grad", "_backward"),
         *("requires_grad_", "resize_", "resize_as_", "detach", "detach_", "copy_", "_fw_primal", "_make_dual"),
@@ -324,7 +367,7 @@ _UNCHECKED = frozenset(
 def _has_autograd_kernel(function: NativeFunction, match: Match | None) -> bool:
     """Whether generated kernels record it. Source: `use_derived`, `dispatch_strategy`."""
     differentiates = match is not None and match.has_derivatives
-    return _cpp_name(function) not in _BY_HAND and (function.is_abstract or differentiates)
+    return _cpp_name(function) not in BY_HAND and (function.is_abstract or differentiates)
 
 
 def _autograd(natives: NativeFunctions, matches: Mapping[OperatorName, Match]) -> Iterator[GeneratedKernel]:
@@ -344,13 +387,11 @@ def _autograd(natives: NativeFunctions, matches: Mapping[OperatorName, Match]) -
             boxed = "torch::autograd::autogradNotImplementedFallback()"
             yield GeneratedKernel(function, key, Part.AUTOGRAD, Body.NOT_IMPLEMENTED, boxed, None)
         else:
-            yield GeneratedKernel(
-                function, key, Part.AUTOGRAD, Body.NO_FORMULA, f"VariableType::{name}", inferred
-            )
+            yield GeneratedKernel(function, key, Part.AUTOGRAD, Body.NO_FORMULA, f"VariableType::{name}", inferred)
 
 
 def _is_boxed(function: NativeFunction) -> bool:
-    """Whether a function without formulas has the boxed kernel that raises in backward. Source: gen_variable_type.py."""
+    """Whether a function without formulas has the boxed kernel that raises in backward."""
     return (
         function.name.name not in ("set_", "resize_")
         and function.parts.name.base not in _NEVER_REQUIRES_GRAD
@@ -384,14 +425,12 @@ def _views_and_writes(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
         if writes or function.parts.name.base in _VIEWS:
             name, inferred = f"ADInplaceOrView::{_flat_name(function)}", inferred_schema_of(function)
             body = Body.WRITE if writes else Body.VIEW
-            yield GeneratedKernel(
-                function, DispatchKey.ADInplaceOrView, Part.VIEWS_AND_WRITES, body, name, inferred
-            )
+            yield GeneratedKernel(function, DispatchKey.ADInplaceOrView, Part.VIEWS_AND_WRITES, body, name, inferred)
 
 
 def _tracer(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
     for function in natives.functions:
-        if _cpp_name(function) not in _BY_HAND:
+        if _cpp_name(function) not in BY_HAND:
             name, inferred = f"TraceType::{_flat_name(function)}", inferred_schema_of(function)
             yield GeneratedKernel(function, DispatchKey.Tracer, Part.TRACER, Body.RECORDS, name, inferred)
 

@@ -71,7 +71,7 @@ class Formula:
 
     Args:
         text: the C++ expression.
-        names: the arguments whose gradients it gives; for a formula of forward mode the results whose tangents it gives.
+        names: the arguments whose gradients it gives; in forward mode the results whose tangents it gives.
         location: where it is written.
     """
 
@@ -153,7 +153,7 @@ class Derivatives:
 MAX_BYTES = 8 * 2**20
 """Larger files are refused unread; that of PyTorch has 0.2 MiB."""
 
-BESIDE = ("derivatives.yaml", "../../autograd/derivatives.yaml", "../../../../../tools/autograd/derivatives.yaml")
+BESIDE = ("derivatives.yaml", "../../autograd/derivatives.yaml", "../../../../tools/autograd/derivatives.yaml")
 """Where derivatives.yaml is, seen from native_functions.yaml: beside it, in torchgen, in the sources of PyTorch."""
 
 

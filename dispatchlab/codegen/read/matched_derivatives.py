@@ -52,9 +52,9 @@ def matched_derivatives(natives: NativeFunctions, derivatives: Derivatives) -> M
         found[_signature(function)] = match
     matched: dict[OperatorName, Match] = {}
     for function in natives.functions:
-        match = _match(function, matches, functional, others, natives)
-        if match is not None:
-            matched[function.name] = match
+        found_match = _match(function, matches, functional, others)
+        if found_match is not None:
+            matched[function.name] = found_match
     return matched
 
 
@@ -77,7 +77,6 @@ def _match(
     matches: Mapping[OperatorName, Match],
     functional: Mapping[Hashable, Match],
     others: Mapping[Hashable, Match],
-    natives: NativeFunctions,
 ) -> Match | None:
     if function.is_generated and function.kind is SchemaKind.OUT:
         return None
@@ -122,9 +121,7 @@ def _is_reference(function: NativeFunction, other: NativeFunction) -> bool:
         function.parts.name.base.split(_FOREACH)[-1] == other.parts.name.base
         and (not other.parts.name.inplace or function.short_name in _INPLACE_REFERENCES)
         and (function.short_name in _FEWER_ARGUMENTS or len(inputs) == len(others))
-        and all(
-            theirs.type in (mine.type, _element(mine.type)) for mine, theirs in zip(inputs, others, strict=False)
-        )
+        and all(theirs.type in (mine.type, _element(mine.type)) for mine, theirs in zip(inputs, others, strict=False))
     )
 
 
