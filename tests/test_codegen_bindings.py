@@ -149,7 +149,11 @@ def test_a_call_stack_has_the_frames_of_the_walkthrough() -> None:
         ("redispatch", "redispatch_boxed"),
         ("wrapper", "wrapper_CPU_add_out_out"),
         ("structured impl", "impl"),
-        ("kernel by hand", "ufunc_add_CPU"),
+        ("stub", "__call__"),
+        ("kernel", "add_kernel"),
+        ("loop", "cpu_kernel_vec"),
+        ("loop body", "<lambda>"),
+        ("kernel by hand", "ufunc_add"),
     ]
     assert found.frames[4].file == found.frames[5].file == "add_Tensor.py"
     first, _, third, *_ = found.text().splitlines()
@@ -165,6 +169,13 @@ def test_variants_of_all_kinds_of_operators_have_a_call_stack() -> None:
     assert len(inplace) == 17
     for name in names[:: len(names) // share(23)]:
         between = ["ADInplaceOrView", "redispatch"] if name in inplace else []
-        assert [frame.layer for frame in call_stack(name).frames] == [*above, *between, *below, "kernel by hand"]
+        loops = ["stub", "kernel", "loop", "loop body"] if name.startswith("add") and "mm" not in name else []
+        assert [frame.layer for frame in call_stack(name).frames] == [
+            *above,
+            *between,
+            *below,
+            *loops,
+            "kernel by hand",
+        ]
     with pytest.raises(NoSuchGroupError, match=r"did you mean add\.out"):
         call_stack("add.ouut")

@@ -18,6 +18,8 @@ import numpy as np
 from dispatchlab.call.tensor import Tensor, tensor
 from dispatchlab.codegen.emit.generate import NoSuchGroupError
 from dispatchlab.codegen.emit.generated_group import Form, generated_group
+from dispatchlab.codegen.emit.ufunc_loops import ufunc_loops
+from dispatchlab.codegen.emit.ufunc_source import ufunc_function
 from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.kernels.lab import StructuredLayers, lab_functions
 from dispatchlab.codegen.read.groups import FunctionGroup
@@ -106,18 +108,20 @@ def _watched(group: FunctionGroup, found: list[_Line]) -> object:
         each for each in generated_group(group).keys if each.form is Form.STRUCTURED and each.key is DispatchKey.CPU
     )
     assert cpu.kernel is not None
-    kernel = getattr(kernels, cpu.kernel.name)
+    loops = ufunc_loops(group)
+    name = cpu.kernel.name if loops is None else ufunc_function(loops.ufuncs[0])
+    kernel = getattr(kernels, name)
 
-    def watched(*args: object) -> None:
+    def watched(*args: object) -> object:
         frame: FrameType | None = sys._getframe(1)
         code = kernel.__code__
-        found.append((code.co_filename, cpu.kernel.name if cpu.kernel else "", code.co_firstlineno))
+        found.append((code.co_filename, name, code.co_firstlineno))
         while frame is not None:
             found.append((frame.f_code.co_filename, frame.f_code.co_name, frame.f_lineno))
             frame = frame.f_back
-        kernel(*args)
+        return kernel(*args)
 
-    return SimpleNamespace(**{**vars(kernels), cpu.kernel.name: watched})
+    return SimpleNamespace(**{**vars(kernels), name: watched})
 
 
 def _call(dispatcher: Dispatcher, group: FunctionGroup, function: NativeFunction, found: list[_Line]) -> None:
@@ -168,6 +172,10 @@ _KINDS = (
     ),
     ("operators.py", "redispatch_boxed", "redispatch", "ATen/Operators_*.cpp (at::_ops::{flat}::redispatch)"),
     ("<generated>", "wrapper_", "wrapper", "ATen/RegisterCPU.cpp"),
+    ("<generated>", "<lambda>", "loop body", "ATen/UfuncCPUKernel_*.cpp"),
+    ("pointwise_loops.py", "cpu_kernel", "loop", "aten/src/ATen/native/cpu/Loops.h"),
+    ("<generated>", "{ufunc}_kernel", "kernel", "ATen/UfuncCPUKernel_*.cpp"),
+    ("pointwise_loops.py", "__call__", "stub", "aten/src/ATen/native/DispatchStub.h"),
     ("<generated>", "impl", "structured impl", "ATen/NativeFunctions.h (declared), ATen/RegisterCPU.cpp (called)"),
 )
 
@@ -178,7 +186,7 @@ def _frames(found: list[_Line], group: FunctionGroup) -> Iterator[Frame]:
     frames.append(Frame("kernel by hand", function, _shown(file), line, "aten/src/ATen/native/*.cpp"))
     for file, function, line in found[1:]:
         for where, start, layer, upstream in _KINDS:
-            if where in file and function.startswith(start):
+            if where in file and function.startswith(start.format(ufunc=group.functional.name.name)):
                 flat = group.out.short_name.replace(".", "_")
                 frames.append(Frame(layer, function, _shown(file), line, upstream.format(flat=flat)))
                 break

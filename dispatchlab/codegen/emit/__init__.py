@@ -2,6 +2,7 @@
 
 - generated_group: what is generated for one group, as values;
 - python_source: the same as a Python module; python_text: the pieces of text that it is made of;
+- ufunc_loops: the kernels that `ufunc_inner_loop` makes, as values; ufunc_source: the same as Python;
 - generate: modules, scenarios and an index for all groups of a file; written to a folder, compared with it, or loaded;
 - registrations: every registration that is generated for each function, structured or not;
 - registration_scenarios: the same as scenarios.

@@ -20,6 +20,5 @@ def by_name() -> SimpleNamespace:
     for module in (pointwise, reductions, matrices):
         found |= {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
     # NB: a device is a label, so what computes for CPU computes for CUDA
-    found |= {"ufunc_add_CUDA": found["ufunc_add_CPU"]}
     found |= {name.replace("_cpu", "_cuda"): found[name] for name in ("mm_out_cpu", "addmm_out_cpu")}
     return SimpleNamespace(**found)

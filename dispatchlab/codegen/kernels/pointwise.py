@@ -1,6 +1,6 @@
 """Meta and impl of pointwise operators.
 
-Source: aten/src/ATen/native/BinaryOps.cpp, UnaryOps.cpp, TensorCompare.cpp.
+Source: aten/src/ATen/native/BinaryOps.cpp, aten/src/ATen/native/ufunc/add.h, UnaryOps.cpp, TensorCompare.cpp.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType, result_dtype
+from dispatchlab.codegen.runtime.element_types import Elements, Vectorized, contracted, fmadd, not_implemented
 from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
 from dispatchlab.errors import CallError, ErrorKind
 
@@ -54,10 +55,10 @@ def meta_add_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
     _alpha_check(op.common_dtype, alpha)
 
 
-def ufunc_add_CPU(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
-    first, second = map(_wide, op.inputs)
-    with np.errstate(all="ignore"):
-        op.store(first + _scaled(op, second, alpha))
+def ufunc_add(self: Elements, other: Elements, alpha: Elements) -> Elements:
+    if isinstance(self, Vectorized):
+        return fmadd(other, alpha, self)
+    return contracted(self, alpha, other)
 
 
 def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
@@ -107,7 +108,7 @@ def meta_atan2(op: Op, self: Tensor, other: Tensor) -> None:
 
 def atan2_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
     if op.common_dtype.category == 3:
-        raise refused(f"\"atan2_cpu\" not implemented for '{op.common_dtype}'")
+        raise not_implemented("atan2_cpu", op.common_dtype)
     op.store(np.arctan2(*op.inputs))
 
 
@@ -144,7 +145,7 @@ meta_eq_Tensor = meta_lt_Tensor = meta_ge_Tensor = _comparison_meta
 def _comparison(name: str, function: Callable[[Array, Array], Array]) -> Callable[..., None]:
     def impl(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
         if op.common_dtype.category == 3 and name != "eq":
-            raise refused(f"\"{name}_cpu\" not implemented for '{op.common_dtype}'")
+            raise not_implemented(f"{name}_cpu", op.common_dtype)
         op.store(function(*op.inputs))
 
     return impl

@@ -60,6 +60,19 @@ def dense_strides(tensor: Tensor) -> tuple[int, ...]:
 def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Strides without gaps, the dimensions in the order in which tensors of that shape have them in memory.
 
+    See `dimension_order`.
+    """
+    strides = [0] * len(shape)
+    step = 1
+    for dimension in dimension_order(shape, given):
+        strides[dimension] = step
+        step *= max(shape[dimension], 1)
+    return tuple(strides)
+
+
+def dimension_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> list[int]:
+    """The dimensions in the order in which tensors of that shape have them in memory, the fastest first.
+
     The first tensor with different strides for two dimensions decides; a stride of 0 decides nothing.
     Source: `TensorIteratorBase::reorder_dimensions`.
     """
@@ -85,12 +98,7 @@ def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tu
                 current = below
             elif found < 0:
                 break
-    strides = [0] * len(shape)
-    step = 1
-    for dimension in order:
-        strides[dimension] = step
-        step *= max(shape[dimension], 1)
-    return tuple(strides)
+    return order
 
 
 def is_on_meta(tensor: Tensor) -> bool:
@@ -136,8 +144,15 @@ def write(tensor: Tensor, result: np.ndarray[Any, Any]) -> None:
     target = tensor.data
     if result.dtype.kind == "c" and target.dtype.kind not in "cb":
         result = result.real
+    cast_into(target, result.reshape(target.shape))
+
+
+def cast_into(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
+    """Write an array into another, as C++ casts: what becomes Half is rounded to float first."""
     with np.errstate(all="ignore"):
-        np.copyto(target, result.reshape(target.shape), casting="unsafe")
+        if target.dtype == np.float16 and source.dtype == np.float64:
+            source = source.astype(np.float32)
+        np.copyto(target, source, casting="unsafe")
 
 
 def overlaps_itself(tensor: Tensor) -> bool:

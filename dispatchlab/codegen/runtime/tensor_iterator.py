@@ -14,12 +14,16 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DType, result_dtype
+from dispatchlab.codegen.runtime.element_types import opmath, scalar_kind
 from dispatchlab.codegen.runtime.memory import (
     Options,
+    cast_into,
     contiguous_strides,
+    dense_strides,
     is_on_meta,
     overlap_partly,
     overlaps_itself,
+    strided_array,
     strides_in_order,
     strides_of,
     write,
@@ -60,6 +64,8 @@ class TensorIteratorBase(MetaBase):
 
     shape: tuple[int, ...]
     common_dtype: DType
+    common_device: Device
+    operands: list[Tensor]
     inputs: tuple[np.ndarray[Any, Any], ...]
 
     def set_output_raw_strided(
@@ -90,23 +96,50 @@ class TensorIteratorBase(MetaBase):
             CallError: of kind `other`: shapes, dtypes, devices or memory do not go together.
         """
         out: Tensor | None = self.maybe_get_output(0)
+        if out is not None:
+            check_overlap(out, tensors)
         self.shape = broadcast_shape([one.shape for one in tensors])
         device = _common_device(tensors)
         if common is None:
             common = result_dtype([(one.dtype, one.dim) for one in tensors])
         if to_float and common.category < 2:
             common = DEFAULT_DTYPE
-        self.common_dtype = common
+        self.common_dtype, self.common_device, self.operands = common, device, list(tensors)
         target = common if dtype is None else dtype
         if out is not None:
             self._check_output(out, tensors, target, device, checks_cast=checks_cast, same_dtype=same_dtype)
             target = out.dtype
-        strides = output_strides(tensors, self.shape)
+        strides = output_strides(tensors, self.shape, common)
         self.set_output_raw_strided(0, self.shape, strides, Options(target, device))
         if not any(is_on_meta(one) for one in tensors):
-            kind = common.numpy
-            arrays = (one.data.astype(kind) if one.data.dtype != kind else one.data for one in tensors)
-            self.inputs = tuple(np.broadcast_to(array, self.shape) for array in arrays)
+            self.inputs = tuple(np.broadcast_to(_elements(one, common), self.shape) for one in tensors)
+
+    @property
+    def scalar_kind(self) -> str:
+        """The common dtype, as C++ calls it."""
+        return scalar_kind(self.common_dtype)
+
+    @property
+    def output_elements(self) -> np.ndarray[Any, Any]:
+        """What a kernel writes: the output, or an array like it of the common dtype."""
+        target: np.ndarray[Any, Any] = self.maybe_get_output(0).data
+        kind = self.common_dtype.numpy
+        return target if target.dtype == kind else np.empty_like(target, kind)
+
+    def is_cpu_scalar(self, at: int) -> bool:
+        """Whether an operand has no dimensions and is on the CPU; inputs count from 1."""
+        operand = self.operands[at - 1]
+        return operand.dim == 0 and operand.device == CPU
+
+    def scalar_value(self, at: int) -> Any:
+        """The only element of an operand, in the type that functors compute in; inputs count from 1."""
+        wide = opmath(np.empty((), self.common_dtype.numpy)).dtype
+        return self.operands[at - 1].data.astype(wide)[()]
+
+    def remove_operand(self, at: int) -> None:
+        """Leave an input out, as a functor holds its value; inputs count from 1."""
+        del self.operands[at - 1]
+        self.inputs = (*self.inputs[: at - 1], *self.inputs[at:])
 
     def store(self, result: np.ndarray[Any, Any]) -> None:
         """Write the result of impl to the output, cast to its dtype."""
@@ -127,16 +160,24 @@ class TensorIteratorBase(MetaBase):
             raise CallError(ErrorKind.OTHER, message)
         if same_dtype and target != out.dtype:
             raise CallError(ErrorKind.OTHER, f"Found dtype {out.dtype} but expected {target}")
-        if checks_cast and not can_cast(target, out.dtype):
-            message = f"result type {target} can't be cast to the desired output type {out.dtype}"
-            raise CallError(ErrorKind.OTHER, message)
         if out.device != device:
             message = (
                 "Expected all tensors to be on the same device, but found at least two devices, "
                 f"{out.device} and {device}!"
             )
             raise CallError(ErrorKind.OTHER, message)
-        check_overlap(out, tensors)
+        if checks_cast and not can_cast(target, out.dtype):
+            message = f"result type {target} can't be cast to the desired output type {out.dtype}"
+            raise CallError(ErrorKind.OTHER, message)
+
+
+def _elements(tensor: Tensor, common: DType) -> np.ndarray[Any, Any]:
+    """The elements of an input, copied where they have another dtype, with the strides that such a copy has."""
+    if tensor.dtype == common:
+        return tensor.data
+    copied = strided_array(tensor.shape, dense_strides(tensor), common)
+    cast_into(copied, tensor.data)
+    return copied
 
 
 def check_overlap(out: Tensor, tensors: Sequence[Tensor]) -> None:
@@ -177,9 +218,9 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     result: list[int] = []
     for shape in shapes:
         ahead = len(shape) - len(result)
-        merged = [*shape[: max(ahead, 0)], *result[: max(-ahead, 0)]]
+        merged: list[int] = []
         count = min(len(shape), len(result))
-        for at in range(-count, 0):
+        for at in range(-1, -count - 1, -1):
             one, other = result[at], shape[at]
             if one != other and 1 not in (one, other):
                 message = (
@@ -188,7 +229,7 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
                 )
                 raise CallError(ErrorKind.OTHER, message)
             merged.append(other if one == 1 else one)
-        result = merged
+        result = [*shape[: max(ahead, 0)], *result[: max(-ahead, 0)], *reversed(merged)]
     return tuple(result)
 
 
@@ -207,22 +248,34 @@ def _common_device(tensors: Sequence[Tensor]) -> Device:
     return CPU if device is None else device
 
 
-def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...]) -> tuple[int, ...]:
+def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...], common: DType | None = None) -> tuple[int, ...]:
     """The strides of a new output: the dimensions in the order in which the inputs have them in memory.
 
     Source: `TensorIteratorBase::allocate_or_resize_outputs`.
+
+    Args:
+        tensors: the inputs.
+        shape: what they broadcast to.
+        common: the dtype that inputs on the CPU are copied to before anything looks at their strides.
     """
-    broadcast = [_strides_in(one, shape) for one in tensors]
-    if all(strides_of(one) == contiguous_strides(one.shape) and one.shape == shape for one in tensors):
+    own = [
+        dense_strides(one) if common is not None and one.device == CPU and one.dtype != common else strides_of(one)
+        for one in tensors
+    ]
+    if all(
+        strides == contiguous_strides(one.shape) and one.shape == shape
+        for one, strides in zip(tensors, own, strict=True)
+    ):
         return contiguous_strides(shape)
-    return strides_in_order(shape, broadcast)
+    return strides_in_order(
+        shape, [_strides_in(one.shape, each, shape) for one, each in zip(tensors, own, strict=True)]
+    )
 
 
-def _strides_in(tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of the tensor broadcast to the shape, 0 where it has no dimension of that size."""
-    ahead = len(shape) - tensor.dim
-    own = strides_of(tensor)
+def _strides_in(given: tuple[int, ...], own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor broadcast to the shape, 0 where it has no dimension of that size."""
+    ahead = len(shape) - len(given)
     return (
         *([0] * ahead),
-        *(0 if size == 1 and shape[ahead + at] != 1 else own[at] for at, size in enumerate(tensor.shape)),
+        *(0 if size == 1 and shape[ahead + at] != 1 else own[at] for at, size in enumerate(given)),
     )
