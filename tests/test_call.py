@@ -225,25 +225,60 @@ def test_a_fallback_gets_the_key_set_then_the_operator_then_the_arguments() -> N
     assert heard == [((foo, X), {}), ((bar, X), {"n": 2}), ((CPU, foo, X), {})]
 
 
-def test_in_place_and_out_forms_return_the_argument_that_they_wrote() -> None:
-    operators = Operators(
-        "add_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "add.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "two.out(Tensor self, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-    )
+IN_PLACE_AND_OUT = (
+    "add_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    "add.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    "two.out(Tensor self, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
+)
+
+
+def test_unboxed_kernels_of_in_place_and_out_forms_return_the_argument_that_they_wrote() -> None:
+    operators = Operators(*IN_PLACE_AND_OUT)
     fresh = tensor([0.0])
-    for returned, two in ((None, None), (fresh, (fresh, fresh))):
+    returned: Any = None
+
+    def one(self: Tensor, other: Tensor) -> Tensor:
+        return returned  # type: ignore[no-any-return]  # nothing, or something wrong
+
+    def two(self: Tensor, out0: Tensor, out1: Tensor) -> tuple[Tensor, Tensor]:
+        return None if returned is None else (returned, returned)  # type: ignore[return-value]  # likewise
+
+    operators.library.impl("add_", unboxed(one), "CPU")
+    operators.library.impl("add.out", unboxed(one), "CPU")
+    operators.library.impl("two.out", unboxed(two), "CPU")
+    for wrong in (None, fresh):
+        returned = wrong
+        assert operators("add_")(X, Y) is X
+        assert operators("add.out")(X, out=Y) is Y
+        assert operators("two.out")(Y, out0=Y, out1=X) == (Y, X)
+        stack: list[object] = [X, Y]
+        operators("add_").call_boxed(stack)
+        assert stack == [X]
+    returned = "text"
+    with pytest.raises(CallError) as refusal:
+        operators("add_")(X, Y)
+    assert refusal.value.kind == ErrorKind.WRONG_RETURN
+
+
+def test_python_kernels_of_in_place_and_out_forms_return_what_they_return() -> None:
+    operators = Operators(*IN_PLACE_AND_OUT)
+    fresh = tensor([0.0])
+    for returned in (None, fresh, X):
         with (
             operators.library.impl("add_", lambda *a, **k: returned, "CPU"),  # noqa: B023 - called at once
             operators.library.impl("add.out", lambda *a, **k: returned, "CPU"),  # noqa: B023
-            operators.library.impl("two.out", lambda *a, **k: two, "CPU"),  # noqa: B023
+            operators.library.impl("two.out", lambda *a, **k: (fresh, returned), "CPU"),  # noqa: B023
         ):
-            assert operators("add_")(X, Y) is X
-            assert operators("add.out")(X, out=Y) is Y
-            assert operators("two.out")(Y, out0=Y, out1=X) == (Y, X)
+            assert operators("add_")(X, Y) is returned
+            assert operators("add_").redispatch(CPU, X, Y) is returned
+            assert operators("add.out")(X, out=Y) is returned
+            assert operators("two.out")(Y, out0=Y, out1=X) == (fresh, returned)
             stack: list[object] = [X, Y]
             operators("add_").call_boxed(stack)
-            assert stack == [X]
+            assert stack == [returned]
+    with operators.library.impl("two.out", lambda *a, **k: None, "CPU"), pytest.raises(CallError) as refusal:
+        operators("two.out")(Y, out0=Y, out1=X)
+    assert refusal.value.kind == ErrorKind.WRONG_RETURN
 
 
 # -- key sets

@@ -246,7 +246,9 @@ def test_the_hops_of_every_operator_of_the_layers_are_those_of_its_call() -> Non
             with trace() as seen:
                 run(lab, case, given)
             made = [call for call in seen.calls if call.operator == name]
-            chain = made[:1] + [call for call in made[1:] if "redispatch" in call.kind]
+            # Where an argument is cloned first, the clone makes calls of its own, and the call of the case is the last.
+            start = max(at for at, call in enumerate(made) if "redispatch" not in call.kind) if case.writes else 0
+            chain = made[start : start + 1] + [call for call in made[start + 1 :] if "redispatch" in call.kind]
             assert [hop.keys for hop in found.hops] == [call.keys for call in chain][: len(found.hops)], (case, specs)
             assert len(chain) == len(found.hops)
             compared += len(chain)

@@ -147,10 +147,10 @@ def test_cuda_computes_the_same_and_stays_on_cuda(lab: Lab, case: Case) -> None:
 def test_every_operator_is_in_the_cases_or_a_factory() -> None:
     defined = {str(parse_schema(f"aten::{schema}").name).removeprefix("aten::") for schema in SCHEMAS}
     assert defined == {case.operator for case in CASES} | {
-        *("empty.memory_format", "randn", "new_empty_strided"),
+        *("empty.memory_format", "empty_strided", "randn", "zeros", "new_empty_strided"),
         *("_unique2", "unique_dim", "linalg_lu_factor_ex"),  # several results; see test_functional_live.py
     }
-    assert len(defined) == 54
+    assert len(defined) == 56
 
 
 def test_tensors_of_two_devices_do_not_meet(lab: Lab) -> None:

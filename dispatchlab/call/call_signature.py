@@ -40,6 +40,14 @@ MISSING = _Missing()
 """The value of an argument that a call does not give."""
 
 
+# Note [What an in-place form returns]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A kernel in C++ that has a type, as PyTorch's own operators have at the autograd keys, returns a reference to its
+# argument, whatever a kernel below it returned. A kernel in Python has no type: what it returns for `Tensor(a!)`, be it
+# another tensor or None, is what the caller gets.
+_TYPED = frozenset(("aten", "prims"))
+
+
 class CallSignature:
     """A schema, ready to be called; it depends on nothing else.
 
@@ -70,7 +78,9 @@ class CallSignature:
         self.required_come_first = self.required <= self.positional and MISSING not in self.defaults[self.required :]
         self.takes_every_argument = self.positional == self.required == len(arguments)
         self.return_checks: tuple[Check, ...] = tuple(check_of(one.type) for one in schema.returns)
-        self.written = _written_arguments(schema)
+        self.writes = _written_arguments(schema)
+        # See Note [What an in-place form returns]
+        self.written = self.writes if schema.name.namespace in _TYPED else None
 
     def __repr__(self) -> str:
         return f"<CallSignature {self.schema}>"
@@ -177,16 +187,22 @@ class CallSignature:
     def returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
         """What a call returns, of what its kernel returned, checked against the schema.
 
-        An in-place or out form returns the arguments that it wrote, whatever the kernel returned.
-
         Raises:
             NotReturnableError: it is something else.
         """
-        if self.written is None:
-            return self._checked_returns(result)
+        return self._checked_returns(result) if self.written is None else self.written_returns(values, result)
+
+    def written_returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
+        """What a typed C++ kernel of an in-place or out form returns: the arguments that it wrote.
+
+        See Note [What an in-place form returns].
+
+        Raises:
+            NotReturnableError: the kernel returned neither nothing nor what the schema says.
+        """
         if result is not None:
             self._checked_returns(result)
-        return tuple(values[at] for at in self.written)
+        return tuple(values[at] for at in self.writes or ())
 
     def _checked_returns(self, result: object) -> tuple[object, ...]:
         count = len(self.return_checks)

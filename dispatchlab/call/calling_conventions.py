@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from dispatchlab.call.call_signature import CallSignature
+from dispatchlab.call.call_signature import CallSignature, NotReturnableError
 from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.dump_format import Provenance
@@ -42,7 +42,8 @@ def target_of(operator: object, signature: CallSignature, held: TableEntry, keys
     if kernel.takes_stack:
         return _with_stack(operator, signature, held, keys)
     if kernel.form is KernelForm.UNBOXED:
-        return _in_place(partial(function, keys) if kernel.with_keyset else function, signature, function)
+        called = _in_place(partial(function, keys) if kernel.with_keyset else function, signature, function)
+        return called if signature.writes is None else _returning_written(called, signature)
     called = _with_arguments(operator, function, held, keys)
     if signature.takes_every_argument:
         return called
@@ -127,6 +128,19 @@ def _with_stack(operator: object, signature: CallSignature, held: TableEntry, ke
         stack = [*values]
         run_on_stack(operator, signature, held, keys, stack, len(values))
         return returns_of(stack)
+
+    return target
+
+
+def _returning_written(called: Target, signature: CallSignature) -> Target:
+    """A typed kernel of an in-place or out form: it returns the arguments that it wrote."""
+
+    def target(*values: object) -> object:
+        result = called(*values)
+        try:
+            return returns_of(signature.written_returns(values, result))
+        except NotReturnableError:
+            return result  # the call that gets it says which kernel it came from
 
     return target
 

@@ -230,13 +230,14 @@ def _cached(cache: str, bits: str) -> list[str]:
 
 def _return(signature: CallSignature, names: list[str], values: str, function: str) -> list[str]:
     finish = f"return {function}({values}, _result, _bits)"
-    if signature.written is not None and len(signature.written) == 1:
-        name = names[signature.written[0]]
-        return [f"if _result is {name} or _result is None:", f"    return {name}", finish]
+    if signature.writes is not None and len(signature.writes) == 1:
+        name = names[signature.writes[0]]
+        nothing = "" if signature.written is None else " or _result is None"
+        return [f"if _result is {name}{nothing}:", f"    return {name}", finish]
     returns = signature.schema.returns
     if not returns:
         return ["if _result is None:", "    return None", finish]
-    if signature.written is None and len(returns) == 1 and returns[0].type == TENSOR:
+    if signature.writes is None and len(returns) == 1 and returns[0].type == TENSOR:
         return ["if _result.__class__ is _T:", "    return _result", finish]
     return [finish]
 

@@ -103,7 +103,7 @@ class Tensor:
     Attributes:
         elements: the array; None for a tensor without elements of its own, as on `meta`. `data` raises for that one.
         grad_fn: the node of the autograd graph that made it; None for a leaf. Autograd keeps it here, as it keeps
-            `grad_accumulator` and `view_history`, and calls know nothing of what they are.
+            `grad_accumulator`, `hooks` and `view_history`, and calls know nothing of what they are.
 
     Raises:
         CallError: of kind `wrong_type`, when the elements are of no known type.
@@ -112,7 +112,7 @@ class Tensor:
     __slots__ = (
         *("__weakref__", "device", "dtype", "elements", "key_bits", "layout", "shape"),
         *("base", "grad", "grad_accumulator", "grad_fn", "output_nr", "requires_grad", "version_counter"),
-        *("is_wrapped_number", "live_views", "view_history", "wrapped_strides"),
+        *("hooks", "is_wrapped_number", "live_views", "view_history", "wrapped_strides"),
     )
 
     def __init__(
@@ -151,6 +151,7 @@ class Tensor:
         self.wrapped_strides: tuple[int, ...] | None = None
         self.is_wrapped_number = False
         self.view_history: object | None = None
+        self.hooks: Sequence[Callable[[], None]] | None = None
         self.live_views: MutableMapping[int, Tensor] | None = None
 
     @property
@@ -248,7 +249,7 @@ def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
     for name in (*Tensor.__slots__, *more):
         if name != "__weakref__" and hasattr(tensor, name):
             setattr(made, name, getattr(tensor, name))
-    made.grad_accumulator = made.live_views = None
+    made.grad_accumulator = made.live_views = made.hooks = None
     return made
 
 

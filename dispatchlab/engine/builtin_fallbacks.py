@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, str] = {
 }
 """What runs at a key; the autograd keys share one function, and a key that is not here runs nothing."""
 
-_AUTOGRAD = f"{_KERNELS}:autograd"
+_AUTOGRAD = "dispatchlab.layers.autograd_fallback:autograd_fallback"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 - `lab`: `Lab`, a dispatcher with all of it, and its operators by name;
 - `schemas`: the operators that there are;
 - `kernels`: the backend kernels of CPU, CUDA and Meta, and `manual_seed`;
+- `lazy_elements`: tensors that stand for the conjugate or the negative of what they hold, or for zeros;
 - `builtin_kernels`: the kernels of PyTorch's backend fallbacks;
 - `backend_select`: the BackendSelect kernels of factories;
 - `views`: ADInplaceOrView, versions, and the history of views;
 - `autograd`: the autograd kernels, and what a write in place does to the graph;
+- `autograd_fallback`: what autograd does with an operator that has no Autograd kernel, and its mode;
 - `autograd_errors`: `AutogradError` and its kinds;
 - `autograd_graph`: nodes, what they save, and where gradients go;
 - `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
@@ -20,6 +22,11 @@
 from __future__ import annotations
 
 from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
+from dispatchlab.layers.autograd_fallback import (
+    AutogradFallbackMode,
+    autograd_fallback_mode,
+    set_autograd_fallback_mode,
+)
 from dispatchlab.layers.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
 from dispatchlab.layers.kernels import manual_seed
 from dispatchlab.layers.lab import Lab
@@ -28,11 +35,14 @@ from dispatchlab.layers.tracing import Recording, recording
 __all__ = [
     "AutogradError",
     "AutogradErrorKind",
+    "AutogradFallbackMode",
     "Lab",
     "Recording",
+    "autograd_fallback_mode",
     "is_grad_enabled",
     "manual_seed",
     "no_grad",
     "recording",
+    "set_autograd_fallback_mode",
     "set_grad_enabled",
 ]

@@ -118,6 +118,7 @@ def _detached(tensor: Tensor) -> Tensor:
     return other
 
 
+Hook: TypeAlias = Callable[[], None]
 Backward: TypeAlias = "Callable[[Node, Gradients], Gradients]"
 _sequence = count()
 
@@ -131,10 +132,15 @@ class Node:
         inputs: the tensors that a gradient goes on to; None for one that needs none.
 
     Attributes:
+        hooks: what runs, by result, before the gradient of that result is taken on.
+        runs_without_gradients: whether it runs when no gradient of any of its results has arrived.
         sequence: how many calls were recorded before; `backward` takes the latest first.
     """
 
-    __slots__ = ("__weakref__", "backward", "name", "next_edges", "results", "saved", "sequence", "stash")
+    __slots__ = (
+        *("__weakref__", "backward", "hooks", "name", "next_edges", "results", "runs_without_gradients", "saved"),
+        *("sequence", "stash"),
+    )
 
     def __init__(
         self,
@@ -150,6 +156,8 @@ class Node:
         self.saved: dict[str, SavedTensor] = {}
         self.stash: dict[str, object] = {}
         self.results = 1
+        self.runs_without_gradients = False
+        self.hooks: list[tuple[int, Hook]] = []
         self.sequence = next(_sequence)
 
     def save(self, name: str, tensor: Tensor | None, *, is_result: bool = False) -> None:
@@ -233,3 +241,22 @@ def edge_of(tensor: Tensor) -> Edge | None:
         node = AccumulateGrad(tensor)
         tensor.grad_accumulator = ref(node)
     return node, 0
+
+
+def register_hook(tensor: Tensor, hook: Hook) -> None:
+    """Run a function in a backward pass, when all of the gradient of a tensor has arrived.
+
+    It stays with the graph. For a leaf it is as if there were a graph as long as the leaf is there.
+    """
+    made_by = node_of(tensor)
+    if made_by is not None:
+        made_by.hooks.append((tensor.output_nr, hook))
+    else:
+        tensor.hooks = [*(tensor.hooks or ()), hook]
+
+
+def run_hooks(node: Node) -> None:
+    """Run the hooks of a node, or of the leaf whose gradient it adds up."""
+    hooks = (node.leaf.hooks or ()) if isinstance(node, AccumulateGrad) else [hook for _, hook in node.hooks]
+    for hook in hooks:
+        hook()

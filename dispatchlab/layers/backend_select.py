@@ -15,8 +15,7 @@ def backend_select(operator: Operator) -> Callable[..., object]:
     """The BackendSelect kernel of a factory: redispatch to the backend key of its options."""
 
     def kernel(
-        size: list[int],
-        *,
+        *sizes: list[int],
         dtype: DType | None = None,
         layout: Layout | None = None,
         device: Device | None = None,
@@ -25,7 +24,7 @@ def backend_select(operator: Operator) -> Callable[..., object]:
         where = CPU if device is None else device
         key = compute_dispatch_key(where.type, Layout.strided if layout is None else layout, dtype)
         keys = DispatchKeySet.of(key)
-        return operator.redispatch(keys, size, dtype=dtype, layout=layout, device=device, **others)
+        return operator.redispatch(keys, *sizes, dtype=dtype, layout=layout, device=device, **others)
 
     return kernel
 

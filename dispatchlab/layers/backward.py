@@ -14,7 +14,7 @@ from math import prod
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import MemoryFormat
 from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
-from dispatchlab.layers.autograd_graph import AccumulateGrad, Gradients, Node, edge_of
+from dispatchlab.layers.autograd_graph import AccumulateGrad, Gradients, Node, edge_of, run_hooks
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
 from dispatchlab.layers.tensor_geometry import Geometry, copied_like
@@ -114,7 +114,8 @@ class _ReadyQueue:
 
 
 def _passed_on(calls: Calls, node: Node, arrived: Mapping[int, Tensor]) -> Gradients:
-    if not arrived:
+    run_hooks(node)
+    if not arrived and not node.runs_without_gradients:
         return [None] * len(node.next_edges)
     if isinstance(node, AccumulateGrad):
         _accumulate(calls, node.leaf, arrived[0])

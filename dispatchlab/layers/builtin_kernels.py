@@ -7,7 +7,6 @@ does outside of one.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
@@ -15,83 +14,39 @@ import numpy as np
 
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator, operator
-from dispatchlab.call.tensor import Array, Tensor, VersionCounter, shallow_copy
+from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers import batching
 from dispatchlab.layers.autograd_graph import Gradients, Node
 from dispatchlab.layers.grad_mode import is_grad_enabled
+from dispatchlab.layers.lazy_elements import LAZY_BITS, held, meant
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.schema_parser import parse_name
+from dispatchlab.model.schema_types import OPTIONAL_TENSORS, TENSOR, ListType, OptionalType
 
 BoxedKernel: TypeAlias = Callable[[Operator, DispatchKeySet, list[object]], None]
-
-# -- Autograd
-
-
-def autograd(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Redispatch below autograd; a result of arguments that require gradients warns when `backward` gets to it.
-
-    Source: torch/csrc/autograd/autograd_not_implemented_fallback.cpp (`basicAutogradNotImplementedFallback`, whose mode
-    in PyTorch 2.13 is "warn").
-    """
-    tensors = _tensors(_arguments(called, stack))
-    node = None
-    if is_grad_enabled() and any(one.requires_grad for one in tensors):
-        node = Node("WarnNotImplemented", _warns(called), tensors)
-    called.redispatch_boxed(keys & _below(DispatchKey.AutogradOther), stack)
-    if node is None:
-        return
-    results = _tensors(stack[len(stack) - len(called.schema.returns) :])
-    node.results = len(results)
-    for number, result in enumerate(results):
-        # What already requires gradients has a history, and PyTorch leaves it that.
-        if result.dtype.is_differentiable and not result.requires_grad:
-            result.requires_grad, result.grad_fn, result.output_nr = True, node, number
-
-
-def _warns(called: Operator) -> Callable[[Node, Gradients], Gradients]:
-    def run(node: Node, gradients: Gradients) -> Gradients:
-        warnings.warn(
-            f"{called.name} has no Autograd kernel, so no gradient goes through it: register one that records a "
-            "formula, or call it under no_grad()",
-            UserWarning,
-            stacklevel=2,
-        )
-        return [None] * len(node.next_edges)
-
-    return run
-
 
 # -- Conjugate, Negative, ZeroTensor: tensors that only stand for their elements
 
 
 def conjugate(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
     """Hand on conjugate tensors as the elements that they stand for. Source: aten/src/ATen/native/MathBitsFallback.h"""
-    _materialize(called, keys, stack, DispatchKey.Conjugate, np.conj)
+    _materialize(called, keys, stack, DispatchKey.Conjugate)
 
 
 def negative(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
     """Hand on negated tensors as the elements that they stand for. Source: aten/src/ATen/native/MathBitsFallback.h"""
-    _materialize(called, keys, stack, DispatchKey.Negative, np.negative)
+    _materialize(called, keys, stack, DispatchKey.Negative)
 
 
 def zero_tensor(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
     """Hand on tensors of zeros with elements. Source: aten/src/ATen/ZeroTensorFallback.cpp"""
-    _materialize(called, keys, stack, DispatchKey.ZeroTensor, None)
+    _materialize(called, keys, stack, DispatchKey.ZeroTensor)
 
 
-def _materialize(
-    called: Operator,
-    keys: DispatchKeySet,
-    stack: list[object],
-    key: DispatchKey,
-    inverse: Callable[[Array], Array] | None,
-) -> None:
-    """Replace the tensors with `key` by copies without it, redispatch below it, and write back what was written.
-
-    Args:
-        inverse: from what is stored to what it stands for, and back; None where every element stands for zero.
-    """
+def _materialize(called: Operator, keys: DispatchKeySet, stack: list[object], key: DispatchKey) -> None:
+    """Replace the tensors with `key` by tensors with elements, redispatch below it, and write back what was written."""
     below = keys & _below(key)
     aliases = [argument.alias for argument in called.schema.arguments if argument.alias is not None]
     writes = {alias.is_write for alias in aliases}
@@ -104,12 +59,16 @@ def _materialize(
     start = len(stack) - len(called.schema.arguments)
     written: list[tuple[Tensor, Tensor]] = []
 
-    def resolved(value: Tensor, *, is_written: bool) -> Tensor:
+    def with_elements(value: Tensor, *, is_written: bool) -> Tensor:
         if not value.key_bits & bit:
             return value
-        if is_written and inverse is None:
-            raise _refused(called, key, "a tensor of zeros cannot be written: pass a clone of it")
-        made = _resolved(value, bit, inverse)
+        if key is DispatchKey.ZeroTensor:
+            if is_written:
+                raise _refused(called, key, "a tensor of zeros cannot be written: pass a clone of it")
+            return _zeros(called, value)
+        if written and is_written:
+            raise _refused(called, key, "it writes more than one such tensor: clone all but one")
+        made = _clone(called, value)
         if is_written:
             written.append((value, made))
         return made
@@ -117,28 +76,61 @@ def _materialize(
     for at, argument in enumerate(called.schema.arguments, start):
         value, is_written = stack[at], argument.alias is not None
         if isinstance(value, Tensor):
-            stack[at] = resolved(value, is_written=is_written)
-        elif isinstance(value, list):
-            stack[at] = [resolved(one, is_written=is_written) if isinstance(one, Tensor) else one for one in value]
-    if len(written) > 1:
-        raise _refused(called, key, "it writes more than one such tensor: clone all but one")
+            stack[at] = with_elements(value, is_written=is_written)
+        elif isinstance(value, list) and argument.type != OPTIONAL_TENSORS:
+            # NB: PyTorch does not look into a list that may hold None, which is another kind of list to it
+            if is_written and any(isinstance(one, Tensor) and one.key_bits & bit for one in value):
+                raise _refused(called, key, "it writes a list with such a tensor: clone the tensors of the list")
+            stack[at] = [with_elements(one, is_written=False) if isinstance(one, Tensor) else one for one in value]
     called.redispatch_boxed(below, stack)
     for original, made in written:
-        assert inverse is not None
-        original.data[...] = inverse(made.data)
+        if not called.schema.returns or stack[start] is not made:
+            raise _refused(called, key, "its kernel did not return the tensor that it was given to write")
+        _copy_back(called, original, made)
+        stack[start] = original
+
+
+def _found(called: Operator, name: str) -> Operator | None:
+    """One of PyTorch's operators, where the dispatcher has it."""
+    known = parse_name(f"aten::{name}")
+    return None if called.dispatcher.find_schema(known) is None else operator(called.dispatcher, known)
+
+
+def _clone(called: Operator, tensor: Tensor) -> Tensor:
+    """A tensor of the elements that one stands for: a call of `clone`, which every key above sees."""
+    clone = _found(called, "clone")
+    made = _standing_for_itself(tensor) if clone is None else clone(tensor)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _zeros(called: Operator, tensor: Tensor) -> Tensor:
+    """Zeros: one, expanded, where there are operators for it."""
+    zeros, expand = _found(called, "zeros"), _found(called, "expand")
+    if zeros is None or expand is None:
+        return _standing_for_itself(tensor)
+    made = expand(zeros([], dtype=tensor.dtype, layout=tensor.layout, device=tensor.device), [*tensor.shape])
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _copy_back(called: Operator, original: Tensor, made: Tensor) -> None:
+    copy_ = _found(called, "copy_")
+    if copy_ is None:
+        original.data[...] = held(original, made.data)
         original.version_counter.value += 1
-        first = len(stack) - len(called.schema.returns)
-        stack[first:] = [original if one is made else one for one in stack[first:]]
+    else:
+        copy_(original, made)
 
 
-def _resolved(tensor: Tensor, bit: int, inverse: Callable[[Array], Array] | None) -> Tensor:
-    """A copy of the elements that a tensor stands for."""
+def _standing_for_itself(tensor: Tensor) -> Tensor:
+    """A copy of the elements that a tensor stands for, made without a call."""
     made = shallow_copy(tensor, type(tensor))
-    made.key_bits = tensor.key_bits & ~bit
+    made.key_bits = tensor.key_bits & ~LAZY_BITS
     if tensor.elements is not None:
-        made.elements = np.zeros(tensor.shape, tensor.dtype.numpy) if inverse is None else inverse(tensor.data)
-    node = Node("CloneBackward", _passes_on, (tensor,)) if tensor.requires_grad else None
-    made.start_history(VersionCounter(), requires_grad=tensor.requires_grad)
+        made.elements = np.array(meant(tensor))
+    node = Node("CloneBackward0", _passes_on, (tensor,)) if tensor.requires_grad and is_grad_enabled() else None
+    made.start_history(VersionCounter(), requires_grad=node is not None)
     made.grad_fn = node
     return made
 
@@ -203,12 +195,19 @@ def _fails_outside(key: DispatchKey, why: str) -> BoxedKernel:
     return kernel
 
 
+_TENSOR_OR_NONE = (TENSOR, OptionalType(TENSOR))
+
+
 def _batches(key: DispatchKey) -> BoxedKernel:
     def kernel(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-        # A list stops it even when it is empty, and None for a tensor counts as one.
-        types = (str(argument.type) for argument in called.schema.arguments)
-        if any(
-            isinstance(value, Tensor) or type_ == "Tensor" or (type_.startswith("Tensor") and type_.endswith("]"))
+        # A list of tensors stops it even when it is empty, a result that is none does, and None for a tensor counts as
+        # one.
+        schema = called.schema
+        types = [argument.type for argument in schema.arguments]
+        stops = any(isinstance(type_, ListType) and type_.element in _TENSOR_OR_NONE for type_ in types)
+        stops = stops or any(one.type != TENSOR for one in schema.returns)
+        if stops or any(
+            isinstance(value, Tensor) or type_ == TENSOR
             for type_, value in zip(types, _arguments(called, stack), strict=True)
         ):
             raise _refused(called, key, "no vmap of functorch is active")

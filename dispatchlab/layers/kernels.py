@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dispatchlab.call.tensor import Array, Generator, Tensor, is_dense
+from dispatchlab.call.operators import Operator
+from dispatchlab.call.tensor import Array, Generator, Tensor, contiguous_strides, is_dense
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.call.tensor_options import (
     CPU,
@@ -23,6 +24,7 @@ from dispatchlab.call.tensor_options import (
     result_dtype,
 )
 from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.layers.lazy_elements import LAZY_BITS, held, meant
 from dispatchlab.model.keys import DispatchKey
 
 
@@ -118,6 +120,17 @@ def _filled_like(fill: Fill) -> Callable[..., Tensor]:
     return kernel
 
 
+def _strided(stride: Sequence[int]) -> Fill:
+    """Memory for a shape with these strides, which nobody has written."""
+
+    def fill(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+        last = 0 if 0 in shape else 1 + sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
+        steps = [step * kind.itemsize for step in stride]
+        return np.lib.stride_tricks.as_strided(np.empty(last, kind), shape, steps)
+
+    return fill
+
+
 def new_empty_strided(
     self: Tensor,
     size: Sequence[int],
@@ -132,11 +145,7 @@ def new_empty_strided(
     if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
         raise refused(f"new_empty_strided got the size {list(size)} and the strides {list(stride)}")
 
-    def fill(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-        last = 0 if 0 in shape else 1 + sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
-        steps = [step * kind.itemsize for step in stride]
-        return np.lib.stride_tricks.as_strided(np.empty(last, kind), shape, steps)
-
+    fill = _strided(stride)
     return _new(self, tuple(size), fill, dtype, layout, device)
 
 
@@ -147,19 +156,16 @@ def _check_copied(self: Tensor, src: Tensor) -> None:
 
 
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
-    """`copy_`; of complex numbers that go into real ones, the real part."""
+    """`copy_` for every backend; of complex numbers that go into real ones, the real part; on Meta, a check."""
     if self is src:
         return self
     _check_copied(self, src)
-    source = src.data.real if np.iscomplexobj(src.data) and not np.iscomplexobj(self.data) else src.data
-    np.copyto(self.data, source, casting="unsafe")
-    return self
-
-
-def meta_copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
-    """`copy_` on Meta."""
-    if self is not src:
-        _check_copied(self, src)
+    if self.elements is None:
+        return self
+    source = meant(src)
+    if np.iscomplexobj(source) and not np.iscomplexobj(self.data):
+        source = source.real
+    np.copyto(self.data, held(self, source), casting="unsafe")
     return self
 
 
@@ -177,29 +183,43 @@ def _to_copy(
     return made if made.device.type is DeviceType.META else copy_(made, self)
 
 
-def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """`clone`; it lies in memory as what it copies, where that has no gaps and the usual order is not asked for."""
-    keeps = memory_format is not MemoryFormat.contiguous_format and is_dense(self.shape, self.strides)
-    return like(np.array(self.data, order="K" if keeps else "C", copy=True), self, self.dtype)
+def clone_kernel(empty_strided: Operator, copy_: Operator) -> Callable[..., Tensor]:
+    """`clone` for every backend: a new tensor, and `copy_`.
 
+    It lies in memory as what it copies, where that has no gaps and the usual order is not asked for.
+    """
 
-def meta_clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """`clone` on Meta."""
-    return like(stand_in(self.shape, self.dtype), self, self.dtype)
+    def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
+        keeps = memory_format is not MemoryFormat.contiguous_format and is_dense(self.shape, self.strides)
+        strides = self.strides if keeps else contiguous_strides(self.shape)
+        options = {"dtype": self.dtype, "layout": self.layout, "device": self.device}
+        copied: Tensor = copy_(empty_strided([*self.shape], [*strides], **options), self)
+        return copied
+
+    return clone
 
 
 COPYING: dict[str, Callable[..., Tensor]] = {
     "ones_like": _filled_like(np.ones),
     "zeros_like": _filled_like(np.zeros),
     "new_empty_strided": new_empty_strided,
-    "copy_": copy_,
     "_to_copy": _to_copy,
-    "clone": clone,
 }
 """The kernels that CPU and CUDA share, by operator."""
 
-META_COPYING: dict[str, Callable[..., Tensor]] = {**COPYING, "copy_": meta_copy_, "clone": meta_clone}
-"""The kernels of Meta, by operator."""
+
+def zeros_kernel(empty: Operator) -> Callable[..., Tensor]:
+    """`zeros` for every backend: an empty tensor, filled, which counts as a write."""
+
+    def zeros(size: list[int], **options: object) -> Tensor:
+        made: Tensor = empty(size, **options)
+        if made.elements is not None:
+            made.elements[...] = 0
+        if not made.is_inference:
+            made.version_counter.value += 1
+        return made
+
+    return zeros
 
 
 Size = Sequence[int]
@@ -468,6 +488,27 @@ def _empty(device: str) -> Callable[..., Tensor]:
     return kernel
 
 
+def _empty_strided(device: str) -> Callable[..., Tensor]:
+    def kernel(
+        size: Size,
+        stride: Size,
+        *,
+        dtype: DType | None = None,
+        layout: Layout | None = None,
+        device: Device | None = None,
+        pin_memory: bool | None = None,
+    ) -> Tensor:
+        if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
+            raise refused(f"empty_strided got the size {list(size)} and the strides {list(stride)}")
+        kind = DEFAULT_DTYPE if dtype is None else dtype
+        where = Device.parse(home) if device is None else device
+        array = stand_in(tuple(size), kind) if home == "meta" else _strided(stride)(tuple(size), kind.numpy)
+        return Tensor(array, dtype=kind, device=where, layout=Layout.strided if layout is None else layout)
+
+    home = device
+    return kernel
+
+
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """`normal_`."""
     check_overlap("normal_", self)
@@ -681,8 +722,11 @@ _RECORDING = AUTOGRAD_KEYS.add(DispatchKey.ADInplaceOrView).bits
 
 
 def _as_recorded(view: Tensor, viewed: Tensor) -> Tensor:
-    """A view with the autograd keys of what is viewed: inference mode makes no inference tensor of a normal one."""
-    view.key_bits = view.key_bits & ~_RECORDING | viewed.key_bits & _RECORDING
+    """A view with some keys of what is viewed.
+
+    Those of autograd, for inference mode makes no inference tensor of a normal one; and those of lazy elements.
+    """
+    view.key_bits = view.key_bits & ~_RECORDING | viewed.key_bits & (_RECORDING | LAZY_BITS)
     return view
 
 
@@ -716,8 +760,12 @@ BACKEND_KERNELS: dict[str, Callable[..., Any]] = {
 }
 """The kernels that CPU and CUDA share, by operator."""
 
-EMPTY_KERNELS = {"CPU": _empty("cpu"), "CUDA": _empty("cuda"), "Meta": _empty("meta")}
-"""`empty.memory_format`, by key."""
+EMPTY_KERNELS = {
+    "CPU": {"empty.memory_format": _empty("cpu"), "empty_strided": _empty_strided("cpu")},
+    "CUDA": {"empty.memory_format": _empty("cuda"), "empty_strided": _empty_strided("cuda")},
+    "Meta": {"empty.memory_format": _empty("meta"), "empty_strided": _empty_strided("meta")},
+}
+"""The kernels that make an empty tensor, by key and operator."""
 
 META_KERNELS: dict[str, Callable[..., Tensor]] = {
     **{f"{name}.Tensor": _meta_binary(name) for name in _BINARY},
@@ -730,7 +778,7 @@ META_KERNELS: dict[str, Callable[..., Tensor]] = {
     "sum": meta_sum_all,
     "sum.dim_IntList": meta_sum_dim,
     "normal_": meta_normal_,
-    **META_COPYING,
+    **COPYING,
     "stack": meta_stack,
     "select_backward": meta_select_backward,
 }

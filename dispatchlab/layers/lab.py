@@ -14,7 +14,8 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.layers import autograd, backward, batching
 from dispatchlab.layers.backend_select import backend_select, randn_kernel
 from dispatchlab.layers.derivatives import DERIVATIVES
-from dispatchlab.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS
+from dispatchlab.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
+from dispatchlab.layers.lazy_elements import LAZY_KEYS, SEEN_THROUGH
 from dispatchlab.layers.schemas import IN_PLACE, NAMESPACE, NOT_DIFFERENTIABLE, SCHEMAS, SHORT_NAMES, VIEWS
 from dispatchlab.layers.tracing import tracer_fallback
 from dispatchlab.layers.views import in_place_kernel, view_kernel
@@ -111,7 +112,8 @@ class Lab:
     def _backends(self) -> None:
         for key in ("CPU", "CUDA", "Meta"):
             library = self._library("IMPL", key)
-            library.impl("empty.memory_format", EMPTY_KERNELS[key])
+            for name, kernel in EMPTY_KERNELS[key].items():
+                library.impl(name, kernel)
             for name, kernel in (META_KERNELS if key == "Meta" else BACKEND_KERNELS).items():
                 if name not in self._made_elsewhere():
                     library.impl(name, kernel)
@@ -119,9 +121,13 @@ class Lab:
 
     def _factories(self) -> None:
         randn = randn_kernel(self("empty.memory_format"), self("normal_"))
-        self._library("IMPL", "CompositeExplicitAutograd").impl("randn", randn)
+        composite = self._library("IMPL", "CompositeExplicitAutograd")
+        composite.impl("randn", randn)
+        composite.impl("zeros", zeros_kernel(self("empty.memory_format")))
+        composite.impl("copy_", copy_)
+        composite.impl("clone", clone_kernel(self("empty_strided"), self("copy_")))
         library = self._library("IMPL", "BackendSelect")
-        for name in ("empty.memory_format", "randn"):
+        for name in ("empty.memory_format", "empty_strided", "randn", "zeros"):
             library.impl(name, backend_select(self(name)))
 
     def _views(self) -> None:
@@ -130,6 +136,10 @@ class Lab:
             library.impl(name, boxed(view_kernel, with_keyset=True))
         for name in IN_PLACE:
             library.impl(name, boxed(in_place_kernel, with_keyset=True))
+        for key in LAZY_KEYS:
+            library = self._library("IMPL", key.name)
+            for name in (*VIEWS, *SEEN_THROUGH):
+                library.impl(name, fallthrough)
 
     def _autograd(self) -> None:
         library = self._library("IMPL", "Autograd")

@@ -114,6 +114,7 @@ class UnionType:
 Type = SimpleType | TypeVariable | ClassType | ListType | OptionalType | TupleType | DictType | WrapperType | UnionType
 
 INT, SYM_INT, TENSOR, NONE = SimpleType("int"), SimpleType("SymInt"), SimpleType("Tensor"), SimpleType("NoneType")
+OPTIONAL_TENSORS = ListType(OptionalType(TENSOR))
 SCALAR, ANY = SimpleType("Scalar"), SimpleType("Any")
 _NUMBERS = frozenset((SimpleType("float"), SimpleType("complex"), INT))
 _FAKE_INTS = frozenset(("ScalarType", "Layout", "MemoryFormat", "SymInt"))

@@ -356,7 +356,7 @@ def test_every_operator_of_the_lab_is_an_overridable_function(functions: Functio
     assert len(functions) == len(names) >= 25
     called = 0
     for name, function in functions.items():
-        if name in ("empty", "randn"):
+        if name in ("empty", "empty_strided", "randn", "zeros"):
             continue  # they take no tensors
         duck = Duck()
         given: Any = [duck] if name == "stack" else duck
@@ -365,7 +365,7 @@ def test_every_operator_of_the_lab_is_an_overridable_function(functions: Functio
         assert function(given, *([None] * max(0, needed - 1))) == "duck"
         assert duck.calls[0][0] is function
         called += 1
-    assert called == len(names) - 2
+    assert called == len(names) - 4
 
 
 def test_methods_and_operators_are_overridable_and_keep_their_class(functions: Functions) -> None:
