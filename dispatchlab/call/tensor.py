@@ -18,7 +18,17 @@ import numpy as np
 
 from dispatchlab.call.local_key_set import is_inference_mode
 from dispatchlab.call.tensor_keys import PYTHON_KEYS, compute_dispatch_key, tensor_key_set
-from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DeviceType, DType, Layout, device_of, dtype_of
+from dispatchlab.call.tensor_options import (
+    CPU,
+    DEFAULT_DTYPE,
+    Device,
+    DeviceType,
+    DType,
+    Layout,
+    device_of,
+    dtype_of,
+    stored,
+)
 from dispatchlab.call.torch_handlers import DisableTorchFunctionSubclass, default_torch_dispatch, python_bits
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
@@ -132,7 +142,7 @@ class Tensor:
         self.layout = layout
         self.shape: tuple[int, ...] = data.shape
         on_meta = where.type is DeviceType.META
-        self.elements: Array | None = None if on_meta else data if data.dtype == kind.numpy else data.astype(kind.numpy)
+        self.elements: Array | None = None if on_meta else stored(data, kind)
         base = DispatchKeySet.of(compute_dispatch_key(where.type, layout, kind)) if key_set is None else key_set
         self.key_bits = tensor_key_set(base, inference=is_inference_mode()).bits
         if type(self) is not Tensor:

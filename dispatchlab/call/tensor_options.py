@@ -41,6 +41,7 @@ class DType(IntEnum):
     qint8 = 12
     quint8 = 13
     qint32 = 14
+    bfloat16 = 15
 
     __repr__ = member_repr
 
@@ -69,10 +70,13 @@ class DType(IntEnum):
 
 
 _NUMPY: dict[DType, np.dtype[Any]] = {
-    member: np.dtype(member.name.lstrip("q") if member.is_quantized else member.name) for member in DType
+    member: np.dtype(member.name.lstrip("q") if member.is_quantized else member.name)
+    for member in DType
+    if member is not DType.bfloat16
 }
+_NUMPY[DType.bfloat16] = np.dtype(np.float32)  # which numpy lacks: its numbers are kept as the float32 that they are
 _CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
-_OF_NUMPY = {member.numpy: member for member in DType if not member.is_quantized}
+_OF_NUMPY = {member.numpy: member for member in DType if not member.is_quantized and member is not DType.bfloat16}
 DEFAULT_DTYPE = DType.float32
 _SCALAR_TYPES: dict[type, DType] = {
     **{bool: DType.bool, int: DType.int64, float: DEFAULT_DTYPE, complex: DType.complex64},
@@ -93,8 +97,23 @@ def dtype_of(array: np.ndarray[Any, Any]) -> DType:
     return found
 
 
+def stored(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """An array as tensors of a dtype keep it; the same one when it is as it should be."""
+    kept = array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
+    if dtype is not DType.bfloat16 or not array.size:
+        return kept
+    bits = np.ascontiguousarray(kept).view(np.uint32)
+    if not (bits & 0xFFFF).any():
+        return kept
+    # To the nearest of the upper 16 bits, to the even one of two; what is not a number stays so.
+    nearest = ((bits + (0x7FFF + (bits >> 16 & 1))) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    return np.where(np.isnan(kept), np.float32(np.nan), nearest.reshape(kept.shape))
+
+
 def promoted(first: DType, second: DType) -> DType:
     """The dtype that holds both: the higher category wins, and equal ones join as numpy has it."""
+    if first == second:
+        return first
     if first.category == second.category:
         return _OF_NUMPY[np.promote_types(first.numpy, second.numpy)]
     high, low = (first, second) if first.category > second.category else (second, first)

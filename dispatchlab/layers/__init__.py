@@ -15,12 +15,21 @@
 - `derivatives`: the formulas of gradients;
 - `backward`: the walk from a result to the leaves;
 - `tensor_geometry`: how a gradient lies in memory;
-- `batching`: `vmap`;
+- `composites`: operators that are made of others, such as `matmul`, and copies of views;
+- `transforms`: `vmap`, `grad` and `functionalize`, which nest in any order;
+- `transform_errors`: `TransformError` and its kinds;
+- `dynamic_layers`: the stack of transforms, and how a call goes through it;
+- `level_tensors`: the tensors that belong to one transform of the stack;
+- `batching_rules`: how an operator is called once for a whole batch;
+- `functional_tensors`: tensors that nobody writes, for `functionalize`;
+- `autocast`: operators with their arguments in another dtype;
+- `batching`: the `vmap` before functorch, a loop over the elements;
 - `tracing`: `recording`.
 """
 
 from __future__ import annotations
 
+from dispatchlab.layers.autocast import autocast, autocast_dtype, is_autocast_enabled
 from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.autograd_fallback import (
     AutogradFallbackMode,
@@ -31,6 +40,7 @@ from dispatchlab.layers.grad_mode import is_grad_enabled, no_grad, set_grad_enab
 from dispatchlab.layers.kernels import manual_seed
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.tracing import Recording, recording
+from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 
 __all__ = [
     "AutogradError",
@@ -38,7 +48,12 @@ __all__ = [
     "AutogradFallbackMode",
     "Lab",
     "Recording",
+    "TransformError",
+    "TransformErrorKind",
+    "autocast",
+    "autocast_dtype",
     "autograd_fallback_mode",
+    "is_autocast_enabled",
     "is_grad_enabled",
     "manual_seed",
     "no_grad",

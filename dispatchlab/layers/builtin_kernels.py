@@ -1,8 +1,8 @@
 """The kernels behind PyTorch 2.13's backend fallbacks, as the dispatcher's builtin fallbacks run them.
 
 `engine.builtin_fallbacks` names each of them beside its key; a dispatcher imports them when a call first gets there. A
-fallback that needs a transform which this package does not have (functorch's, the Python dispatcher) fails as PyTorch's
-does outside of one.
+fallback of the transforms fails as PyTorch's does where none is active, and so does that of the Python dispatcher,
+which this package does not have.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
 from dispatchlab.errors import CallError, ErrorKind
-from dispatchlab.layers import batching
+from dispatchlab.layers import batching, batching_rules, dynamic_layers, functional_tensors
 from dispatchlab.layers.autograd_graph import Gradients, Node
+from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.grad_mode import is_grad_enabled
 from dispatchlab.layers.lazy_elements import LAZY_BITS, held, meant
 from dispatchlab.model.key_set import DispatchKeySet
@@ -143,7 +144,7 @@ def _passes_on(node: Node, gradients: Gradients) -> Gradients:
 
 
 def functionalize(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Call anew without Functionalize; there are no functional tensors here to unwrap.
+    """Call anew without Functionalize, with the values of functional tensors.
 
     Source: aten/src/ATen/FunctionalizeFallbackKernel.cpp
     """
@@ -155,8 +156,7 @@ def functionalize(called: Operator, keys: DispatchKeySet, stack: list[object]) -
             "its schema says that a result aliases an argument: register a kernel for Functionalize, or a variant "
             "of the operator without aliases",
         )
-    with ExcludeDispatchKeyGuard(DispatchKey.Functionalize):
-        called.call_boxed(stack)
+    functional_tensors.functional_fallback(called, stack)
 
 
 def pre_dispatch(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
@@ -171,7 +171,45 @@ def batched(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None
     """
     if not any(isinstance(one, batching.BatchedTensor) for one in _tensors(_arguments(called, stack))):
         raise _refused(called, DispatchKey.Batched, "no argument is a batched tensor, as vmap makes them")
-    batching.batched_fallback(lambda name: operator(called.dispatcher, f"aten::{name}"))(called, stack)
+    batching.batched_fallback(_calls(called))(called, stack)
+
+
+def functorch_batched(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
+    """Call once for each element of the batch of the innermost `vmap`.
+
+    Source: aten/src/ATen/functorch/BatchedFallback.cpp
+    """
+    if dynamic_layers.current_layer() is None:
+        _batches(DispatchKey.FuncTorchBatched)(called, keys, stack)
+    else:
+        batching_rules.slow_fallback(_calls(called), called, stack)
+
+
+def dynamic_layer_front(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
+    """Enter the innermost transform. Source: aten/src/ATen/functorch/DynamicLayer.cpp"""
+    _check_active(called, DispatchKey.FuncTorchDynamicLayerFrontMode)
+    dynamic_layers.front_fallback(called, stack)
+
+
+def dynamic_layer_back(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
+    """Leave the innermost transform. Source: aten/src/ATen/functorch/DynamicLayer.cpp"""
+    layer = _check_active(called, DispatchKey.FuncTorchDynamicLayerBackMode)
+    if layer.saved is None:
+        raise _refused(called, DispatchKey.FuncTorchDynamicLayerBackMode, "the call did not come to FrontMode before")
+    dynamic_layers.back_fallback(called, stack)
+
+
+def functorch_grad_wrapper(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
+    """Unwrap the tensors of a `grad` that is over. Source: aten/src/ATen/functorch/TensorWrapper.cpp"""
+    if not dynamic_layers.dead_wrapper_fallback(called, stack):
+        raise _refused(called, DispatchKey.FuncTorchGradWrapper, "no argument is wrapped by a transform that is over")
+
+
+def _check_active(called: Operator, key: DispatchKey) -> dynamic_layers.DynamicLayer:
+    layer = dynamic_layers.current_layer()
+    if layer is None:
+        raise _refused(called, key, "no transform is active")
+    return layer
 
 
 # -- keys that refuse
@@ -218,17 +256,16 @@ def _batches(key: DispatchKey) -> BoxedKernel:
 
 
 # Source: aten/src/ATen/functorch/BatchedFallback.cpp
-functorch_batched = _batches(DispatchKey.FuncTorchBatched)
 batched_nested_tensor = _batches(DispatchKey.BatchedNestedTensor)
-# Source: aten/src/ATen/functorch/TensorWrapper.cpp, DynamicLayer.cpp
-functorch_grad_wrapper = _fails_outside(DispatchKey.FuncTorchGradWrapper, "no argument is wrapped by functorch")
-dynamic_layer_front = _fails_outside(DispatchKey.FuncTorchDynamicLayerFrontMode, "no transform of functorch is active")
-dynamic_layer_back = _fails_outside(DispatchKey.FuncTorchDynamicLayerBackMode, "no transform of functorch is active")
 # Source: aten/src/ATen/core/PythonFallbackKernel.cpp
 python_dispatcher = _fails_outside(DispatchKey.PythonDispatcher, "this thread has no Python dispatcher")
 
 
 # -- what they share
+
+
+def _calls(called: Operator) -> Calls:
+    return lambda name: operator(called.dispatcher, f"aten::{name}")
 
 
 def _below(key: DispatchKey) -> DispatchKeySet:

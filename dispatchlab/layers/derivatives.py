@@ -8,13 +8,14 @@ The gradients of several arguments are computed in the order of their names, as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_options import MemoryFormat
 from dispatchlab.layers.autograd_graph import Gradients, Node
+from dispatchlab.layers.schemas import COPIES
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
@@ -137,6 +138,13 @@ def _mm(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
     return self, mat2
 
 
+def _bmm(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    bmm, transpose = calls("bmm"), calls("transpose.int")
+    mat2 = bmm(transpose(node.unpack("self"), 1, 2), gradient) if node.needs(1) else None
+    self = bmm(gradient, transpose(node.unpack("mat2"), 1, 2)) if node.needs(0) else None
+    return self, mat2
+
+
 def _save_mm(calls: Calls, node: Node, values: Values) -> None:
     node.save("self", values["self"] if node.needs(1) else None)
     node.save("mat2", values["mat2"] if node.needs(0) else None)
@@ -164,6 +172,26 @@ def _squeeze(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
     shape, dim = _shape(node, "self"), node.stash["dim"]
     assert isinstance(dim, int)
     return (calls("unsqueeze")(gradient, dim) if shape and shape[dim] == 1 else gradient,)
+
+
+def _squeeze_dims(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    shape, dims = _shape(node, "self"), node.stash["dim"]
+    assert isinstance(dims, list)
+    for dim in sorted({one % max(len(shape), 1) for one in dims}):
+        if shape and shape[dim] == 1:
+            gradient = calls("unsqueeze")(gradient, dim)
+    return (gradient,)
+
+
+def _select_scatter(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
+    dim, index = node.stash["dim"], node.stash["index"]
+    self = src = None
+    if node.needs(0):
+        zeros = calls("zeros")([*_shape(node, "src")], dtype=gradient.dtype, device=gradient.device)
+        self = calls("select_scatter")(gradient, zeros, dim, index)
+    if node.needs(1):
+        src = calls("select.int")(gradient, dim, index)
+    return self, src
 
 
 def _copy(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
@@ -241,6 +269,7 @@ DERIVATIVES: dict[str, Derivative] = {
         _save_self,
     ),
     "mm": Derivative("MmBackward0", _mm, _save_mm),
+    "bmm": Derivative("BmmBackward0", _bmm, _save_mm),
     "sum": Derivative("SumBackward0", _sum),
     "sum.dim_IntList": Derivative("SumBackward1", _sum_dim),
     "normal_": Derivative("NormalBackward0", lambda calls, node, gradient: (calls("zeros_like")(gradient),)),
@@ -259,6 +288,12 @@ DERIVATIVES: dict[str, Derivative] = {
         "UnsqueezeBackward0", lambda calls, node, gradient: (calls("squeeze.dim")(gradient, node.stash["dim"]),)
     ),
     "squeeze.dim": Derivative("SqueezeBackward1", _squeeze),
+    "squeeze.dims": Derivative("SqueezeBackward2", _squeeze_dims),
+    "transpose.int": Derivative(
+        "TransposeBackward0",
+        lambda calls, node, gradient: (calls("transpose.int")(gradient, node.stash["dim0"], node.stash["dim1"]),),
+    ),
+    "select_scatter": Derivative("SelectScatterBackward0", _select_scatter),
     "copy_": Derivative("CopyBackwards", _copy),
     "_to_copy": Derivative("ToCopyBackward0", _to_copy, _save_options),
     "select.int": Derivative("SelectBackward0", _select),
@@ -269,3 +304,11 @@ DERIVATIVES: dict[str, Derivative] = {
     "stack": Derivative("StackBackward0", _stack),
 }
 """By operator. What is not differentiable has none on purpose."""
+
+DERIVATIVES.update(
+    {
+        copy: replace(DERIVATIVES[view], name=f"{DERIVATIVES[view].name}_copy")
+        for view, copy in COPIES.items()
+        if view in DERIVATIVES
+    }
+)

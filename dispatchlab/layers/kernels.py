@@ -6,6 +6,7 @@ A kernel knows nothing of autograd, of views or of versions; other keys see to t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +22,9 @@ from dispatchlab.call.tensor_options import (
     DType,
     Layout,
     MemoryFormat,
+    promoted,
     result_dtype,
+    stored,
 )
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.lazy_elements import LAZY_BITS, held, meant
@@ -41,7 +44,7 @@ def like(array: Array, like: Tensor, dtype: DType | None = None) -> Tensor:
 def as_dtype(tensor: Tensor, dtype: DType) -> Array:
     """The elements as another dtype, in the order in which they lie in memory; in the usual one, when expanded."""
     order: Literal["K", "C"] = "K" if is_dense(tensor.shape, tensor.strides) else "C"
-    return tensor.data.astype(dtype.numpy, order=order)
+    return stored(tensor.data.astype(dtype.numpy, order=order), dtype)
 
 
 def shape_of(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -155,6 +158,11 @@ def _check_copied(self: Tensor, src: Tensor) -> None:
         raise refused(f"copy_ cannot write the shape {list(src.shape)} into {list(self.shape)}")
 
 
+def _kept(array: Array, dtype: DType) -> Array:
+    """An array that is copied to memory of a dtype: numpy converts it, but to the one that numpy lacks."""
+    return stored(array, dtype) if dtype is DType.bfloat16 else array
+
+
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
     """`copy_` for every backend; of complex numbers that go into real ones, the real part; on Meta, a check."""
     if self is src:
@@ -165,7 +173,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # n
     source = meant(src)
     if np.iscomplexobj(source) and not np.iscomplexobj(self.data):
         source = source.real
-    np.copyto(self.data, held(self, source), casting="unsafe")
+    np.copyto(self.data, _kept(held(self, source), self.dtype), casting="unsafe")
     return self
 
 
@@ -288,7 +296,7 @@ def _binary_in_place(name: str) -> Callable[..., Tensor]:
 
     def kernel(self: Tensor, other: Tensor, **alpha: Number) -> Tensor:
         _check_in_place(name, self, other)
-        self.data[...] = compute(self, other, **alpha).data
+        self.data[...] = stored(compute(self, other, **alpha).data, self.dtype)
         return self
 
     return kernel
@@ -425,12 +433,31 @@ def mm(self: Tensor, mat2: Tensor) -> Tensor:
     """`mm`."""
     _together("mm", self, mat2)
     _mm_shape(self, mat2)
-    return like(self.data @ mat2.data, self)
+    return like(self.data @ mat2.data, self, self.dtype)
 
 
 def meta_mm(self: Tensor, mat2: Tensor) -> Tensor:
     """`mm` on Meta."""
     return like(stand_in(_mm_shape(self, mat2), self.dtype), self)
+
+
+def _bmm_shape(self: Tensor, mat2: Tensor) -> tuple[int, ...]:
+    if self.dim != 3 or mat2.dim != 3 or self.shape[::2] != (mat2.shape[0], mat2.shape[1]) or self.dtype != mat2.dtype:
+        found = f"{self.dtype}{list(self.shape)} and {mat2.dtype}{list(mat2.shape)}"
+        raise refused(f"bmm expects batches of one dtype and of shapes [b, n, m] and [b, m, p], but got {found}")
+    return (*self.shape[:2], mat2.shape[2])
+
+
+def bmm(self: Tensor, mat2: Tensor) -> Tensor:
+    """`bmm`."""
+    _together("bmm", self, mat2)
+    _bmm_shape(self, mat2)
+    return like(self.data @ mat2.data, self, self.dtype)
+
+
+def meta_bmm(self: Tensor, mat2: Tensor) -> Tensor:
+    """`bmm` on Meta."""
+    return like(stand_in(_bmm_shape(self, mat2), self.dtype), self)
 
 
 def _sum_dtype(self: Tensor, dtype: DType | None) -> DType:
@@ -513,7 +540,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Gen
     """`normal_`."""
     check_overlap("normal_", self)
     source = _random if generator is None else generator
-    self.data[...] = source.random.normal(mean, std, self.shape)
+    self.data[...] = stored(source.random.normal(mean, std, self.shape), self.dtype)
     return self
 
 
@@ -526,14 +553,17 @@ def meta_normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator
 def stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
     """`stack`."""
     _stack_shape(tensors)
-    return like(np.stack([one.data for one in tensors], dim), tensors[0])
+    return like(
+        np.stack([one.data for one in tensors], dim), tensors[0], reduce(promoted, (one.dtype for one in tensors))
+    )
 
 
 def meta_stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
     """`stack` on Meta."""
     shape = [*_stack_shape(tensors)]
     shape.insert(dim if dim >= 0 else dim + len(shape) + 1, len(tensors))
-    return like(stand_in(tuple(shape), tensors[0].dtype), tensors[0])
+    dtype = reduce(promoted, (one.dtype for one in tensors))
+    return like(stand_in(tuple(shape), dtype), tensors[0], dtype)
 
 
 def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
@@ -549,12 +579,32 @@ def select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int
     """Zeros with the gradient at one index."""
     array = np.zeros(tuple(input_sizes), grad_output.dtype.numpy)
     array[_at(len(array.shape), dim, index)] = grad_output.data
-    return like(array, grad_output)
+    return like(array, grad_output, grad_output.dtype)
 
 
 def meta_select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
     """`select_backward` on Meta."""
     return like(stand_in(tuple(input_sizes), grad_output.dtype), grad_output)
+
+
+def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with other elements at one index."""
+    _check_scattered(self, src, dim, index)
+    array = self.data.copy()
+    array[_at(self.dim, dim, index)] = src.data
+    return like(array, self, self.dtype)
+
+
+def meta_select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """`select_scatter` on Meta."""
+    _check_scattered(self, src, dim, index)
+    return like(stand_in(self.shape, self.dtype), self)
+
+
+def _check_scattered(self: Tensor, src: Tensor, dim: int, index: int) -> None:
+    shape = _select(stand_in(self.shape, self.dtype), dim, index).shape
+    if shape != src.shape:
+        raise refused(f"select_scatter expects a source of shape {list(shape)}, but got {list(src.shape)}")
 
 
 # -- several results
@@ -692,7 +742,23 @@ def _permuted(array: Array, dims: Size) -> Array:
     return np.transpose(array, dims)
 
 
+def _swapped(array: Array, dim0: int, dim1: int) -> Array:
+    rank = max(array.ndim, 1)
+    if not -rank <= dim0 < rank or not -rank <= dim1 < rank:
+        raise refused(f"transpose cannot swap the dimensions {dim0} and {dim1} of the shape {list(array.shape)}")
+    return np.swapaxes(array, dim0, dim1) if array.ndim else array
+
+
+def _squeezed(array: Array, dims: Size) -> Array:
+    rank = max(array.ndim, 1)
+    if any(not -rank <= dim < rank for dim in dims):
+        raise refused(f"squeeze cannot take the dimensions {list(dims)} of the shape {list(array.shape)}")
+    return np.squeeze(array, tuple(dim % rank for dim in dims if array.ndim and array.shape[dim] == 1))
+
+
 _VIEWS: dict[str, Callable[..., Array]] = {
+    "transpose.int": _swapped,
+    "squeeze.dims": _squeezed,
     "alias": lambda array: array,
     "permute": _permuted,
     "detach": lambda array: array,
@@ -751,6 +817,8 @@ BACKEND_KERNELS: dict[str, Callable[..., Any]] = {
     "mul.Scalar": mul_scalar,
     "threshold_backward": threshold_backward,
     "mm": mm,
+    "bmm": bmm,
+    "select_scatter": select_scatter,
     "sum": sum_all,
     "sum.dim_IntList": sum_dim,
     "normal_": normal_,
@@ -775,6 +843,8 @@ META_KERNELS: dict[str, Callable[..., Tensor]] = {
     "mul.Scalar": meta_mul_scalar,
     "threshold_backward": meta_threshold_backward,
     "mm": meta_mm,
+    "bmm": meta_bmm,
+    "select_scatter": meta_select_scatter,
     "sum": meta_sum_all,
     "sum.dim_IntList": meta_sum_dim,
     "normal_": meta_normal_,

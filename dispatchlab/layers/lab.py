@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from dispatchlab.call.operators import Operator, operator
@@ -11,14 +11,37 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed, fallthrough
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import RegistrationError
-from dispatchlab.layers import autograd, backward, batching
+from dispatchlab.layers import (
+    autograd,
+    backward,
+    batching,
+    batching_rules,
+    builtin_kernels,
+    composites,
+    functional_tensors,
+    transforms,
+)
+from dispatchlab.layers.autocast import AUTOCAST_KEYS, POLICIES, autocast_kernel
 from dispatchlab.layers.backend_select import backend_select, randn_kernel
 from dispatchlab.layers.derivatives import DERIVATIVES
 from dispatchlab.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
 from dispatchlab.layers.lazy_elements import LAZY_KEYS, SEEN_THROUGH
-from dispatchlab.layers.schemas import IN_PLACE, NAMESPACE, NOT_DIFFERENTIABLE, SCHEMAS, SHORT_NAMES, VIEWS
+from dispatchlab.layers.schemas import (
+    COPIES,
+    FUNCTIONAL,
+    IN_PLACE,
+    NAMESPACE,
+    NOT_DIFFERENTIABLE,
+    SCHEMAS,
+    SHORT_NAMES,
+    VIEWS,
+    WITHOUT_FORMULA,
+)
 from dispatchlab.layers.tracing import tracer_fallback
 from dispatchlab.layers.views import in_place_kernel, view_kernel
+from dispatchlab.model.keys import DispatchKey
+
+_AUTOCAST = tuple(key.name for key in DispatchKey if key.name.startswith("Autocast"))
 
 
 class Lab:
@@ -49,6 +72,9 @@ class Lab:
                 self._factories,
                 self._views,
                 self._autograd,
+                self._batching,
+                self._functionalize,
+                self._autocast,
                 self._fallbacks,
             ):
                 install()
@@ -87,9 +113,31 @@ class Lab:
         backward.backward(self, tensor, gradient, retain_graph=retain_graph, create_graph=create_graph)
 
     def vmap(
+        self, function: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, *, randomness: str = "error"
+    ) -> Callable[..., Any]:
+        """A function that does for a whole batch what `function` does for one element; see `transforms.vmap`."""
+        return transforms.vmap(self, function, in_dims, out_dims, randomness=randomness)
+
+    def grad(
+        self, function: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False
+    ) -> Callable[..., Any]:
+        """A function that gives the gradient of `function`; see `transforms.grad_and_value`."""
+        return transforms.grad(self, function, argnums, has_aux=has_aux)
+
+    def grad_and_value(
+        self, function: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False
+    ) -> Callable[..., Any]:
+        """A function that gives the gradient of `function` and its value; see `transforms.grad_and_value`."""
+        return transforms.grad_and_value(self, function, argnums, has_aux=has_aux)
+
+    def functionalize(self, function: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+        """A function that does the same by operators that write nothing; see `transforms.functionalize`."""
+        return transforms.functionalize(self, function, remove=remove)
+
+    def legacy_vmap(
         self, function: Callable[..., Any], in_dims: int | Sequence[int | None] = 0, out_dims: int = 0
     ) -> Callable[..., Any]:
-        """A function that does for a whole batch what `function` does for one element; see `batching.vmap`."""
+        """The `vmap` before functorch, by the key Batched and a loop over the elements; see `batching.vmap`."""
         return batching.vmap(self, function, in_dims, out_dims)
 
     # -- the layers, each a library or two
@@ -117,7 +165,12 @@ class Lab:
             for name, kernel in (META_KERNELS if key == "Meta" else BACKEND_KERNELS).items():
                 if name not in self._made_elsewhere():
                     library.impl(name, kernel)
-        self._library("IMPL", "CompositeImplicitAutograd").impl("matmul", self._matmul)
+        self._library("IMPL", "CompositeImplicitAutograd").impl("matmul", composites.matmul(self))
+        library = self._library("IMPL", "CompositeExplicitAutogradNonFunctional")
+        for view, copy in COPIES.items():
+            library.impl(copy, composites.copy_of_view(self, view))
+        library.impl("copy", composites.copy(self))
+        library.impl("normal_functional", composites.normal_functional(self))
 
     def _factories(self) -> None:
         randn = randn_kernel(self("empty.memory_format"), self("normal_"))
@@ -149,39 +202,51 @@ class Lab:
         without = boxed(autograd.autograd_kernel(self, None, detaches=True), with_keyset=True)
         for name in NOT_DIFFERENTIABLE:
             library.impl(name, without)
+        no_formula = boxed(autograd.autograd_kernel(self, None), with_keyset=True)
+        for name in WITHOUT_FORMULA:
+            library.impl(name, no_formula)
+
+    def _batching(self) -> None:
+        library = self._library("IMPL", "FuncTorchBatched")
+        for name, rule in batching_rules.RULES.items():
+            library.impl(name, boxed(batching_rules.plumbing(self, rule)))
+        library.impl("sum", batching_rules.sum_decomposed(self))
+        library.impl("t", batching_rules.t_decomposed(self))
+        self._library("IMPL", "FuncTorchBatchedDecomposition").impl("matmul", composites.matmul(self))
+        random = self._library("IMPL", "FuncTorchVmapMode")
+        random.impl("randn", boxed(batching_rules.random_factory))
+        random.impl("normal_", boxed(batching_rules.random_in_place(self)))
+        self._library("IMPL", "Batched").impl("select.int", batching.select_rule(self))
+
+    def _functionalize(self) -> None:
+        library = self._library("IMPL", "Functionalize")
+        for name in VIEWS:
+            library.impl(name, boxed(functional_tensors.view_kernel(self)))
+        for name, functional in FUNCTIONAL.items():
+            library.impl(name, boxed(functional_tensors.in_place_kernel(self, functional)))
+        library.impl("_unsafe_view", boxed(functional_tensors.unsafe_view_kernel))
+        library.impl("_to_copy", boxed(functional_tensors.to_copy_kernel))
+
+    def _autocast(self) -> None:
+        for device, policies in POLICIES.items():
+            library = self._library("IMPL", AUTOCAST_KEYS[device].name)
+            for name, policy in policies.items():
+                library.impl(name, boxed(autocast_kernel(self, device, policy)))
 
     def _fallbacks(self) -> None:
-        self._library("IMPL", "Batched").impl("select.int", batching.select_rule(self))
         if self.dispatcher.builtin_fallbacks:
             return
-        for key in ("BackendSelect", "ADInplaceOrView"):
+        for key in ("BackendSelect", "ADInplaceOrView", "FuncTorchVmapMode", *_AUTOCAST):
             self._library("IMPL", key, "_").fallback(fallthrough)
         kernel = autograd.autograd_kernel(self, None)
         self._library("IMPL", "Autograd", "_").fallback(boxed(kernel, with_keyset=True))
         self._library("IMPL", "Batched", "_").fallback(boxed(batching.batched_fallback(self)))
         self._library("IMPL", "Tracer", "_").fallback(boxed(tracer_fallback, with_keyset=True))
-
-    def _matmul(self, first: Tensor, second: Tensor) -> Tensor:
-        """`matmul` of vectors, matrices and batches of them, made of `mm`, `view`, `select` and `stack`."""
-        result: Tensor
-        if first.dim == 1 or second.dim == 1:
-            left = self.view(first, [1, *first.shape]) if first.dim == 1 else first
-            right = self.view(second, [*second.shape, 1]) if second.dim == 1 else second
-            whole = self._matmul(left, right)
-            gone = {at for at, one in ((whole.dim - 2, first), (whole.dim - 1, second)) if one.dim == 1}
-            result = self.view(whole, [size for at, size in enumerate(whole.shape) if at not in gone])
-        elif first.dim == second.dim == 2:
-            result = self.mm(first, second)
-        else:
-            result = self.stack([self._matmul(one, other) for one, other in self._batches(first, second)])
-        return result
-
-    def _batches(self, first: Tensor, second: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The pairs along the first dimension of the tensor that has more of them."""
-        rank = max(first.dim, second.dim)
-        size = max(one.shape[0] for one in (first, second) if one.dim == rank)
-        for at in range(size):
-            yield tuple(  # type: ignore[misc]  # two, for there are two
-                self.select(one, 0, at if one.shape[0] > 1 else 0) if one.dim == rank else one
-                for one in (first, second)
-            )
+        for key, fallback in (
+            ("Functionalize", builtin_kernels.functionalize),
+            ("FuncTorchBatched", builtin_kernels.functorch_batched),
+            ("FuncTorchGradWrapper", builtin_kernels.functorch_grad_wrapper),
+            ("FuncTorchDynamicLayerFrontMode", builtin_kernels.dynamic_layer_front),
+            ("FuncTorchDynamicLayerBackMode", builtin_kernels.dynamic_layer_back),
+        ):
+            self._library("IMPL", key, "_").fallback(boxed(fallback, with_keyset=True))

@@ -32,6 +32,7 @@ SCHEMAS: tuple[str, ...] = (
     "relu(Tensor self) -> Tensor",
     "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
     "mm(Tensor self, Tensor mat2) -> Tensor",
+    "bmm(Tensor self, Tensor mat2) -> Tensor",
     "matmul(Tensor self, Tensor other) -> Tensor",
     "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -59,13 +60,29 @@ SCHEMAS: tuple[str, ...] = (
     "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
     "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
     "t(Tensor(a) self) -> Tensor(a)",
+    "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
     "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
     "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
     "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
     "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
+    "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
     "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
     "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
+    "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
+    "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
+    "normal_functional(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor",
+    "alias_copy(Tensor self) -> Tensor",
+    "detach_copy(Tensor self) -> Tensor",
+    "view_copy(Tensor self, SymInt[] size) -> Tensor",
+    "t_copy(Tensor self) -> Tensor",
+    "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
+    "permute_copy(Tensor self, int[] dims) -> Tensor",
+    "expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
+    "unsqueeze_copy(Tensor self, int dim) -> Tensor",
+    "squeeze_copy.dim(Tensor self, int dim) -> Tensor",
+    "squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
+    "select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
     "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
     "-> (Tensor, Tensor, Tensor)",
     "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
@@ -77,8 +94,23 @@ SCHEMAS: tuple[str, ...] = (
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 """The operators that compare, each with a number and with a tensor."""
 
-VIEWS = ("alias", "detach", "view", "t", "permute", "expand", "unsqueeze", "squeeze.dim", "select.int")
+VIEWS = (
+    *("alias", "detach", "view", "t", "transpose.int", "permute", "expand", "unsqueeze"),
+    *("squeeze.dim", "squeeze.dims", "select.int"),
+)
 """The operators whose result shares the memory of their first argument."""
+
+COPIES: dict[str, str] = {
+    name: f"{base}_copy{dot}{overload}" for name in VIEWS for base, dot, overload in (name.partition("."),)
+}
+"""For each view the operator that returns a copy of it."""
+
+FUNCTIONAL: dict[str, str] = {
+    **{f"{name}_.Tensor": f"{name}.Tensor" for name in ("add", "sub", "mul")},
+    "normal_": "normal_functional",
+    "copy_": "copy",
+}
+"""For each operator that writes its first argument the one that returns what it would write."""
 
 IN_PLACE = ("add_.Tensor", "sub_.Tensor", "mul_.Tensor", "normal_", "copy_")
 """The operators that write their first argument."""
@@ -89,10 +121,14 @@ NOT_DIFFERENTIABLE = (
 )
 """The operators whose result has no history, whatever their arguments have."""
 
+WITHOUT_FORMULA = ("copy", "normal_functional", "detach_copy")
+"""The operators through which no gradient goes, though their results require one."""
+
 SHORT_NAMES: dict[str, str] = {
     **{name: f"{name}.Tensor" for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div")},
     "empty": "empty.memory_format",
     "select": "select.int",
     "squeeze": "squeeze.dim",
+    "transpose": "transpose.int",
 }
 """What is meant by a name alone where the operator has several overloads, or only one that has a name."""

@@ -1,0 +1,139 @@
+"""Operators that are made of others, and the copies of views.
+
+Source: aten/src/ATen/native/LinearAlgebra.cpp (`_matmul_impl`, `should_fold`), TensorShape.cpp (`reshape`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from dispatchlab.call.tensor import Tensor, is_viewable
+from dispatchlab.call.tensor_options import MemoryFormat
+from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.layers.derivatives import Calls
+
+
+def reshape(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """A view where there can be one, and a view of a copy elsewhere."""
+    reshaped: Tensor
+    if is_viewable(tensor.shape, tensor.strides, shape):
+        reshaped = calls("view")(tensor, list(shape))
+    else:
+        copy = calls("clone")(tensor, memory_format=MemoryFormat.contiguous_format)
+        reshaped = calls("_unsafe_view")(copy, list(shape))
+    return reshaped
+
+
+def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
+    """`matmul` of vectors, matrices and batches of them, made of `mm` and `bmm`."""
+
+    def kernel(self: Tensor, other: Tensor) -> Tensor:
+        if not self.dim or not other.dim:
+            message = f"matmul expects vectors and matrices, but got {self.dim} and {other.dim} dimensions"
+            raise CallError(ErrorKind.OTHER, message)
+        result: Tensor
+        if self.dim == 1 or other.dim == 1:
+            left = calls("unsqueeze")(self, 0) if self.dim == 1 else self
+            right = calls("unsqueeze")(other, 1) if other.dim == 1 else other
+            result = kernel(left, right)
+            if other.dim == 1:
+                result = calls("squeeze.dim")(result, -1)
+            if self.dim == 1:
+                result = calls("squeeze.dim")(result, -2 if other.dim > 1 else -1)
+        elif self.dim == other.dim == 2:
+            result = calls("mm")(self, other)
+        elif _folds(calls, self, other):
+            result = _folded(calls, self, other)
+        else:
+            result = _batched(calls, self, other)
+        return result
+
+    return kernel
+
+
+def _folds(calls: Calls, self: Tensor, other: Tensor) -> bool:
+    """Whether one is a matrix, and the batch of the other one can be part of its rows."""
+    larger, smaller = (self, other) if self.dim >= other.dim else (_transposed(calls, other), self)
+    if smaller.dim > 2:
+        return False
+    if smaller.requires_grad:
+        return True
+    if self.dim == 2:
+        return False
+    if 0 in larger.shape:
+        return True
+    sizes, steps = larger.shape, larger.strides
+    return all(steps[at] == steps[at + 1] * sizes[at + 1] for at in range(larger.dim - 2))
+
+
+def _folded(calls: Calls, self: Tensor, other: Tensor) -> Tensor:
+    is_first = self.dim > other.dim
+    larger = self if is_first else _transposed(calls, other)
+    matrix = other if is_first else calls("t")(self)
+    rows = reshape(calls, larger, [prod(larger.shape[:-1]), larger.shape[-1]])
+    product = calls("mm")(rows, matrix)
+    result: Tensor = calls("_unsafe_view")(product, [*larger.shape[:-1], matrix.shape[1]])
+    if not is_first:
+        result = _transposed(calls, result)
+        if not is_viewable(result.shape, result.strides, [prod(result.shape)]):
+            result = calls("clone")(result, memory_format=MemoryFormat.contiguous_format)
+    return result
+
+
+def _transposed(calls: Calls, tensor: Tensor) -> Tensor:
+    transposed: Tensor = calls("transpose.int")(tensor, -2, -1)
+    return transposed
+
+
+def _batched(calls: Calls, self: Tensor, other: Tensor) -> Tensor:
+    batch = _broadcast(self.shape[:-2], other.shape[:-2])
+    bmm = calls("bmm")(*(_as_batch(calls, one, batch) for one in (self, other)))
+    result: Tensor = calls("_unsafe_view")(bmm, [*batch, self.shape[-2], other.shape[-1]])
+    return result
+
+
+def _as_batch(calls: Calls, tensor: Tensor, batch: Sequence[int]) -> Tensor:
+    expanded = calls("expand")(tensor, [*batch, *tensor.shape[-2:]])
+    return reshape(calls, expanded, [prod(batch), *tensor.shape[-2:]])
+
+
+def _broadcast(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    rank = max(len(first), len(second))
+    padded = [[*[1] * (rank - len(one)), *one] for one in (first, second)]
+    if any(one != two and 1 not in (one, two) for one, two in zip(*padded, strict=True)):
+        message = f"matmul got batches of the shapes {list(first)} and {list(second)}, which cannot be broadcast"
+        raise CallError(ErrorKind.OTHER, message)
+    return [two if one == 1 else one for one, two in zip(*padded, strict=True)]
+
+
+def copy_of_view(calls: Calls, view: str) -> Callable[..., Tensor]:
+    """The kernel of `view_copy` and its like: a contiguous copy of a view."""
+
+    def kernel(self: Tensor, *others: object, **named: object) -> Tensor:
+        viewed = calls(view)(self, *others, **named)
+        copied: Tensor = calls("clone")(viewed, memory_format=MemoryFormat.contiguous_format)
+        return copied
+
+    return kernel
+
+
+def copy(calls: Calls) -> Callable[..., Tensor]:
+    """`copy`: what `copy_` would write."""
+
+    def kernel(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
+        cloned = calls("clone")(self)
+        copied: Tensor = calls("copy_")(cloned, src, non_blocking)
+        return copied
+
+    return kernel
+
+
+def normal_functional(calls: Calls) -> Callable[..., Tensor]:
+    """`normal_functional`: what `normal_` would write."""
+
+    def kernel(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: object = None) -> Tensor:
+        drawn: Tensor = calls("normal_")(calls("clone")(self), mean, std, generator=generator)
+        return drawn
+
+    return kernel

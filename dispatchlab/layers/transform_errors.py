@@ -1,0 +1,49 @@
+"""`TransformError`: a transform cannot do what it was asked, and of which kind the reason is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.short_repr import member_repr
+
+
+class TransformErrorKind(StrEnum):
+    """Why a transform cannot go on."""
+
+    WRONG_DIMS = "wrong_dims"
+    WRONG_OUTPUT = "wrong_output"
+    NO_BATCHING_RULE = "no_batching_rule"
+    UNBATCHED_WRITE = "unbatched_write"
+    CAPTURED_WRITE = "captured_write"
+    RANDOMNESS = "randomness"
+    ESCAPED_TENSOR = "escaped_tensor"
+    WRONG_ARGUMENT = "wrong_argument"
+
+    __repr__ = member_repr
+
+
+class TransformError(DispatchLabError):
+    """A transform, such as `vmap` or `grad`, cannot do what it was asked.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.layers import TransformError
+    >>> lab = Lab()
+    >>> try:
+    ...     lab.vmap(lambda x: lab.randn([2]))(tensor([1.0]))
+    ... except TransformError as error:
+    ...     print(error.kind)
+    randomness
+
+    Args:
+        kind: why.
+        message: what was found, and what to do.
+    """
+
+    def __init__(self, kind: TransformErrorKind, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
