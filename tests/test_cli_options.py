@@ -133,7 +133,7 @@ BOTH: dict[str, set[str]] = {
     },
     "dump": {
         "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",
-        "across", "everything",
+        "across", "everything", "layer",
     },
     "explain": {"engine", "args", "exclude", "include", "source", "format"},
 }  # fmt: skip

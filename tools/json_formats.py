@@ -140,6 +140,7 @@ MEANINGS = {
     "beaten[].reason": "why it could have had the slot",
     "beaten[].why": "what beat it",
     "operators[].violations": "the invariants that do not hold",
+    "operators[].python": "what Python registers besides; null where it is not recorded, and with --layer cxx",
     "violations[].detail": "what was found and what should be there",
     "violations[].keys": "the keys that it is about",
     "source": "the registry that answers",

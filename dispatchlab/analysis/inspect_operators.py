@@ -28,7 +28,7 @@ from dispatchlab.model.profile import model_for
 from dispatchlab.model.registration import Block, TorchLibraryFunction
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
-from dispatchlab.registry.file import UnknownRegistryError
+from dispatchlab.registry.file import UnknownRegistryError, python_layer_of
 from dispatchlab.registry.find import find_names, is_glob
 from dispatchlab.registry.model import Recorded, name_of
 from dispatchlab.registry.replay import fallback_registration, operator_registrations
@@ -38,10 +38,13 @@ if TYPE_CHECKING:
     from dispatchlab.engine.semantics import Semantics
     from dispatchlab.explore.protocol import Engine, Sandbox
     from dispatchlab.model.operator_view import OperatorView, TableRow
+    from dispatchlab.model.python_layer import PythonLayer
+    from dispatchlab.model.python_view import PythonRow
     from dispatchlab.model.registration import Registration
     from dispatchlab.scenario.scenario import Scenario
 
 _QUERIES = "dispatchlab.live.introspection.queries"
+_PYTHON_READER = "dispatchlab.live.introspection.python_registries"
 _REGISTRY_READER = "dispatchlab.live.introspection.registry_reader"
 
 
@@ -108,6 +111,7 @@ class Inspection(NamedTuple):
         imports: the packages that it had imported.
         privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
         bare: the dispatcher has none of PyTorch's backend fallbacks.
+        python: what Python had registered besides; None when the source has no record of it.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -121,6 +125,17 @@ class Inspection(NamedTuple):
     imports: tuple[str, ...] = ()
     privateuse1: str = ""
     bare: bool = False
+    python: PythonLayer | None = None
+
+    def python_rows(self, name: OperatorName) -> tuple[PythonRow, ...]:
+        """What Python had registered for an operator, each with what it takes the place of."""
+        found = () if self.python is None else self.python.of(str(name))
+        if not found:
+            return ()
+        from dispatchlab.model.python_view import python_rows  # costs start-up, and not every question is about it
+
+        seen = next((one for one in self.snapshots if one.operator == name and one.exists), None)
+        return python_rows(found, seen)
 
     @property
     def only_view(self) -> OperatorView:
@@ -178,6 +193,7 @@ def inspect_operators(
     imports: tuple[str, ...] = (),
     allow_import: bool = False,
     reasons: bool = False,
+    python: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Inspection:
     """Inspect operators of any source.
@@ -191,6 +207,7 @@ def inspect_operators(
         imports: modules that the live PyTorch imports first.
         allow_import: import the functions that a scenario names.
         reasons: see Note [Reasons for a live table].
+        python: with what Python has registered besides; an operator that only Python knows is one then, too.
         report: see `recorded_from`.
 
     Raises:
@@ -209,26 +226,31 @@ def inspect_operators(
             imports=imports,
             allow_import=allow_import,
             reasons=reasons,
+            python=python,
         )
     if engine == "torch" and source is not None:
         raise RecordOnTorchError(source)
     if after is not None:
         raise SequenceWithoutScenarioError(after)
     if engine == "torch":
-        return inspect_installed(operator, semantics=semantics, imports=imports, reasons=reasons, report=report)
+        return inspect_installed(
+            operator, semantics=semantics, imports=imports, reasons=reasons, python=python, report=report
+        )
     reason = ""
     if source is None:
         from dispatchlab.registry.builds import default_registry  # costs start-up, and a named source needs none
 
         source, reason = default_registry()
     recorded = recorded_from(source, imports=imports, report=report)
-    found = inspect_registry(recorded, operator, source=source, semantics=semantics)
+    found = inspect_registry(recorded, operator, source=source, semantics=semantics, python=python)
     if reason and report is not None:
         report(f"note: {reason}")
     return found
 
 
-def inspect_registry(recorded: Recorded, operator: str, *, source: str, semantics: str | None = None) -> Inspection:
+def inspect_registry(
+    recorded: Recorded, operator: str, *, source: str, semantics: str | None = None, python: bool = False
+) -> Inspection:
     """Inspect operators of a registry, replayed on the lab engine.
 
     Args:
@@ -236,12 +258,16 @@ def inspect_registry(recorded: Recorded, operator: str, *, source: str, semantic
         operator: as `find_operators` reads it.
         source: what to call the registry.
         semantics: those of the lab engine; `strict` when left out.
+        python: see `inspect_operators`.
 
     Raises:
         UnknownOperatorError: there is no such operator.
         AmbiguousOperatorError: a name without overload has several.
         DispatchLabError: the registry cannot be replayed.
     """
+    layer = python_layer_of(recorded) if python else None
+    if layer is not None and not find_names(recorded.names, operator) and layer.of(operator):
+        return _python_alone(operator, layer, source, semantics or "strict", recorded.imports)
     names = find_operators(operator, recorded.names, source=source)
     semantics = semantics or "strict"
     replayed = bench(recorded, semantics=semantics, operators=names)
@@ -260,7 +286,21 @@ def inspect_registry(recorded: Recorded, operator: str, *, source: str, semantic
         build=recorded.torch,
         imports=tuple(recorded.imports),
         privateuse1=recorded.privateuse1,
+        python=layer,
     )
+
+
+def _python_alone(operator: str, layer: PythonLayer, source: str, semantics: str, imports: Sequence[str]) -> Inspection:
+    """An operator that the dispatcher does not know and Python does: a higher-order operator, say."""
+    from dispatchlab.model.operator_view import OperatorView
+
+    name = name_of(operator)
+
+    def view(name: OperatorName) -> OperatorView:
+        return OperatorView(str(name), None, None, None, (), (), ())
+
+    nothing = Snapshot.of_no_operator(name)
+    return Inspection((nothing,), view, source, semantics, build=layer.torch, imports=tuple(imports), python=layer)
 
 
 def inspect_scenario(
@@ -273,6 +313,7 @@ def inspect_scenario(
     imports: tuple[str, ...] = (),
     allow_import: bool = False,
     reasons: bool = False,
+    python: bool = False,
     most: int | None = None,
 ) -> Inspection:
     """Run steps of a scenario and inspect operators then.
@@ -286,6 +327,7 @@ def inspect_scenario(
         imports: modules that the live PyTorch imports first.
         allow_import: import the functions that the scenario names.
         reasons: see Note [Reasons for a live table].
+        python: with what Python has registered besides in the PyTorch that a record stands on.
         most: how many operators to inspect, the first ones; all of them when left out.
 
     Raises:
@@ -309,7 +351,8 @@ def inspect_scenario(
         names = tuple(map(name_of, found_names))[:most]
         if engine == "lab":
             asked_semantics = semantics or scenario.semantics or "strict"
-            return _with_rules(_over_registry(scenario, beneath, names, sequence, path, asked_semantics), scenario)
+            shown = _with_rules(_over_registry(scenario, beneath, names, sequence, path, asked_semantics), scenario)
+            return shown._replace(python=python_layer_of(beneath)) if python else shown
         foreign = next((name for name in found_names if name in beneath.names), None)
         if foreign is not None:
             raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
@@ -404,6 +447,7 @@ def inspect_installed(
     semantics: str | None = None,
     imports: tuple[str, ...] = (),
     reasons: bool = False,
+    python: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Inspection:
     """Inspect operators of the installed PyTorch.
@@ -413,6 +457,7 @@ def inspect_installed(
         semantics: what `--semantics` asks for; it is refused, since the installed PyTorch has its own.
         imports: modules that it imports first.
         reasons: see Note [Reasons for a live table].
+        python: with what Python has registered besides in that process, in what it has imported.
         report: see `recorded_from`.
 
     Raises:
@@ -429,7 +474,12 @@ def inspect_installed(
     with LiveEngine(imports=imports) as engine:
         known = {str(name): name for name in engine.ask(f"{_QUERIES}:operator_names")}
         source = f"PyTorch {engine.worker.version}{''.join(f' + {name}' for name in imports)}"
+        if python and not find_names(tuple(known), operator):
+            layer = engine.ask(f"{_PYTHON_READER}:read_operators", (operator,))
+            if layer.of(operator):
+                return _python_alone(operator, layer, source, engine.semantics, imports)
         chosen = find_operators(operator, tuple(known), source=source)
+        layer = engine.ask(f"{_PYTHON_READER}:read_operators", tuple(chosen)) if python else None
         seen = engine.ask(f"{_QUERIES}:look_at", tuple(known[name] for name in chosen))
         recorded = engine.ask(f"{_REGISTRY_READER}:record_operators", chosen) if reasons else None
         semantics = engine.semantics
@@ -448,6 +498,7 @@ def inspect_installed(
         build=build,
         imports=tuple(imports),
         privateuse1=renamed,
+        python=layer,
     )
     if recorded is None:
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import click
 
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from dispatchlab.analysis.engines import EngineName
     from dispatchlab.analysis.inspect_operators import Inspection
+    from dispatchlab.model.python_layer import PythonLayer
+    from dispatchlab.model.python_view import PythonRow
     from dispatchlab.model.snapshot import Snapshot
+
+Layer: TypeAlias = Literal["cxx", "python", "all"]
 
 
 class DumpOptionsError(DispatchLabError):
@@ -75,6 +79,13 @@ class DumpOptionsError(DispatchLabError):
     is_flag=True,
     help="On a terminal, also show every row of the table with what lost to it, and shorten nothing.",
 )
+@click.option(
+    "--layer",
+    type=click.Choice(["cxx", "python", "all"]),
+    default="all",
+    show_default=True,
+    help="Show what C++ dispatches by, what Python registers beside it, or both. With --counts: count these.",
+)
 @click.option("--across", is_flag=True, help="Show the operator in every bundled version of PyTorch, 2.4 to 2.15.")
 @import_option()
 @format_option
@@ -95,12 +106,13 @@ def dump(
     overridden: bool,
     counts: bool,
     everything: bool,
+    layer: Layer,
     across: bool,
     imports: tuple[str, ...],
     format: Format | None,
     allow_import: bool,
 ) -> None:
-    """Show the kernels of an operator, and its dispatch table with the reason for each row.
+    """Show the kernels of an operator, its dispatch table with the reason for each row, and what Python registers.
 
     OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). Without
     --from, the bundled registry of the installed PyTorch answers, which is not imported, or else the newest; standard
@@ -109,7 +121,10 @@ def dump(
     A refused registration of a scenario is reported on standard error; the remaining steps still run, and the exit code
     stays 0.
 
-    --format text prints the dump, an empty line, and the computed table.
+    --format text prints the dump, an empty line, the computed table, and, after another empty line, what Python has
+    registered for the operator: kernels of the Python dispatcher, decompositions, meta functions, fake-tensor rules,
+    sharding rules of DTensor, lowerings of Inductor and more, each with its line, what it takes the place of, and when
+    it applies. --layer python shows that alone.
 
     --across compares the registries of the public wheels: versions in which a schema, the tags, the kernels at a key or
     the kernel of a slot are the same share a row. Source locations do not count.
@@ -123,6 +138,8 @@ def dump(
       dispatchlab dump 'test::*' --from scenario.yaml --key CPU --key AutogradCPU --format text
       dispatchlab dump aten::add.Tensor --engine torch --import my_package
       dispatchlab dump aten::add.Tensor --across --key CUDA
+      dispatchlab dump higher_order::cond --layer python
+      dispatchlab dump --counts --layer python --from torch-2.13
     """
     from dispatchlab.analysis.sources import LIVE, is_registry_source, table_rows
 
@@ -130,10 +147,16 @@ def dump(
     asked = next((option for option, on in listings.items() if on), None)
     if listing and counts:
         raise DumpOptionsError("--list shows operators and --counts shows keys: leave one of the two out")
+    if counts and layer == "python":
+        refuse(context, _OF_OPERATORS, "is for operators: leave out --layer python, or --counts")
+        if operator is not None:
+            raise DumpOptionsError("--counts --layer python counts everything that Python registers: name no operator")
+        _count_python(source, engine, imports, format)
+        return
     if asked is not None:
         refuse(
             context,
-            ("after", "semantics", "allow_import", "everything", "across"),
+            ("after", "semantics", "allow_import", "everything", "across", "layer"),
             f"is for the table of an operator: leave {asked} out",
         )
         if engine == "torch" and source not in (None, LIVE):
@@ -172,12 +195,15 @@ def dump(
         semantics=semantics,
         imports=imports,
         allow_import=allow_import,
+        python=layer != "cxx",
         report=note,
     )
     if reason:
         note(f"note: {reason}")
+    if layer == "python" and found.python is None:
+        note(f"note: {found.source} has no record of what Python registers: --layer python shows nothing of it")
     rows = table_rows(keys, privateuse1=found.privateuse1)
-    _show(found, source, engine, rows, format, everything=everything)
+    _show(found, source, engine, rows, format, layer, everything=everything)
 
 
 def _default(keys: tuple[str, ...]) -> tuple[str, str]:
@@ -187,7 +213,33 @@ def _default(keys: tuple[str, ...]) -> tuple[str, str]:
     return default_registry(keys)
 
 
-_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import", "everything")
+_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import", "everything", "layer")
+_OF_OPERATORS = ("after", "semantics", "keys", "dangling", "overridden", "allow_import", "everything", "across")
+
+
+def _count_python(source: str | None, engine: EngineName, imports: tuple[str, ...], format: Format | None) -> None:
+    from dispatchlab.analysis.sources import LIVE, recorded_from
+    from dispatchlab.registry.file import python_layer_of
+    from dispatchlab.render.python_layer import layer_text
+    from dispatchlab.render.python_layer_json import layer_json
+
+    reason = ""
+    if engine == "torch" and source is None:
+        source = LIVE
+    if source is None:
+        source, reason = _default(())
+    layer: PythonLayer | None
+    if source == LIVE:
+        from dispatchlab.live.registry import live_python_layer
+
+        layer = live_python_layer(imports)
+    else:
+        layer = python_layer_of(recorded_from(source, imports=imports, report=note))
+    if layer is None:
+        raise DumpOptionsError(f"{source} has no record of what Python registers: record it again with record --all")
+    if reason:
+        note(f"note: {reason}")
+    show(format, text=lambda: layer_text(layer), json=lambda: layer_json(layer, source=source))
 
 
 def _across(operator: str, rows: tuple[str, ...], format: Format | None) -> None:
@@ -244,33 +296,66 @@ def _show(
     engine: EngineName,
     rows: tuple[str, ...],
     format: Format | None,
+    layer: Layer,
     *,
     everything: bool,
 ) -> None:
-    from dispatchlab.render.operator_text import operator_text, refused_step_text
+    from dispatchlab.render.operator_text import refused_step_text
 
     for step, registration, refusal in found.refused:
         note(refused_step_text(step, registration, refusal))
     for warning in found.warnings:
         note(f"note: {warning}")
-    for snapshot in found.snapshots:
-        if not snapshot.exists:
+    parts = [_Part(snapshot, found.python_rows(snapshot.operator)) for snapshot in found.snapshots]
+    for snapshot, python in parts:
+        if not snapshot.exists and not python:
             from dispatchlab.model.sequence import format_sequence
             from dispatchlab.model.snapshot import NOTHING_REGISTERED
 
             note(f"{NOTHING_REGISTERED} {snapshot.operator} after {format_sequence(found.sequence)}")
-    shown = [snapshot for snapshot in found.snapshots if snapshot.exists]
+    if layer == "python" and found.python is not None:
+        for snapshot, python in parts:
+            if not python:
+                note(f"note: Python registers nothing for {snapshot.operator}")
+    if engine == "torch" and found.python is not None and found.python.not_imported:
+        modules = ", ".join(found.python.not_imported)
+        note(f"note: nothing has imported {modules}, so nothing of it is shown: name it with --import")
+    shown = [part for part in parts if part.snapshot.exists or part.python]
     show(
         format,
-        text=lambda: "\n".join(operator_text(snapshot, keys=rows) for snapshot in shown),
+        text=lambda: "\n".join(_text(part, rows, layer) for part in shown),
         json=lambda: _json(found, source, engine, rows),
-        rich=lambda console: _print(console, found, shown, rows, everything=everything),
+        rich=lambda console: _print(console, found, shown, rows, layer, everything=everything),
     )
+
+
+class _Part(NamedTuple):
+    """An operator as the dispatcher has it, and what Python registers for it."""
+
+    snapshot: Snapshot
+    python: tuple[PythonRow, ...]
+
+
+def _text(part: _Part, rows: tuple[str, ...], layer: Layer) -> str:
+    from dispatchlab.render.operator_text import operator_text
+
+    texts = []
+    if layer != "python" and part.snapshot.exists:
+        texts.append(operator_text(part.snapshot, keys=rows))
+    if part.python:
+        from dispatchlab.render.python_layer import python_text
+
+        texts.append(python_text(part.python))
+    return "\n".join(texts)
 
 
 def _json(found: Inspection, source: str | None, engine: EngineName, rows: tuple[str, ...]) -> str:
     from dispatchlab.render.json_view import dump_json
 
+    if found.python is not None:
+        from dispatchlab.render import python_layer_json  # registers how its values become JSON
+
+        del python_layer_json
     return dump_json(
         [(snapshot, found.view(snapshot.operator)) for snapshot in found.snapshots],
         scenario=source if engine == "torch" else found.source,
@@ -279,15 +364,29 @@ def _json(found: Inspection, source: str | None, engine: EngineName, rows: tuple
         sequence=found.sequence,
         refused=[(max(step, ~step), refusal.message) for step, _, refusal in found.refused],
         keys=rows,
+        python=None if found.python is None else found.python_rows,
     )
 
 
 def _print(
-    console: Console, found: Inspection, shown: Sequence[Snapshot], rows: tuple[str, ...], *, everything: bool
+    console: Console,
+    found: Inspection,
+    shown: Sequence[_Part],
+    rows: tuple[str, ...],
+    layer: Layer,
+    *,
+    everything: bool,
 ) -> None:
     from dispatchlab.render.rich_operator import print_operator
 
-    for number, snapshot in enumerate(shown):
+    for number, (snapshot, python) in enumerate(shown):
         if number:
             console.print()
-        print_operator(console, found.view(snapshot.operator), keys=rows, everything=everything, torch=found.build)
+        if snapshot.exists and layer != "python":
+            print_operator(console, found.view(snapshot.operator), keys=rows, everything=everything, torch=found.build)
+        if python:
+            from dispatchlab.render.page import Page
+            from dispatchlab.render.python_layer import print_python
+
+            page = Page(console, torch=found.build, whole=everything)
+            print_python(page, python, name=None if snapshot.exists and layer != "python" else str(snapshot.operator))

@@ -13,7 +13,9 @@ from dispatchlab.registry.model import Registry
 
 if TYPE_CHECKING:
     from dispatchlab.live.introspection.registry_reader import RegistryMoments
+    from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
 
+_PYTHON_READER = "dispatchlab.live.introspection.python_registries"
 _READER = "dispatchlab.live.introspection.registry_reader"
 
 
@@ -34,6 +36,20 @@ def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Regis
         found: Registry = engine.ask(
             f"{_READER}:{'record_with_python' if python else 'record_registry'}", tuple(imports)
         )
+    return found
+
+
+def live_python_layer(imports: Sequence[str] = ()) -> PythonLayerInMemory:
+    """What Python registers beside the dispatch tables in a new process, in all parts of PyTorch that do.
+
+    Args:
+        imports: packages to import first.
+
+    Raises:
+        DispatchLabError: as for `live_registry`.
+    """
+    with LiveEngine(imports=tuple(imports)) as engine:
+        found: PythonLayerInMemory = engine.ask(f"{_PYTHON_READER}:read_whole_layer")
     return found
 
 

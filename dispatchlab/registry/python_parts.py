@@ -7,16 +7,10 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dispatchlab.file_kinds import PYTHON_MAGIC
-from dispatchlab.model.python_layer import (
-    REGISTRY_NAMED,
-    PythonLayer,
-    PythonLayerInMemory,
-    PythonRegistration,
-    python_layer,
-)
+from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonLayer, PythonRegistration
 from dispatchlab.registry.file_format import (
     HEAD,
     MAX_BLOCK,
@@ -34,6 +28,9 @@ from dispatchlab.registry.file_format import (
 )
 from dispatchlab.registry.locations import Locations, Place, read_columns
 from dispatchlab.registry.packed import PackedFile, Part, Texts
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
 
 # Note [The file of Python layers]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -205,6 +202,8 @@ class StoredPythonLayer:
         Raises:
             RegistryFileError: a block is damaged.
         """
+        from dispatchlab.model.python_layer_in_memory import python_layer  # costs start-up, and one operator needs none
+
         return python_layer(self.torch, self, self.missing, self.not_imported)
 
     @cached_property

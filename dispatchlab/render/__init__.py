@@ -14,6 +14,7 @@ Plain text is the contract; rich is imported when a terminal is drawn on.
 - registry, across_versions, import_orders, record: listings and comparisons; upgrade: what an upgrade means, in every
   form;
 - html: reports to keep and what notebooks show, a package with a map of its own;
+- python_layer, python_layer_json: what Python registers, as text and for a terminal, and as JSON;
 - state_graph: the state graph as DOT and as SVG, a package with a map of its own;
 - progress: how far explorations are, while they run;
 - formatting: numbers and a user's texts, short and free of control characters.

@@ -41,15 +41,19 @@ An operator (`dump --format json`, in `operators`):
                       reason, why}]; reason: null for a slot that should hold nothing; stale: what the slot holds
                       instead, null when it holds what it should
     violations        [{rule, detail, keys}]
+    python            what Python registers besides, see render/python_layer_json.py; null where it is not recorded, and
+                      with --layer cxx
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dispatchlab.analysis.report import Report
 from dispatchlab.explore.result import Counterexample
+from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.model.python_view import PythonRow
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.render.as_json import as_json, fields_of, json_text
@@ -85,6 +89,7 @@ def dump_json(
     sequence: StepSequence,
     refused: Sequence[tuple[int, str]] = (),
     keys: Collection[str] = (),
+    python: Callable[[OperatorName], Sequence[PythonRow]] | None = None,
 ) -> str:
     """Operators as one object on one line.
 
@@ -96,6 +101,7 @@ def dump_json(
         sequence: what was registered and released before looking.
         refused: the registrations that were refused on the way, with the reasons.
         keys: the rows of the tables that are shown; all of them when there are none.
+        python: what Python registers for an operator; None when that is not known.
     """
     return json_text(
         {
@@ -104,7 +110,13 @@ def dump_json(
             "semantics": semantics,
             "sequence": format_sequence(sequence),
             "refused": [{"registration": index, "message": message} for index, message in refused],
-            "operators": [_operator(*operator, keys=keys) for operator in operators],
+            "operators": [
+                {
+                    **_operator(*operator, keys=keys),
+                    "python": None if python is None else python(operator[0].operator),
+                }
+                for operator in operators
+            ],
         }
     )
 

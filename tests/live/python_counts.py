@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from dispatchlab.live.introspection.python_registries import read_python_layer
-from dispatchlab.model.python_layer import PythonLayerInMemory
+from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
 
 
 def whole_layer() -> PythonLayerInMemory:

@@ -10,7 +10,8 @@ from importlib.util import find_spec
 import pytest
 
 from dispatchlab.live.worker.engine import LiveEngine
-from dispatchlab.model.python_layer import NOTHING, PYTHON_REGISTRIES, PythonLayerInMemory
+from dispatchlab.model.python_layer import NOTHING, PYTHON_REGISTRIES
+from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
 from tests.live import python_counts
 
 if find_spec("torch") is None:

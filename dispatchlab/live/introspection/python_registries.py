@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,11 +23,10 @@ from dispatchlab.model.python_layer import (
     IMPORTS,
     NOTHING,
     PYTHON_REGISTRIES,
-    PythonLayerInMemory,
     PythonRegistration,
     PythonRegistry,
-    python_layer,
 )
+from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory, python_layer
 
 
 class Entry(NamedTuple):
@@ -84,7 +82,7 @@ def read_python_layer(*, imports: Iterable[str] = (), all_known: bool = False) -
         for one in found:
             known = kept.get(_slot(one))
             needs = module if known is None else known.needs
-            kept[_slot(one)] = replace(one, needs=needs)
+            kept[_slot(one)] = one._replace(needs=needs)
         gone = kept.keys() - {_slot(one) for one in found}
         for slot in gone:
             del kept[slot]
@@ -95,12 +93,24 @@ def read_python_layer(*, imports: Iterable[str] = (), all_known: bool = False) -
 _LONG = 200
 
 
+def read_whole_layer() -> PythonLayerInMemory:
+    """Everything, after every module of `IMPORTS` is imported."""
+    return read_python_layer(all_known=True)
+
+
+def read_operators(operators: Iterable[str]) -> PythonLayerInMemory:
+    """What the registries that are imported have for some operators alone."""
+    found, missing = _read_all(FunctionSites(package_roots()), frozenset(operators))
+    not_imported = [module for module in IMPORTS if module not in sys.modules]
+    return python_layer(str(torch().__version__), found, sorted(missing), not_imported)
+
+
 def _slot(one: PythonRegistration) -> tuple[object, ...]:
     """What tells one registration from another, whenever it is read."""
     return one.registry, one.operator, one.key, one.function, one.site, one.active
 
 
-def _read_all(sites: FunctionSites) -> tuple[list[PythonRegistration], set[str]]:
+def _read_all(sites: FunctionSites, only: frozenset[str] | None = None) -> tuple[list[PythonRegistration], set[str]]:
     """What all registries have now, and the names of those that are not found."""
     found: list[PythonRegistration] = []
     missing: set[str] = set()
@@ -109,16 +119,18 @@ def _read_all(sites: FunctionSites) -> tuple[list[PythonRegistration], set[str]]
             if registry.needs and registry.needs not in sys.modules:
                 continue
             try:
-                found += _registrations(registry, sites)
+                found += _registrations(registry, sites, only)
             except (NotFoundHere, AttributeError, TypeError, ValueError, KeyError, ImportError):
                 missing.add(registry.name)
     return found, missing
 
 
-def _registrations(registry: PythonRegistry, sites: FunctionSites) -> list[PythonRegistration]:
+def _registrations(
+    registry: PythonRegistry, sites: FunctionSites, only: frozenset[str] | None
+) -> list[PythonRegistration]:
     found = []
     for entry in READERS[registry.name]():
-        if is_own(entry.operator):
+        if is_own(entry.operator) or (only is not None and entry.operator not in only):
             continue
         function, site = sites.of(entry.value)
         file, _, line = entry.source.rpartition(":")
@@ -184,13 +196,14 @@ def _table(module: str, path: str) -> Mapping[Any, Any]:
     return table
 
 
-def _plain(module: str, path: str, key: str = "") -> Reader:
-    """The reader of a table from operators to functions."""
+def _plain(module: str, *names: str) -> Reader:
+    """The reader of a table from operators to functions, by the names that versions have for it."""
 
     def read() -> Iterator[Entry]:
+        path = next((name for name in names if hasattr(sys.modules.get(module), name)), names[0])
         for operator, function in list(_table(module, path).items()):
             if function is not None:
-                yield Entry(operator_text(operator), key, function)
+                yield Entry(operator_text(operator), "", function)
 
     return read
 
@@ -212,10 +225,15 @@ def overloads() -> Iterator[Any]:
             continue
 
 
-def _of_overloads(attribute: str) -> Reader:
+_MODE_TABLES = ("python_key_table", "python_key_mode_table")
+"""What versions call the table of an operator by mode and class, the newer name first."""
+
+
+def _of_overloads(*attributes: str) -> Reader:
     def read() -> Iterator[Entry]:
-        if not hasattr(torch().ops.aten.add.Tensor, attribute):
-            raise NotFoundHere(attribute)
+        attribute = next((name for name in attributes if hasattr(torch().ops.aten.add.Tensor, name)), "")
+        if not attribute:
+            raise NotFoundHere(attributes[0])
         for overload in overloads():
             for key, function in list(getattr(overload, attribute).items()):
                 yield Entry(operator_text(overload), _key_text(key), function)
@@ -236,7 +254,9 @@ def _meta_functions() -> Iterator[Entry]:
 
 
 def _export_decompositions() -> Iterator[Entry]:
-    made = _attribute("torch._decomp", "_core_aten_decompositions_post_autograd")()
+    name = "_core_aten_decompositions_post_autograd"
+    older = "core_aten_decompositions"  # which gives the table itself in PyTorch 2.4
+    made = _attribute("torch._decomp", name if hasattr(sys.modules["torch._decomp"], name) else older)()
     for operator, function in made.items():
         yield Entry(operator_text(operator), "", function)
 
@@ -320,7 +340,7 @@ def _higher_order() -> Iterator[Entry]:
     for operator in list(_table("torch._ops", "_higher_order_ops").values()):
         entries = [
             (key, function)
-            for table in ("py_kernels", "python_key_table", "functorch_table")
+            for table in ("py_kernels", *_MODE_TABLES, "functorch_table")
             for key, function in list(getattr(operator, table, {}).items())
         ]
         for key, function in entries:
@@ -337,6 +357,8 @@ _RULES = {
 
 
 def _dtensor_dispatcher() -> Any:
+    if not hasattr(sys.modules.get("torch.distributed.tensor"), "DTensor"):  # PyTorch 2.4 has it elsewhere
+        import_module("torch.distributed._tensor")
     for home in ("torch.distributed.tensor", "torch.distributed._tensor.api", "torch.distributed._tensor"):
         if hasattr(sys.modules.get(home), "DTensor"):
             return _attribute(home, "DTensor._op_dispatcher")
@@ -365,7 +387,7 @@ def _inductor_fallbacks() -> Iterator[Entry]:
 
 READERS: Mapping[str, Reader] = {
     "py_kernels": _of_overloads("py_kernels"),
-    "mode_rules": _of_overloads("python_key_table"),
+    "mode_rules": _of_overloads(*_MODE_TABLES),
     "decompositions": _decompositions,
     "meta_functions": _meta_functions,
     "export_decompositions": _export_decompositions,
@@ -384,7 +406,7 @@ READERS: Mapping[str, Reader] = {
     "inductor_decompositions": _plain("torch._inductor.decomposition", "decompositions"),
     "inductor_lowerings": _plain("torch._inductor.lowering", "lowerings"),
     "inductor_fallbacks": _inductor_fallbacks,
-    "inductor_constraints": _plain("torch._inductor.lowering", "_maybe_layout_constraints"),
+    "inductor_constraints": _plain("torch._inductor.lowering", "_maybe_layout_constraints", "layout_constraints"),
     "inductor_user_lowerings": _plain("torch._inductor.lowering", "user_lowerings"),
 }
 """The reader of each registry."""

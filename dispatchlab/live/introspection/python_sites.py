@@ -93,7 +93,7 @@ class FunctionSites:
         if isinstance(value, MethodType):
             return value.__func__
         wrapped = getattr(value, "__wrapped__", None)
-        if wrapped is not None and callable(wrapped) and not _is_operator(wrapped):
+        if wrapped is not None and _code(wrapped) is not None:  # it may be an operator, or a function of C
             return wrapped  # type: ignore[no-any-return]
         if not isinstance(value, FunctionType) or not self._is_wrapper(value.__code__):
             return None

@@ -1,0 +1,52 @@
+"""What Python has registered, as JSON; a field is never renamed or dropped within a version.
+
+In `python` of an operator (`dump --format json`), a list in the order of the registries:
+
+    registry, title   the name of the registry, and what it holds
+    applies           when it applies
+    key               a dispatch key, a mode or a class, a table, a device; empty where there is one entry an operator
+    function, site    `module:name` of the function, and its line or that of the call that registered it
+    needs             the module whose import brought it; empty for `import torch`
+    active            false when a newer one has taken its place
+    overrides         [{what, site}]: what it takes the place of
+
+All of it counted (`dump --counts --layer python --format json`):
+
+    source, torch     where it comes from, and the PyTorch that it is of
+    registries        [{name, title, home, applies, needs, since, found, imported, operators, registrations,
+                      by_import}]; by_import counts the registrations by the module whose import brought them
+"""
+
+from __future__ import annotations
+
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer
+from dispatchlab.model.python_view import PythonRow
+from dispatchlab.render.as_json import as_json, json_text
+from dispatchlab.render.python_layer import counted
+
+
+@as_json.register
+def _(value: PythonRow) -> dict[str, object]:
+    one, registry = value.registration, value.registration.described
+    return {name: each for name, each in one._asdict().items() if name != "operator"} | {
+        "title": registry.title,
+        "applies": registry.applies,
+        "overrides": [over._asdict() for over in value.overrides],
+    }
+
+
+def layer_json(layer: PythonLayer, *, source: str) -> str:
+    """The same as one object on one line, with what is known of each registry."""
+    registrations, operators = counted(layer)
+    counts = [
+        {
+            **{name: value for name, value in registry._asdict().items() if name != "one_each"},
+            "found": registry.name not in layer.missing,
+            "imported": not registry.needs or registry.needs not in layer.not_imported,
+            "operators": operators[registry.name],
+            "registrations": sum(count for (name, _), count in registrations.items() if name == registry.name),
+            "by_import": {needs: count for (name, needs), count in registrations.items() if name == registry.name},
+        }
+        for registry in PYTHON_REGISTRIES
+    ]
+    return json_text({"source": source, "torch": layer.torch, "registries": counts})
