@@ -302,8 +302,8 @@ def _converted(result: Any, kind: type[Tensor], alias: Callable[[Tensor], Tensor
     if isinstance(result, Tensor):
         return result if isinstance(result, kind) else as_subclass(result, kind, alias)
     if isinstance(result, list | tuple):
-        converted = [_converted(one, kind, alias) for one in result]
-        return type(result)(*converted) if hasattr(result, "_fields") else type(result)(converted)
+        # Upstream, too, a class of named tuples has to take an iterable, as those of PyTorch's own functions do.
+        return type(result)([_converted(one, kind, alias) for one in result])
     return result
 
 

@@ -108,12 +108,8 @@ def unique_elements(
 
 
 def lu_factors(lab: Lab, own: type[Tensor], matrix: Tensor, *, pivot: bool, get_infos: bool) -> tuple[Tensor, ...]:
-    """The results of `lu` that are asked for.
-
-    Raises:
-        CallError: a pivot is zero, and nobody asked for that.
-    """
-    results = lab("linalg_lu_factor_ex")(matrix, pivot=pivot, check_errors=not get_infos)
+    """The results of `lu` that are asked for."""
+    results = lab("linalg_lu_factor_ex")(matrix, pivot=pivot)
     return tuple([of_class(one, own) for one in (results if get_infos else results[:2])])
 
 

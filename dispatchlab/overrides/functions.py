@@ -14,7 +14,7 @@ from typing import Any
 
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, tensor
-from dispatchlab.call.torch_handlers import special
+from dispatchlab.call.torch_handlers import FUNCTION, has_handler, special
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import NAMESPACE
@@ -99,6 +99,12 @@ def _rank(overload: str) -> tuple[bool, bool, str]:
 
 
 def _implementation(name: str, operators: Sequence[Operator]) -> Function:
+    made = _of_operators(name, operators)
+    made.__dict__["operators"] = tuple(operators)
+    return made
+
+
+def _of_operators(name: str, operators: Sequence[Operator]) -> Function:
     if len(operators) > 1 or not all(map(_is_plain_argument, operators[0].schema.arguments)):
         return _overloaded(name, operators)
     implementation = _of_schema(name, operators[0])
@@ -157,6 +163,8 @@ def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
 def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: str) -> Function:
     """A function whose handlers are called as those of upstream's C functions; see Note [Functions of C]."""
     positions = _positions(implementation)
+    operators: tuple[Operator, ...] = getattr(implementation, "operators", ())
+    is_lone = name in _LONE or (name.startswith("Tensor.") and [len(one.schema.arguments) for one in operators] == [1])
 
     def candidates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Any]:
         named = sorted(kwargs, key=lambda one: positions.get(one, len(positions))) if len(kwargs) > 1 else kwargs
@@ -182,7 +190,9 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
                     break
             else:
                 return run(*args)
-        return call_c_handlers(public, run, candidates(args, kwargs), args, kwargs)
+        if operators:
+            _check_types(operators, args, kwargs)
+        return call_c_handlers(public, run, candidates(args, kwargs), args, kwargs, is_lone=is_lone)
 
     functools.update_wrapper(public, implementation)
     public.__name__ = name.rpartition(".")[2]
@@ -193,6 +203,31 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
     return public
 
 
+def _check_types(operators: Sequence[Operator], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """Check all arguments that have no handler, as upstream's parser does before handlers are called.
+
+    Raises:
+        CallError: no operator takes them, whatever those with handlers stand for.
+    """
+    first: CallError | None = None
+    for operator in operators:
+        try:
+            operator.table.signature.check_given(args, kwargs, _is_anything)
+        except CallError as error:
+            first = first or error
+        else:
+            return
+    assert first is not None
+    raise first
+
+
+def _is_anything(value: object) -> bool:
+    return has_handler(type(value), FUNCTION) and not isinstance(value, Tensor)
+
+
+_LONE = frozenset(
+    f"Tensor.{name}" for name in ("item", "tolist", "__bool__", "__complex__", "__float__", "__index__", "__int__")
+)
 _NUMBERS = frozenset((int, float, bool, complex, type(None)))
 
 

@@ -192,6 +192,8 @@ def call_c_handlers(
     candidates: Iterable[object],
     args: tuple[object, ...],
     kwargs: dict[str, object],
+    *,
+    is_lone: bool = False,
 ) -> Any:
     """Do what `call_handlers` does as upstream's functions of operators do; see Note [Functions of C].
 
@@ -201,6 +203,7 @@ def call_c_handlers(
         candidates: the arguments, those in lists among them.
         args: of the call.
         kwargs: of the call.
+        is_lone: it is a method that takes nothing else; modes see the type of its tensor, be it plain or not.
 
     Raises:
         NoImplementationError: every handler returned NotImplemented; a TypeError.
@@ -221,6 +224,8 @@ def call_c_handlers(
     ]
     if not overloaded and not called:
         return implementation(*args, **kwargs)
+    if is_lone:
+        overloaded = [args[0]]
     types = tuple(map(type, overloaded))
     given: tuple[Any, ...] = (args, kwargs) if kwargs else (args,)
     mode = None

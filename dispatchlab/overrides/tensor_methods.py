@@ -159,7 +159,10 @@ def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]
         gradient: Tensor | None = None,
         retain_graph: bool | None = None,  # noqa: FBT001
         create_graph: bool = False,  # noqa: FBT001, FBT002
+        inputs: Any = None,
     ) -> None:
+        if inputs is not None:
+            raise refused("backward adds to the gradient of every leaf here: leave inputs=None")
         lab.backward(self, gradient, retain_graph=bool(retain_graph), create_graph=create_graph)
 
     found: dict[str, Function] = {
