@@ -68,8 +68,8 @@ def test_the_profile_of_2_13_equals_what_was_written_by_hand_field_by_field() ->
     assert TORCH.alias_slots is not None
     assert (dict(TORCH.alias_slots), refresh) == (ALIAS_SLOTS, {k: v for k, v in REFRESH_UPSTREAM.items() if known(k)})
     assert (TORCH.refresh_on_release, TORCH.slot_order, TORCH.dump_order) == (None, None, DUMP_ORDER)
-    assert TORCH.keys == PARSED_BY_TORCH
-    assert TORCH.existing == {*K} - {*FORMER_KEYS}
+    assert TORCH.parsed == PARSED_BY_TORCH
+    assert TORCH.existing == TORCH.keys == {*K} - {*FORMER_KEYS}
     assert TORCH.precedence.plain.slots == RUNTIME_KEYS
     flags = [field.name for field in fields(Semantics) if isinstance(getattr(TORCH, field.name), bool)]
     assert {name for name in flags if getattr(TORCH, name)} == {

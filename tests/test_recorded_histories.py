@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.model.profile import bundled_profile, bundled_profiles
 from tests.histories.file import file_of, packed, unpacked
 from tests.histories.generate import OPERATORS
-from tests.histories.history import first_difference, take
+from tests.histories.history import first_difference, take, with_keys_as_text
 
 QUICK = 40
 """One history of so many is replayed here; `tests/deep/test_every_history.py` replays all."""
@@ -20,7 +21,7 @@ every_version = pytest.mark.parametrize("name", VERSIONS)
 @every_version
 def test_the_model_of_a_pytorch_equals_its_recorded_histories(name: str) -> None:
     recorded = unpacked(file_of(name).read_bytes(), every=QUICK)
-    lab = LabEngine(name)
+    lab = LabEngine(with_keys_as_text(semantics_named(name)))
     steps = 0
     for history, seen in recorded.histories:
         assert first_difference(history, seen, take(lab, history, OPERATORS)) == ""

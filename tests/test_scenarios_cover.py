@@ -296,7 +296,8 @@ DEFECTS = {
         "libraries/def_block_of_the_wildcard",
     ),
     "backends that take nothing away": ("table/hip_ve_and_mtia_keep_the_composite",),
-    "keys that cannot be parsed": ("defects/unnameable_keys_strict", "defects/unnameable_keys_torch"),
+    "keys that cannot be parsed": ("table/keys_that_only_cpp_names",),
+    "keys of another version": ("table/a_key_of_another_version",),
     "tags outlive their def": ("basics/tags", "lifetimes/tags_outlive_their_def"),
     "fallbacks that are there from the start": (
         "fallbacks/pytorch_has_some_already",

@@ -15,6 +15,7 @@ from dispatchlab.engine.dispatcher import Dispatcher, register_lowered
 from dispatchlab.engine.handle import RegistrationHandle, forget_all, release_all
 from dispatchlab.engine.kernel import KernelFunction, KernelLike, call_site, choice, kernel_function, key_named, unboxed
 from dispatchlab.engine.lowering import LoweredRegistration, lower, lower_inside
+from dispatchlab.engine.refusals import unparsed_key
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -158,7 +159,7 @@ class Library(Registrations):
         self._block = Block(
             None if namespace == "_" else namespace,
             choice(kind, _KINDS, kind=ErrorKind.UNKNOWN_BLOCK_KIND, what="kind of library"),
-            key=key_named(dispatch_key),
+            key=self._key(dispatch_key),
             debug=debug_of_caller(debug),
             location=call_site(),
         )
@@ -238,7 +239,7 @@ class Library(Registrations):
             ParseError: the name cannot be read.
         """
         kernel = kernel_function(function, with_keyset=with_keyset)
-        named = key_named(dispatch_key)
+        named = self._key(dispatch_key)
         operator = parse_name(name) if isinstance(name, str) else name
         key = named if named is not None else kernel.key
         text = self._text(debug or kernel.debug_text, kernel.kernel.function)
@@ -264,10 +265,17 @@ class Library(Registrations):
             RegistrationError: it is refused.
         """
         kernel = kernel_function(function, with_keyset=with_keyset)
-        named = key_named(dispatch_key)
+        named = self._key(dispatch_key)
         key = named if named is not None else kernel.key
         text = self._text(debug or kernel.debug_text, kernel.kernel.function)
         return self._add(Fallback(key, kernel.kernel, text, call_site()), f"fallback {key or ''}")
+
+    def _key(self, given: DispatchKey | str) -> DispatchKey | None:
+        """A key as `torch.library` reads it, which parses a text."""
+        key, semantics = key_named(given), self._dispatcher.semantics
+        if key is not None and key in semantics.keys and key not in semantics.parsed:
+            raise unparsed_key(key, semantics.name)
+        return key
 
     def _text(self, debug: str, function: object = None) -> str:
         """A text of its own, or empty where the library has one."""

@@ -150,10 +150,20 @@ def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationEr
 
 
 def unknown_key(key: DispatchKey, semantics: str) -> RegistrationError:
-    """A key that exists, but not for this dispatcher."""
+    """A key that exists, but not for registrations on this dispatcher."""
     return RegistrationError(
         ErrorKind.UNKNOWN_KEY,
         f"{semantics} cannot name the dispatch key {key} in a registration",
+        {"key": str(key)},
+    )
+
+
+def unparsed_key(key: DispatchKey, semantics: str) -> RegistrationError:
+    """A key that a dispatcher has, and that its Python interface cannot name."""
+    return RegistrationError(
+        ErrorKind.UNKNOWN_KEY,
+        f"{semantics} has {key} and does not parse its name, so torch.library cannot name it: "
+        "register an Impl or a Fallback, as C++ does",
         {"key": str(key)},
     )
 

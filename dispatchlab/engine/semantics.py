@@ -74,7 +74,8 @@ class Semantics:
         full_refresh_without_key: registering a kernel without a key recomputes every slot.
         catch_all: a kernel without a key goes to a bucket of its own and not to CompositeImplicitAutograd.
         keys: the keys that a registration can name.
-        existing: the keys that there are, also those that only code of C++ can name.
+        parsed: those that `torch.library` can name, since PyTorch parses their texts; C++ and scenarios name them all.
+        existing: the keys that there are.
         alias_slots: an alias key -> the slots that a fallback there serves; None for those of PyTorch 2.13.
         slot_order: the order of slots in a table; None where their numbers are their order.
         dump_order: the bit of a key -> its place in a dump.
@@ -99,6 +100,7 @@ class Semantics:
     full_refresh_without_key: bool = False
     catch_all: bool = False
     keys: frozenset[DispatchKey] = frozenset(DispatchKey)
+    parsed: frozenset[DispatchKey] = frozenset(DispatchKey)
     existing: frozenset[DispatchKey] = frozenset(DispatchKey)
     refresh_on_release: Mapping[DispatchKey, int] | None = None
     alias_slots: Mapping[DispatchKey, int] | None = None
@@ -163,7 +165,7 @@ def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
         name: how users call it; its PyTorch when left out.
     """
     rules = rules_of(profile)
-    fallbacks = fallbacks_of(profile)
+    fallbacks, keys = fallbacks_of(profile), known_keys(profile.keys)
     refresh = _refresh(rules, profile.refresh_on_register)
     return Semantics(
         name or profile.name,
@@ -175,13 +177,14 @@ def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
             else _refresh(rules, profile.refresh_on_release)
         ),
         full_refresh_without_key=profile.full_refresh_without_key,
-        keys=frozenset(known_keys(profile.parsed)),
-        existing=frozenset(known_keys(profile.keys)),
+        keys=frozenset(keys),
+        parsed=frozenset(known_keys(profile.parsed)),
+        existing=frozenset(keys),
         # A fallback at an alias key is one at each slot that a registration there recomputes, and until PyTorch 2.9
         # that is none for FuncTorchBatchedDecomposition, whose kernel fills FuncTorchBatched.
         alias_slots={key: slots & ~UNDEFINED_SLOT for key, slots in refresh.items() if key.is_alias},
         slot_order=_slot_order(rules),
-        dump_order=_dump_order(known_keys(profile.keys)),
+        dump_order=_dump_order(keys),
         signature_life=SignatureLife[profile.signature_life.upper()],
         refusal_leaves_traces=profile.refusal_leaves_traces,
         tags_outlive_def=profile.tags_outlive_def,

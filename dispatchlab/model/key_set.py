@@ -13,6 +13,7 @@ from dispatchlab.model.keys import (
     BACKENDS,
     FORMER_KEYS,
     FUNCTIONALITY_KEYS,
+    MARKERS,
     PER_BACKEND_FUNCTIONALITIES,
     SLOT_OF_KEY,
     DispatchKey,
@@ -35,11 +36,11 @@ def _bits_of(key: DispatchKey) -> int:
     return functionality_bit(key.functionality) | (0 if backend is None else 1 << backend)
 
 
-_BITS: dict[DispatchKey, int] = {key: _bits_of(key) for key in DispatchKey}
+_BITS: dict[DispatchKey, int] = {key: _bits_of(key) for key in (*DispatchKey, *MARKERS)}
 
 
 def _instance(functionality: DispatchKey, backend: int) -> DispatchKey:
-    """The runtime key of a per-backend functionality for one backend."""
+    """The runtime key of a per-backend functionality for one backend; -1 gives its marker."""
     return DispatchKey(DispatchKey.CPU + 17 * PER_BACKEND_FUNCTIONALITIES.index(functionality) + backend)
 
 
@@ -118,13 +119,13 @@ class DispatchKeySet:
     def highest(self) -> DispatchKey:
         """The key that a call goes to.
 
-        A per-backend functionality without any backend has no runtime key and gives the functionality key itself,
-        where upstream prints a marker such as `QuantizedUndefined`.
+        A per-backend functionality without any backend gives a marker such as `QuantizedUndefined`, which has no slot:
+        see Note [Markers].
         """
         functionality, backend = self.highest_functionality(), self.highest_backend()
-        if functionality in PER_BACKEND_FUNCTIONALITIES and backend is not None:
-            return _instance(functionality, backend)
-        return functionality
+        if functionality not in PER_BACKEND_FUNCTIONALITIES:
+            return functionality
+        return _instance(functionality, -1 if backend is None else backend)
 
     def slot(self) -> int:
         """The index of the slot that a call with this set uses; no backend counts as CPU."""

@@ -9,6 +9,7 @@ that do (`CPU`, `SparseCUDA`, ...), and alias keys, each of which stands for a s
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import cast
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.short_repr import member_repr
@@ -175,8 +176,18 @@ class DispatchKey(IntEnum):
 
     __repr__ = member_repr
 
+    @classmethod
+    def _missing_(cls, value: object) -> DispatchKey | None:
+        # See Note [Markers]
+        if not isinstance(value, int) or value not in _MARKERS:
+            return None
+        made = int.__new__(cls, value)
+        made._name_, made._value_ = f"StartOf{_MARKERS[value]}Backends", value
+        return cast(DispatchKey, cls._value2member_map_.setdefault(value, made))
+
     def __str__(self) -> str:
-        return self.name
+        marked = _MARKERS.get(self)
+        return self.name if marked is None else f"{_PREFIXES_OF_MARKERS[marked]}Undefined"
 
     @property
     def is_alias(self) -> bool:
@@ -196,14 +207,32 @@ class DispatchKey(IntEnum):
     @property
     def functionality(self) -> DispatchKey:
         """The functionality key that this key belongs to; an alias key has none and gives `Undefined`."""
-        if self < DispatchKey.CPU or self >= DispatchKey.Named:
+        if self < _FIRST_MARKER or self >= DispatchKey.Named:
             return self
-        return DispatchKey.Undefined if self.is_alias else PER_BACKEND_FUNCTIONALITIES[(self - DispatchKey.CPU) // 17]
+        return DispatchKey.Undefined if self.is_alias else PER_BACKEND_FUNCTIONALITIES[(self - _FIRST_MARKER) // 17]
 
     @property
     def backend(self) -> int | None:
         """The number of the backend component, from 0 (CPU) to 15 (Meta), or None for a key that has none."""
-        return (self - DispatchKey.CPU) % 17 if DispatchKey.CPU <= self < DispatchKey.Autograd else None
+        if self < DispatchKey.CPU or self >= DispatchKey.Autograd or self in _MARKERS:
+            return None
+        return (self - DispatchKey.CPU) % 17
+
+
+# Note [Markers]
+# ~~~~~~~~~~~~~~
+# Before the instances of a functionality for each backend stands a marker, and a set that has such a functionality and
+# no backend has the marker for its highest key: a call goes there that excluded the backend of its tensors, or that
+# somebody redispatched with a set made by hand. PyTorch prints it `QuantizedUndefined`, or `Undefined` for `Dense`,
+# which is not the key `Undefined`. Nothing can be registered at one, so a marker is no member: no iteration shows it,
+# and only its number gives it.
+_FIRST_MARKER = DispatchKey.CPU - 1
+_PREFIXES_OF_MARKERS = {
+    "Dense": "",
+    **{name: name for name in ("Quantized", "Sparse", "SparseCsr", "NestedTensor")},
+    "AutogradFunctionality": "Autograd",
+}
+_MARKERS = {_FIRST_MARKER + 17 * at: name for at, name in enumerate(_PREFIXES_OF_MARKERS)}
 
 
 BACKENDS: tuple[str, ...] = (
@@ -221,6 +250,9 @@ PER_BACKEND_FUNCTIONALITIES: tuple[DispatchKey, ...] = (
     DispatchKey.AutogradFunctionality,
 )
 """The functionality keys that exist once for each backend; none of them is a runtime key itself."""
+
+MARKERS: tuple[DispatchKey, ...] = tuple(map(DispatchKey, _MARKERS))
+"""The highest keys of sets with a per-backend functionality and no backend. See Note [Markers]."""
 
 FUNCTIONALITY_KEYS: tuple[DispatchKey, ...] = tuple(key for key in DispatchKey if key < DispatchKey.CPU)
 """All 47 functionality keys, lowest priority first."""
@@ -262,8 +294,9 @@ AUTOGRAD_KEY_OF_BACKEND: tuple[DispatchKey, ...] = tuple(
 # Note [Keys that upstream cannot parse]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # c10::parseDispatchKey looks a text up in a table that somebody has to extend by hand for each new backend, so 42 of
-# the 137 runtime keys can be reached from C++ only. We parse every key; an engine that wants to predict PyTorch asks
-# `parsed_by_torch`.
+# the 137 runtime keys can be named by C++ only, and by `torch._C.DispatchKey` where bindings take a key and no text. We
+# parse every key; `Library` refuses those that a version does not parse, as `torch.library` does, and a scenario, which
+# stands for C++ as well, names them all.
 _PARSED_BACKENDS: dict[str, tuple[str, ...]] = {
     "": BACKENDS,
     "Quantized": ("CPU", "CUDA", "XPU", "PrivateUse1"),

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.model.profile import bundled_profile
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl
 from tests.histories.file import file_of, unpacked
 from tests.histories.generate import OPERATORS
-from tests.histories.history import first_difference, take
+from tests.histories.history import first_difference, take, with_keys_as_text
 from tests.test_recorded_histories import every_version
 
 
 @every_version
 def test_every_history_of_a_pytorch_is_replayed(name: str) -> None:
     recorded, parsed = unpacked(file_of(name).read_bytes()), bundled_profile(name).parsed
-    lab = LabEngine(name)
+    lab = LabEngine(with_keys_as_text(semantics_named(name)))
     counts: Counter[str] = Counter()
     keys: set[str] = set()
     for history, seen in recorded.histories:

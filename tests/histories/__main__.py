@@ -23,7 +23,7 @@ from dispatchlab.model.profile import Profile, bundled_profile, read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from tests.histories.file import Recorded, packed
 from tests.histories.generate import OPERATORS, bindings_of, generated
-from tests.histories.history import History, Seen, first_difference, take
+from tests.histories.history import History, Seen, first_difference, take, with_keys_as_text
 
 SHOWN = 5
 
@@ -58,7 +58,7 @@ def run(
     differences: list[str] = []
     recorded: list[tuple[History, tuple[Seen, ...]]] = []
     start = time.monotonic()
-    live, lab = LocalEngine(), LabEngine(model)
+    live, lab = LocalEngine(parse_keys=True), LabEngine(with_keys_as_text(model))
     for number, history in enumerate(islice(generated(bindings_of(profile), seed), count)):
         try:
             seen = _taken(live, history, profile)

@@ -6,12 +6,18 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import RegistrationError
 from dispatchlab.explore.protocol import Engine, Handle
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import Snapshot
+
+
+def with_keys_as_text(model: Semantics) -> Semantics:
+    """A model for histories, which are recorded by bindings that are given keys as text."""
+    return replace(model, keys=model.parsed)
 
 
 @dataclass(frozen=True, slots=True)

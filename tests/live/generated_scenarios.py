@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from dispatchlab.model.cpp_signature import cpp_signature
-from dispatchlab.model.keys import ALIAS_KEYS, PARSED_BY_TORCH, DispatchKey
+from dispatchlab.model.keys import ALIAS_KEYS, FORMER_KEYS, PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Block, BlockKind, Def, Fallback, Impl, Kernel, KernelForm
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
@@ -64,8 +64,17 @@ defs_by_name = st.builds(
 )
 
 
+UNPARSED = sorted({*DispatchKey} - PARSED_BY_TORCH - {*FORMER_KEYS})
+"""Keys that `torch.library` cannot name; the bindings can, where they take a key and no text, as for boxed kernels."""
+
 impls = st.builds(Impl, st.sampled_from(OPERATORS), st.none() | KEYS, st.sampled_from(KERNELS), DEBUGS)
-fallbacks = st.builds(Fallback, st.sampled_from(FREE_FALLBACKS), st.sampled_from(KERNELS[:2]), DEBUGS)
+unparsed_impls = st.builds(
+    Impl, st.sampled_from(OPERATORS), st.sampled_from(UNPARSED), st.sampled_from(KERNELS[:2]), DEBUGS
+)
+FREE_UNPARSED = [DispatchKey[name] for name in ("QuantizedHIP", "SparseLazy", "NestedTensorXLA", "AutogradVE")]
+fallbacks = st.builds(
+    Fallback, st.sampled_from([*FREE_FALLBACKS, *FREE_UNPARSED]), st.sampled_from(KERNELS[:2]), DEBUGS
+)
 replacing = st.builds(Fallback, st.just(REPLACEABLE), st.sampled_from(KERNELS[:2]), DEBUGS)
 fallback_blocks = st.builds(
     lambda inner: Block(None, BlockKind.IMPL, tuple(inner), debug="a block"),
@@ -86,8 +95,10 @@ with_replacing = st.one_of(replacing, replacing, replacing, fallback_blocks, own
 def blocks(draw: st.DrawFn) -> Block:
     kind = draw(st.sampled_from([BlockKind.DEF, BlockKind.FRAGMENT, BlockKind.IMPL]))
     key = draw(st.none() | KEYS) if kind is BlockKind.IMPL else None
-    inner = draw(st.lists(st.one_of(impls, defs()) if kind is not BlockKind.IMPL else impls, max_size=3))
+    inner = draw(
+        st.lists(st.one_of(impls, unparsed_impls, defs()) if kind is not BlockKind.IMPL else impls, max_size=3)
+    )
     return Block("test", kind, tuple(inner), key, draw(DEBUGS))
 
 
-registrations = st.one_of(defs(), defs_by_name, impls, impls, impls, fallbacks, blocks())
+registrations = st.one_of(defs(), defs_by_name, impls, impls, impls, unparsed_impls, fallbacks, blocks())

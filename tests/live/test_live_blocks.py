@@ -10,15 +10,16 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.explore.protocol import Engine
 from dispatchlab.live.bridge.expressible import NotExpressibleError
+from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, BlockKind, Def, Fallback, Registration
+from dispatchlab.model.registration import AliasKind, Block, BlockKind, Def, Fallback, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.scenario import parse_scenario
-from tests.live.live_registrations import BOXED, FALLTHROUGH, FOO, define, impl
+from tests.live.live_registrations import BOXED, BY_REFERENCE, FALLTHROUGH, FOO, define, impl
 
 BAR = OperatorName("test", "bar")
 
@@ -55,10 +56,36 @@ def test_half_a_fallback_goes_with_the_library_that_is_refused() -> None:
 
 
 def test_a_def_whose_kernel_has_an_unknown_key_leaves_nothing() -> None:
-    made = Def(parse_schema("test::foo(Tensor x) -> Tensor"), debug="def_foo", kernel=BOXED, key=K.QuantizedHIP)
+    lacking = next(key for key in K if key.name not in running_keys().numbers)
+    made = Def(parse_schema("test::foo(Tensor x) -> Tensor"), debug="def_foo", kernel=BOXED, key=lacking)
     error, shown = on_both(made)
     assert error.kind is ErrorKind.UNKNOWN_KEY
     assert not shown.exists
+
+
+def test_keys_that_pytorch_cannot_parse_are_named_where_its_bindings_take_a_key_and_no_text() -> None:
+    key, unboxed = K.QuantizedHIP, BY_REFERENCE
+    with LocalEngine().sandbox() as sandbox:
+        held = [
+            sandbox.register(Impl(FOO, key, BOXED, "fn_hip")),
+            sandbox.register(Impl(FOO, K.NestedTensorXLA, FALLTHROUGH, "skip_xla")),
+            sandbox.register(Def(parse_schema("test::bar(Tensor x) -> Tensor"), kernel=BOXED, key=K.AutogradVE)),
+        ]
+        assert "QuantizedHIP: fn_hip [kernel]\n" in sandbox.snapshot(FOO).table
+        for wanted, what in (
+            (Impl(FOO, key, unboxed), "an unboxed kernel"),
+            (Def(OperatorName("test", "qux"), AliasKind.CONSERVATIVE, kernel=unboxed, key=key), "an unboxed kernel"),
+            (Block("test", BlockKind.IMPL, (Impl(FOO, None, BOXED),), key), "a library"),
+        ):
+            with pytest.raises(NotExpressibleError) as caught:
+                sandbox.register(wanted)
+            reason = f"its bindings take the key of {what} as text, and not QuantizedHIP"
+            assert str(caught.value).endswith(f" cannot be made on the live PyTorch: {reason}")
+        for handle in held:
+            handle.release()
+    with LocalEngine(parse_keys=True).sandbox() as sandbox, pytest.raises(RegistrationError) as refusal:
+        sandbox.register(Impl(FOO, key, BOXED))
+    assert refusal.value.kind is ErrorKind.UNKNOWN_KEY
 
 
 def test_a_second_def_of_one_library_is_refused_by_the_schema_of_the_first() -> None:

@@ -177,6 +177,7 @@ class CallBuilder:
             return
         if block.kind is BlockKind.IMPORT:
             raise NotExpressibleError(block, "import blocks are those of 2020; use DEF, FRAGMENT or IMPL")
+        self._libraries.check_text(block.key, block, "a library")
         if block.kind is BlockKind.DEF or not block.registrations:
             yield self._bare(block, EnclosingLibrary(str(block.kind), block.namespace, block.key))
         kind = BlockKind.FRAGMENT if block.kind is BlockKind.DEF else block.kind
@@ -238,6 +239,7 @@ class CallBuilder:
 
     def _def_name(self, registration: Def, name: OperatorName, enclosing: EnclosingLibrary, number: int) -> BindingCall:
         check_inferred_def(registration)
+        self._libraries.check_text(registration.key, registration, "an unboxed kernel")
         kernel_number = self._number()
         key, debug = self._libraries.key_text(registration.key), self._libraries.debug(kernel_number)
         text, make_library = self._libraries.name_text(name), self._libraries.library_maker(enclosing, number)
@@ -272,10 +274,8 @@ class CallBuilder:
         if self._native is not None and kernel.signature in self._native.signatures():
             return BindingCall(self._native_impl(operator, kernel.signature, effective, number), number, origin)
         check_unboxed_impl(registration)
+        libraries.check_text(key, registration, "an unboxed kernel")
         text = libraries.key_text(key)
-        if text and not libraries.parse_keys and not libraries.can_parse(text):
-            reason = f"its bindings take the key of an unboxed kernel as text, not {key}"
-            raise NotExpressibleError(registration, reason)
 
         def unboxed(library: Any) -> None:
             library.impl_t_t(name, text, debug)
@@ -298,6 +298,8 @@ class CallBuilder:
         function = function_of(registration)
         effective = key if key not in (None, DispatchKey.Undefined) else enclosing.key
         key_value, text = self._libraries.key(effective), self._libraries.key_text(effective)
+        if not has_fallbacks():
+            self._libraries.check_text(effective, registration, "a fallback")
 
         def fallback(library: Any) -> None:
             if has_fallbacks():
@@ -315,10 +317,11 @@ class Libraries:
     Args:
         prefix: stands before every namespace, so that the sandbox has namespaces of its own.
         mark: what libraries are made with in place of a file and a line. See Note [One number for each call].
-        parse_keys: hand keys over as text, which refuses the 42 that PyTorch cannot parse; else as numbers.
+        parse_keys: hand keys over as text, as Python does, which refuses the 42 that PyTorch cannot parse; else as
+            numbers, as C++ does.
     """
 
-    def __init__(self, prefix: str, mark: CallMark, *, parse_keys: bool = True) -> None:
+    def __init__(self, prefix: str, mark: CallMark, *, parse_keys: bool = False) -> None:
         self._c = bindings()
         self.prefix, self.mark, self.parse_keys = prefix, mark, parse_keys
         self._reused: list[Library] = []
@@ -387,7 +390,22 @@ class Libraries:
     def takes(self, key: DispatchKey | None) -> bool:
         """Whether PyTorch takes a key in the form in which it is handed over."""
         text = self.key_text(key)
-        return not text or not self.parse_keys or self.can_parse(text)
+        return not text or self.can_parse(text) or (not self.parse_keys and text in running_keys().numbers)
+
+    def check_text(self, key: DispatchKey | None, registration: Registration, what: str) -> None:
+        """Check that PyTorch parses a key where its bindings want text; one that it does not have, it refuses itself.
+
+        Args:
+            key: the key.
+            registration: the registration that names it.
+            what: of what it is the key.
+
+        Raises:
+            NotExpressibleError: it has the key, and cannot parse it.
+        """
+        text = self.key_text(key)
+        if text and self.takes(key) and not self.can_parse(text):
+            raise NotExpressibleError(registration, f"its bindings take the key of {what} as text, and not {text}")
 
     def can_parse(self, key: str) -> bool:
         """Whether PyTorch parses the text of a key."""

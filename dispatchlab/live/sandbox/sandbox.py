@@ -303,7 +303,8 @@ class LocalEngine:
     Args:
         registrations: the registrations that the journal knows, by their index.
         journal: where the sequence of the current sandbox is written.
-        parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42; else as numbers.
+        parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42, as `torch.library` does; else as
+            numbers, as C++ does.
         native: C++ kernels of an extension.
         memory: read the slots from memory where that is possible. See Note [Reading the slots].
         every_table: read the table after every step. See Note [When the table is read].
@@ -316,7 +317,7 @@ class LocalEngine:
         registrations: Sequence[Registration] = (),
         *,
         journal: Journal | None = None,
-        parse_keys: bool = True,
+        parse_keys: bool = False,
         native: NativeKernels | None = None,
         memory: bool = True,
         every_table: bool = True,
