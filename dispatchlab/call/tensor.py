@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from math import prod
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -94,6 +94,13 @@ class VersionCounter:
         return f"<VersionCounter at {self.value}>"
 
 
+class History(Protocol):
+    """How a tensor came to be a view, as autograd keeps it."""
+
+    def follow_base(self, view: Tensor) -> None:
+        """Make the history of the base that of the view, whose memory was written since."""
+
+
 class Tensor:
     """A tensor.
 
@@ -112,7 +119,7 @@ class Tensor:
 
     Attributes:
         elements: the array; None for a tensor without elements of its own, as on `meta`. `data` raises for that one.
-        grad_fn: the node of the autograd graph that made it; None for a leaf. Autograd keeps it here, as it keeps
+        made_by: the node of the autograd graph that made it, as `grad_fn` shows it. Autograd keeps it here, as it keeps
             `grad_accumulator`, `hooks` and `view_history`, and calls know nothing of what they are.
 
     Raises:
@@ -121,7 +128,16 @@ class Tensor:
 
     __slots__ = (
         *("__weakref__", "device", "dtype", "elements", "key_bits", "layout", "shape"),
-        *("base", "grad", "grad_accumulator", "grad_fn", "output_nr", "requires_grad", "version_counter"),
+        *(
+            "base",
+            "grad",
+            "grad_accumulator",
+            "made_by",
+            "made_by_version",
+            "output_nr",
+            "requires_grad",
+            "version_counter",
+        ),
         *("hooks", "is_wrapped_number", "live_views", "view_history", "wrapped_strides"),
     )
 
@@ -153,14 +169,15 @@ class Tensor:
         """Make this a leaf: no gradient yet, no view of anything, nothing that stands for something else."""
         self.grad: Tensor | None = None
         self.grad_accumulator: ref[Any] | None = None
-        self.grad_fn: object | None = None
+        self.made_by: object | None = None
+        self.made_by_version = 0
         self.output_nr = 0
         self.base: Tensor | None = None
         self.version_counter = version_counter
         self.requires_grad = requires_grad
         self.wrapped_strides: tuple[int, ...] | None = None
         self.is_wrapped_number = False
-        self.view_history: object | None = None
+        self.view_history: History | None = None
         self.hooks: Sequence[Callable[[], None]] | None = None
         self.live_views: MutableMapping[int, Tensor] | None = None
 
@@ -199,6 +216,24 @@ class Tensor:
     def version(self) -> int:
         """How often its memory was written in place, through this tensor or through another one that shares it."""
         return self.version_counter.value
+
+    @property
+    def grad_fn(self) -> object | None:
+        """The node of the autograd graph that made it; None for a leaf.
+
+        A view whose memory was written since, through another tensor or unrecorded, is then a view of what its base is
+        now, and gets a node anew.
+
+        Raises:
+            AutogradError: that is not possible, for the view was made while nothing was recorded.
+        """
+        if self.view_history is not None and self.made_by_version != self.version_counter.value:
+            self.view_history.follow_base(self)
+        return self.made_by
+
+    @grad_fn.setter
+    def grad_fn(self, node: object | None) -> None:
+        self.made_by, self.made_by_version = node, self.version_counter.value
 
     @property
     def is_leaf(self) -> bool:
@@ -240,7 +275,7 @@ class Tensor:
         dtype = "" if self.dtype == DEFAULT_DTYPE else f", dtype={self.dtype}"
         layout = "" if self.layout == Layout.strided else f", layout={self.layout}"
         size = f", size={self.shape}" if self.elements is None else ""
-        grad = f", grad_fn={self.grad_fn}" if self.grad_fn else ", requires_grad=True" if self.requires_grad else ""
+        grad = f", grad_fn={self.made_by}" if self.made_by else ", requires_grad=True" if self.requires_grad else ""
         return f"tensor({values}{size}{device}{dtype}{layout}{grad})"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd
-from dispatchlab.call.operators import Operator
+from dispatchlab.call.operators import Operator, operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.autograd_graph import Backward, Gradients, Node, node_of
@@ -46,6 +46,15 @@ def check_written(written: object) -> None:
         raise AutogradError(AutogradErrorKind.LEAF_MODIFIED, message)
 
 
+class CopySlices(Node):
+    """The node of a base whose view was written."""
+
+    __slots__ = ()
+
+    def run_without_gradients(self) -> None:
+        """Nothing: what it would need, the node of the write inside of it has saved."""
+
+
 def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
     """Make a node the history of what it wrote, of the base of that, and of all other views."""
     assert isinstance(written, Tensor)
@@ -55,7 +64,7 @@ def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
         _set(written, node)
     else:
         base = history.base
-        copy = Node("CopySlices", _copy_slices(calls, history, Geometry.of(base), node), [base])
+        copy = CopySlices("CopySlices", _copy_slices(calls, history, Geometry.of(base), node), [base])
         copy.next_edges += node.next_edges[1:]
         copy.saved = node.saved
         _set(base, copy)
@@ -73,6 +82,14 @@ def set_history_in_place(calls: Calls, node: Node, written: object) -> None:
 def _set(tensor: Tensor, node: Node) -> None:
     if tensor.dtype.is_differentiable:
         tensor.requires_grad, tensor.grad_fn, tensor.output_nr = True, node, 0
+
+
+def lead_to_base(view: Tensor) -> None:
+    """Give a view a node that leads to its base."""
+    history = history_of(view)
+    assert history is not None
+    dispatcher = history.calls[0][0].dispatcher
+    _lead_to_base(lambda name: operator(dispatcher, f"aten::{name}"), view, history)
 
 
 def _lead_to_base(calls: Calls, view: Tensor, history: ViewHistory) -> None:

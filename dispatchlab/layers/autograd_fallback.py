@@ -97,7 +97,10 @@ class WarnNotImplemented(Node):
     def __init__(self, operator: str, inputs: Sequence[Tensor]) -> None:
         super().__init__("WarnNotImplemented", self._run, inputs)
         self.operator = operator
-        self.runs_without_gradients = True
+
+    def run_without_gradients(self) -> None:
+        """Warn."""
+        _warn(self.operator)
 
     def _run(self, node: Node, gradients: Gradients) -> Gradients:
         _warn(self.operator)

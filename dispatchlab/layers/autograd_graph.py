@@ -133,13 +133,12 @@ class Node:
 
     Attributes:
         hooks: what runs, by result, before the gradient of that result is taken on.
-        runs_without_gradients: whether it runs when no gradient of any of its results has arrived.
         sequence: how many calls were recorded before; `backward` takes the latest first.
     """
 
     __slots__ = (
-        *("__weakref__", "backward", "hooks", "name", "next_edges", "results", "runs_without_gradients", "saved"),
-        *("sequence", "stash"),
+        *("__weakref__", "backward", "hooks", "name", "next_edges", "results", "saved", "sequence"),
+        "stash",
     )
 
     def __init__(
@@ -156,7 +155,6 @@ class Node:
         self.saved: dict[str, SavedTensor] = {}
         self.stash: dict[str, object] = {}
         self.results = 1
-        self.runs_without_gradients = False
         self.hooks: list[tuple[int, Hook]] = []
         self.sequence = next(_sequence)
 
@@ -181,6 +179,14 @@ class Node:
         """
         for saved in self.saved.values():
             saved.check(self)
+
+    def run_without_gradients(self) -> None:
+        """Look at what was kept, as PyTorch does where no gradient of any of its results has arrived, too.
+
+        Raises:
+            AutogradError: something was written since, or is gone.
+        """
+        self.check_saved()
 
     def needs(self, at: int) -> bool:
         """Whether a gradient of input `at` is wanted."""
@@ -211,8 +217,9 @@ Edge: TypeAlias = tuple[Node, int]
 
 def node_of(tensor: Tensor) -> Node | None:
     """The node that made a tensor; None for a leaf."""
-    assert tensor.grad_fn is None or isinstance(tensor.grad_fn, Node)
-    return tensor.grad_fn
+    made_by = tensor.grad_fn
+    assert made_by is None or isinstance(made_by, Node)
+    return made_by
 
 
 def edge_of(tensor: Tensor) -> Edge | None:
@@ -223,18 +230,12 @@ def edge_of(tensor: Tensor) -> Edge | None:
     Raises:
         AutogradError: it is such a view, and its memory was written since.
     """
-    history = history_of(tensor)
-    if history is not None and history.without_grad and history.base.requires_grad:
-        if tensor.version == history.version:
-            return None
-        message = (
-            "this view was made under no_grad(), and its memory was written since, so that it has no history to go by: "
-            "make the view outside of no_grad(), or after the write"
-        )
-        raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
     made_by = node_of(tensor)
     if made_by is not None:
         return made_by, tensor.output_nr
+    history = history_of(tensor)
+    if history is not None and history.base.requires_grad:
+        return None  # It requires gradients as its base does, and no call on the way to it was recorded.
     # One node for each leaf, as long as the graph leads there: two uses are added up before they arrive.
     node = None if tensor.grad_accumulator is None else tensor.grad_accumulator()
     if not isinstance(node, AccumulateGrad):

@@ -61,7 +61,7 @@ def backward(
             node = ready.pop()
             arrived = arriving.pop(node, {})
             passed_on = _passed_on(calls, node, arrived)
-            if arrived and not (retain_graph or create_graph):
+            if not (retain_graph or create_graph):
                 node.release()
             for next_edge, one in zip(node.next_edges, passed_on, strict=True):
                 if next_edge is None:
@@ -171,7 +171,8 @@ class _ReadyQueue:
 
 def _passed_on(calls: Calls, node: Node, arrived: Mapping[int, Tensor]) -> Gradients:
     run_hooks(node)
-    if not arrived and not node.runs_without_gradients:
+    if not arrived:
+        node.run_without_gradients()
         return [None] * len(node.next_edges)
     if isinstance(node, AccumulateGrad):
         _accumulate(calls, node.leaf, arrived[0])

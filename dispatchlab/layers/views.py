@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary
 
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, is_inference_mode
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor import Tensor, VersionCounter
+from dispatchlab.engine.builtin_fallbacks import NamedFunction
 from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.grad_mode import is_grad_enabled
 from dispatchlab.layers.schemas import NOT_DIFFERENTIABLE
@@ -19,6 +20,12 @@ from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
 _BELOW = DispatchKeySet.full_after(DispatchKey.ADInplaceOrView)
+
+
+class CountedAllTheSame(VersionCounter):
+    """The counter of what `detach` makes of an inference tensor outside of inference mode: it can be written there."""
+
+    __slots__ = ()
 
 
 def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
@@ -30,6 +37,8 @@ def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -
     assert isinstance(base, Tensor)
     assert isinstance(result, Tensor)
     if base.is_inference:
+        if operator.name.name == "detach" and not is_inference_mode():
+            result.version_counter = CountedAllTheSame()
         return
     differentiable = operator.name.name not in NOT_DIFFERENTIABLE
     if differentiable and (result.requires_grad or result.view_history is not None):
@@ -77,7 +86,7 @@ def count_write(written: Tensor) -> None:
     Raises:
         AutogradError: it was made in inference mode, and this is none; its elements are written by now.
     """
-    if written.is_inference:
+    if written.is_inference and not isinstance(written.version_counter, CountedAllTheSame):
         if is_inference_mode():
             return
         message = f"{_INFERENCE}, and cannot be written outside of it: write a clone of it"
@@ -85,6 +94,11 @@ def count_write(written: Tensor) -> None:
     written.version_counter.value += 1
 
 
+_WRITTEN_SINCE = (
+    "this view was made under no_grad(), and its memory was written since, so that it has no history to go by: "
+    "make the view outside of no_grad(), or after the write"
+)
+_LEAD_TO_BASE = NamedFunction("dispatchlab.layers.autograd:lead_to_base")
 ViewCall: TypeAlias = tuple[Operator, tuple[object, ...]]
 
 
@@ -97,13 +111,23 @@ class ViewHistory:
         calls: the operators from there to here, each with its arguments after the first.
         without_grad: one of the views was made while nothing was recorded. It requires gradients as its base does, and
             has no history.
-        version: that of the memory when the view was made.
     """
 
     base: Tensor
     calls: tuple[ViewCall, ...]
     without_grad: bool
-    version: int
+
+    def follow_base(self, view: Tensor) -> None:
+        """Give a view a node that leads to its base, as the base is now.
+
+        Raises:
+            AutogradError: it was made while nothing was recorded, so that there is no history to go by.
+        """
+        if view.made_by is None and not self.base.requires_grad:
+            return
+        if self.without_grad:
+            raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, _WRITTEN_SINCE)
+        _LEAD_TO_BASE(view)
 
 
 def history_of(tensor: Tensor) -> ViewHistory | None:
@@ -118,9 +142,9 @@ def record_view(viewed: Tensor, view: Tensor, operator: Operator, others: tuple[
     base = viewed if earlier is None else earlier.base
     calls = () if earlier is None else earlier.calls
     without_grad = not is_grad_enabled() or (earlier is not None and earlier.without_grad)
-    view.view_history = ViewHistory(base, (*calls, (operator, others)), without_grad, base.version)
-    if without_grad:
-        view.requires_grad = base.requires_grad
+    view.view_history = ViewHistory(base, (*calls, (operator, others)), without_grad)
+    view.requires_grad = base.requires_grad
+    view.made_by_version = base.version
     if base.live_views is None:
         base.live_views = WeakValueDictionary()
     base.live_views[id(view)] = view
