@@ -317,7 +317,7 @@ def _show(
         for snapshot, python in parts:
             if not python:
                 note(f"note: Python registers nothing for {snapshot.operator}")
-    if engine == "torch" and found.python is not None and found.python.not_imported:
+    if layer == "python" and engine == "torch" and found.python is not None and found.python.not_imported:
         modules = ", ".join(found.python.not_imported)
         note(f"note: nothing has imported {modules}, so nothing of it is shown: name it with --import")
     shown = [part for part in parts if part.snapshot.exists or part.python]

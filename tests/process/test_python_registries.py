@@ -6,12 +6,14 @@ import os
 from collections import Counter
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.python_layer import NOTHING, PYTHON_REGISTRIES
 from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
+from tests.command_line import dispatchlab
 from tests.live import python_counts
 
 if find_spec("torch") is None:
@@ -118,3 +120,14 @@ def test_nothing_is_left_out_and_no_registry_is_missing() -> None:
         "aot_decompositions",
         "inductor_user_lowerings",
     }
+
+
+def test_the_installed_pytorch_shows_what_it_has_imported(tmp_path: Path) -> None:
+    arguments = ("dump", "aten::add.Tensor", "--engine", "torch", "--layer", "python", "--format", "text")
+    done = dispatchlab(tmp_path, *arguments)
+    assert done.returncode == 0
+    assert "nothing has imported torch.distributed.tensor" in done.stderr
+    assert "  post_autograd: torch._refs:add at torch/_refs/__init__.py:" in done.stdout
+    assert "Inductor lowerings" not in done.stdout
+    more = dispatchlab(tmp_path, *arguments, "--import", "torch._inductor.lowering")
+    assert "Inductor lowerings" in more.stdout
