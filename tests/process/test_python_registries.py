@@ -13,8 +13,8 @@ import pytest
 from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.python_layer import NOTHING, PYTHON_REGISTRIES
 from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
-from tests.command_line import dispatchlab
 from tests.live import python_counts
+from tests.live.packages import dispatchlab
 
 if find_spec("torch") is None:
     pytest.skip("PyTorch is not installed", allow_module_level=True)
