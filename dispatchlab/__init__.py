@@ -21,6 +21,7 @@ The packages, from the bottom; each has a map of its own:
   `journal`: results that a run goes on from;
 - `processes`: worker processes that end with their parent, deadlines, memory;
 - `model`: the field's terms as frozen values; `yaml_tree`, `yaml_fields`: YAML with source locations;
+- `registration_2020`: the registration APIs of C++ in 2020, `Import` and `RegisterOperators`;
 - `engine`: the lab engine; `call`, `layers`, `overrides`, `codegen`: calls, and what is built on them;
 - `explore`: walks over states, which know no engine; `scenario`: scenario files; `registry`: recorded registries;
 - `live`: the installed PyTorch; the only package that imports torch;

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
 from typing import Any
 
 import pytest
 
+from dispatchlab import registration_2020
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.import_api_2020 import Import, dispatch, dispatch_autograd, schema
 from dispatchlab.engine.kernel import boxed, fallthrough, unboxed
@@ -157,6 +159,13 @@ def test_autograd_kernels_have_a_short_way() -> None:
         assert "\nAutograd[alias]: d ::" in dispatcher.dump("test::foo")
 
 
+def test_the_examples_of_the_public_module_hold() -> None:
+    result = doctest.testmod(registration_2020)
+    assert (result.failed, result.attempted) == (0, 12)
+    assert registration_2020.Import is Import
+    assert registration_2020.schema is schema
+
+
 def test_what_cannot_be_a_kernel_or_a_name_is_refused() -> None:
     dispatcher = Dispatcher.for_scenario("pr35061")
     block = Import("test", dispatcher=dispatcher)
@@ -166,7 +175,7 @@ def test_what_cannot_be_a_kernel_or_a_name_is_refused() -> None:
         (lambda: block.impl("foo", not_a_kernel), ErrorKind.OTHER),
         (lambda: block.def_("foo"), ErrorKind.CANNOT_INFER_SCHEMA),
         (lambda: block.def_("foo", boxed(kernel)), ErrorKind.CANNOT_INFER_SCHEMA),
-        (lambda: block.impl("foo", "Autograd", one), ErrorKind.UNKNOWN_KEY),
+        (lambda: block.impl("foo", "CompositeExplicitAutograd", one), ErrorKind.UNKNOWN_KEY),
         (lambda: block.impl("foo", "Cpu", one), ErrorKind.UNKNOWN_KEY),
     ]
     assert [refusal(attempt) for attempt, _ in attempts] == [expected for _, expected in attempts]

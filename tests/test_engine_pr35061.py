@@ -61,9 +61,51 @@ def test_a_fallback_that_falls_through_makes_way_for_the_catch_all(dispatcher: D
     assert len(handles) == 2
 
 
-def test_there_are_no_alias_keys(dispatcher: Dispatcher) -> None:
-    assert [kind_of(dispatcher, impl(key)) for key in ALIAS_KEYS] == [ErrorKind.UNKNOWN_KEY] * 6
-    assert [kind_of(dispatcher, fallback(key)) for key in ALIAS_KEYS] == [ErrorKind.UNKNOWN_KEY] * 6
+def test_there_are_no_alias_keys_but_autograd(dispatcher: Dispatcher) -> None:
+    others = [key for key in ALIAS_KEYS if key is not K.Autograd]
+    assert [kind_of(dispatcher, impl(key)) for key in others] == [ErrorKind.UNKNOWN_KEY] * 5
+    assert [kind_of(dispatcher, fallback(key)) for key in others] == [ErrorKind.UNKNOWN_KEY] * 5
+
+
+@pytest.mark.parametrize("order", [*permutations(range(4))])
+def test_the_kernel_of_autograd_comes_behind_own_kernels_and_before_fallbacks(
+    dispatcher: Dispatcher, order: tuple[int, ...]
+) -> None:
+    registrations = (
+        impl(K.Autograd, "all of autograd"),
+        impl(K.AutogradCPU, "own"),
+        fallback(K.AutogradCUDA, "skip", FALLTHROUGH),
+        impl(None, "catch-all"),
+    )
+    handles = {at: dispatcher.register(registrations[at]) for at in order}
+    keys = (K.CPU, K.AutogradCPU, K.AutogradCUDA, K.AutogradOther)
+    full = {
+        "CPU": "catch-all [catchall kernel]",
+        "AutogradCPU": "own [kernel]",
+        "AutogradCUDA": "all of autograd [autograd kernel]",
+        "AutogradOther": "all of autograd [autograd kernel]",
+    }
+    assert slots(dispatcher, *keys) == full
+    dispatcher.check_invariants()
+    view = dispatcher.explain(FOO)
+    assert view is not None
+    assert "AutogradCUDA" not in view.skipped
+    handles[0].release()
+    dispatcher.check_invariants()
+    assert slots(dispatcher, *keys) == {**dict.fromkeys(full, full["CPU"]), "AutogradCPU": "own [kernel]"}
+    view = dispatcher.explain(FOO)
+    assert view is not None
+    assert view.skipped == ("AutogradCUDA",)
+
+
+def test_every_view_prints_schemas_as_2020_did(dispatcher: Dispatcher) -> None:
+    handles = [dispatcher.register(define(debug="def_foo")), dispatcher.register(impl(None, "all", typed()))]
+    view = dispatcher.explain(FOO)
+    assert view is not None
+    assert view.schema == dispatcher.snapshot(FOO).schema == "test::foo(Tensor x) -> (Tensor)"
+    assert [kernel.inferred for kernel in view.kernels] == ["(Tensor _0) -> (Tensor _0)"]
+    assert f"schema: {view.schema}\n" in dispatcher.dump(FOO)
+    assert len(handles) == 2
 
 
 def test_equal_defs_are_merged_and_the_schema_goes_with_the_last(dispatcher: Dispatcher) -> None:

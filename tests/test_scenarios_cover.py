@@ -297,6 +297,7 @@ DEFECTS = {
     ),
     "backends that take nothing away": ("table/hip_ve_and_mtia_keep_the_composite",),
     "keys that cannot be parsed": ("table/keys_that_only_cpp_names",),
+    "the autograd key of 2020": ("pr35061/autograd_was_one_key",),
     "keys of another version": ("table/a_key_of_another_version",),
     "tags outlive their def": ("basics/tags", "lifetimes/tags_outlive_their_def"),
     "fallbacks that are there from the start": (

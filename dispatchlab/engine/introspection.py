@@ -14,7 +14,7 @@ from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.invariants import violations
 from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.precedence import Slots, computed_table
+from dispatchlab.engine.precedence import AUTOGRAD_BIT, AUTOGRAD_SLOTS, Slots, computed_table
 from dispatchlab.engine.semantics import Semantics, SlotOrder, in_order
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, State
 from dispatchlab.model.dump_format import KernelLine, OperatorDump, row_text
@@ -27,24 +27,27 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 _KEPT_TABLES: Final = 256  # of about 10 KB: a walk comes to the same ones again and again
 
 
+def schema_text(schema: FunctionSchema | None, semantics: Semantics) -> str | None:
+    """A schema as these semantics print it."""
+    if schema is None:
+        return None
+    return schema.text_2020() if semantics.schema_2020 else str(schema)
+
+
 def dump(entry: OperatorEntry, semantics: Semantics) -> str:
     """What was registered for an operator, newest kernel of a key first; fallbacks are not part of it."""
-
-    def schema_text(schema: FunctionSchema | None) -> str | None:
-        if schema is None:
-            return None
-        return schema.text_2020() if semantics.schema_2020 else str(schema)
-
     stored = entry.stored
     kernels = tuple(
-        KernelLine(KEY_OF_BIT[bit], each.debug, schema_text(each.kernel.inferred), each.kernel.flags, at == 0)
+        KernelLine(
+            KEY_OF_BIT[bit], each.debug, schema_text(each.kernel.inferred, semantics), each.kernel.flags, at == 0
+        )
         for bit in sorted(entry.kernels, key=semantics.dump_order.__getitem__)
         for at, each in enumerate(entry.kernels[bit])
     )
     if stored is None:
         return str(OperatorDump(str(entry.name), kernels=kernels))
     debug = None if semantics.schema_2020 else stored.debug
-    return str(OperatorDump(str(entry.name), schema_text(stored.schema), debug, stored.alias, kernels))
+    return str(OperatorDump(str(entry.name), schema_text(stored.schema, semantics), debug, stored.alias, kernels))
 
 
 def rows(slots: Slots, semantics: Semantics) -> dict[int, TableEntry]:
@@ -105,7 +108,7 @@ def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot
         dump(entry, semantics),
         dump_table(entry, fallbacks, semantics),
         slots_text(entry.slots, semantics),
-        None if entry.stored is None else str(entry.stored.schema),
+        None if entry.stored is None else schema_text(entry.stored.schema, semantics),
         dangling=entry.stored is None,
     )
 
@@ -122,4 +125,7 @@ def fallthroughs_without_row(entry: OperatorEntry, fallbacks: Fallbacks, semanti
     Under `pr35061` a fallthrough fallback makes way for the catch-all in the table, and calls skip its key all the
     same, unless the operator has a kernel there.
     """
-    return fallbacks.fallthrough_slots & ~entry.present if semantics.catch_all else 0
+    if not semantics.catch_all:
+        return 0
+    own = entry.present | (AUTOGRAD_SLOTS if entry.present & AUTOGRAD_BIT else 0)
+    return fallbacks.fallthrough_slots & ~own

@@ -16,9 +16,9 @@ from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
 from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS, PrecedenceRules
 from dispatchlab.engine.reference_precedence import PLAIN_PR35061, Plain, plain_by_levels
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.keys import RUNTIME_KEYS
+from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.profile import Profile
-from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, slots_of
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, slots_of, slots_of_key
 
 Kernels: TypeAlias = Mapping[int, tuple[RegisteredKernel, ...]]
 """The kernels of an operator: the bit of a key -> what is registered there, newest first and never empty."""
@@ -136,6 +136,15 @@ def _taken(rules: PrecedenceRules) -> tuple[tuple[tuple[int, int], ...], tuple[t
     return tuple((keys, shift) for shift, keys in shifts.items()), tuple(sets)
 
 
+# Note [Autograd in 2020]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# When PR #35061 was written, autograd had one key for all backends, VariableTensorId, where `dispatch_autograd`
+# registered. The keys here are those of today, so its kernel is one at `Autograd` and serves every autograd key that
+# has no kernel of its own, before the fallback of that key and the catch-all. These semantics have no other alias key.
+
+AUTOGRAD_BIT, AUTOGRAD_SLOTS = KEY_BIT[DispatchKey.Autograd], slots_of_key(DispatchKey.Autograd)
+
+
 def _fill_pr35061(wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
     slots: Slots = {}
     direct = present & wanted
@@ -144,6 +153,9 @@ def _fill_pr35061(wanted: int, present: int, kernels: Kernels, fallbacks: Fallba
         bit = direct & -direct
         direct ^= bit
         slots[kernels[bit][0].because(Provenance.KERNEL)] = bit
+    if present & AUTOGRAD_BIT and (taken := rest & AUTOGRAD_SLOTS):
+        slots[kernels[AUTOGRAD_BIT][0].because(Provenance.AUTOGRAD)] = taken
+        rest ^= taken
     called = fallbacks.slots & ~fallbacks.fallthrough_slots
     if rest & called:
         slots.update(fallbacks.entries_in(rest & called))

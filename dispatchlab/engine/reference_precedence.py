@@ -15,7 +15,7 @@ from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import Profile
-from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, each_slot
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, each_slot, keys_of, slots_of_key
 
 Source: TypeAlias = DispatchKey | None
 """Where a candidate is registered; None is the catch-all bucket."""
@@ -199,6 +199,8 @@ def _candidates_pr35061(
     """The candidates for a slot in the engine of PR #35061, best first."""
     if key in direct:
         yield Candidate(key, Provenance.KERNEL)
+    if DispatchKey.Autograd in direct and key in _AUTOGRAD:  # See Note [Autograd in 2020]
+        yield Candidate(DispatchKey.Autograd, Provenance.AUTOGRAD)
     if key in fallbacks:
         yield Candidate(key, Provenance.FALLBACK, "it falls through" if key in fallthrough else "")
     if None in direct:
@@ -207,8 +209,12 @@ def _candidates_pr35061(
 
 def _groups_pr35061(key: DispatchKey) -> Iterator[tuple[str, AbstractSet[Source]]]:
     yield "own", {key}
+    if key in _AUTOGRAD:
+        yield "autograd", {DispatchKey.Autograd}
     yield "catch-all", {None}
 
+
+_AUTOGRAD = frozenset(keys_of(slots_of_key(DispatchKey.Autograd)))
 
 PLAIN_PR35061 = Plain(_candidates_pr35061, RUNTIME_KEYS, lambda: iter(()), _groups_pr35061)
 """The precedence of PR #35061, with the runtime keys of today."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.introspection import fallbacks_in, fallthroughs_without_row, operator_in, rows
+from dispatchlab.engine.introspection import fallbacks_in, fallthroughs_without_row, operator_in, rows, schema_text
 from dispatchlab.engine.invariants import expected_slots, stale_keys, violations
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import OperatorEntry
@@ -36,7 +36,7 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
             is_alias=kernel.key is not None and kernel.key.is_alias,
             active=at == 0,
             debug=kernel.debug,
-            inferred=None if kernel.kernel.inferred is None else str(kernel.kernel.inferred),
+            inferred=schema_text(kernel.kernel.inferred, semantics),
             flags=tuple(kernel.kernel.flags.split()),
             location=kernel.location,
         )
@@ -62,7 +62,7 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
     stored = entry.stored
     return OperatorView(
         name=str(name),
-        schema=None if stored is None else str(stored.schema),
+        schema=None if stored is None else schema_text(stored.schema, semantics),
         debug=None if stored is None else stored.debug,
         alias_kind=None if stored is None else alias_text(stored.alias),
         tags=tuple(sorted(entry.tags)),

@@ -245,9 +245,12 @@ def _pr35061() -> Semantics:
     return Semantics(
         "pr35061",
         precedence.PR35061,
-        {key: KEY_BIT[key] & slots_of_key(key) for key in DispatchKey},
+        {
+            key: slots_of_key(key) if key is DispatchKey.Autograd else KEY_BIT[key] & slots_of_key(key)
+            for key in DispatchKey
+        },
         catch_all=True,
-        keys=frozenset(key for key in keys if not key.is_alias),
+        keys=frozenset(key for key in keys if not key.is_alias or key is DispatchKey.Autograd),
         existing=keys,
         signature_life=SignatureLife.NEVER,
         several_defs=True,
