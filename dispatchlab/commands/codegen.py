@@ -28,11 +28,16 @@ from dispatchlab.commands.output import Format, exit_with, note, out, show
     "for each name.",
 )
 @click.option(
+    "--formulas",
+    is_flag=True,
+    help="Print the gradients of derivatives.yaml as Python, where they call nothing but the operators of the layers.",
+)
+@click.option(
     "--derivatives",
     metavar="FILE",
     type=click.Path(),
-    help="The derivatives.yaml that decides about kernels of Autograd. Default: the one that belongs to FILE.yaml, "
-    "beside it or where PyTorch has it.",
+    help="The derivatives.yaml with the gradients, which decides about kernels of Autograd. Default: the one that "
+    "belongs to FILE.yaml, beside it or where PyTorch has it.",
 )
 @click.option(
     "--against", metavar="SOURCE", type=SOURCE, help="Compare the registrations with those of a recorded registry."
@@ -52,6 +57,7 @@ def codegen(
     force: bool,
     check: bool,
     registrations: bool,
+    formulas: bool,
     derivatives: str | None,
     against: str | None,
     format: Format | None,
@@ -68,6 +74,7 @@ def codegen(
       dispatchlab codegen native_functions.yaml -o generated --check
       dispatchlab codegen native_functions.yaml --registrations --only empty
       dispatchlab codegen native_functions.yaml --registrations --against torch-2.13
+      dispatchlab codegen native_functions.yaml --formulas --only sin
       dispatchlab codegen --walk add.out
     """
     if walked is not None:
@@ -76,7 +83,11 @@ def codegen(
     elif file is None:
         raise click.UsageError("no file was named: name a file of native functions, or an operator with --walk")
     if not registrations:
-        refuse(context, ("derivatives", "against", "format"), "is for --registrations: add it, or leave this out")
+        refuse(context, ("against", "format"), "is for --registrations: add it, or leave this out")
+    if not (registrations or formulas):
+        refuse(context, ("derivatives",), "is for --registrations and --formulas: add one of them, or leave this out")
+    if formulas:
+        refuse(context, ("registrations", "folder"), "and --formulas do different things: leave one of them out")
     if folder is not None:
         refuse(context, ("against", "format"), "is for what is printed, and -o writes files: leave one of them out")
     if check and folder is None:
@@ -87,6 +98,8 @@ def codegen(
         from dispatchlab.codegen.call_stack import call_stack
 
         out(call_stack(walked).text())
+    elif file is not None and formulas:
+        _show_formulas(file, derivatives, only)
     elif file is not None and registrations and folder is None:
         _show_registrations(file, derivatives, only, against=against, format=format)
     elif file is not None and registrations and folder is not None:
@@ -95,7 +108,7 @@ def codegen(
         _generate(file, None if folder is None else Path(folder), only, check=check, force=force)
 
 
-_OF_A_FILE = ("folder", "only", "check", "force", "registrations", "derivatives", "against", "format")
+_OF_A_FILE = ("folder", "only", "check", "force", "registrations", "formulas", "derivatives", "against", "format")
 
 
 def _show_registrations(
@@ -109,6 +122,15 @@ def _show_registrations(
     report = registration_report(file, derivatives=derivatives, only=only, against=recorded, name=against or "")
     show(format, text=lambda: registrations_text(report), json=lambda: registrations_json(report))
     exit_with(1 if report.comparison is not None and report.comparison.unexplained else 0)
+
+
+def _show_formulas(file: str, derivatives: str | None, only: tuple[str, ...]) -> None:
+    from dispatchlab.analysis.generated_registrations import formulas_of_file
+
+    found = formulas_of_file(file, derivatives=derivatives, only=only)
+    out(found.module)
+    for line in found.left_out:
+        note(line)
 
 
 def _write_scenarios(

@@ -12,7 +12,8 @@
 - `autograd_errors`: `AutogradError` and its kinds;
 - `autograd_graph`: nodes, what they save, and where gradients go;
 - `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
-- `derivatives`: the formulas of gradients;
+- `formulas`: the formulas of gradients, generated from derivatives.yaml; `derivative_table`: with those by hand;
+- `derivatives`: what a formula is, and the functions by hand that formulas call;
 - `backward`: the walk from a result to the leaves;
 - `tensor_geometry`: how a gradient lies in memory;
 - `composites`: operators that are made of others, such as `matmul`, and copies of views;

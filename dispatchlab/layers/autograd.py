@@ -203,9 +203,6 @@ def _recorded(
         return _as_inputs(calls, formula(calls, node, gradient), node)
 
     node = Node(derivative.name, run, tensors)
-    node.stash.update({f"{name}.shape": value.shape for name, value in values.items() if isinstance(value, Tensor)})
-    node.stash.update({name: value for name, value in values.items() if not isinstance(value, Tensor | list)})
-    node.stash.update({name: value for name, value in values.items() if name in ("dim", "dims")})
     node.stash["detach"] = calls("detach")
     node.stash["inputs"] = tuple(None if one is None else (one.shape, one.dtype) for one in tensors)
     if derivative.save is not None:

@@ -1,29 +1,28 @@
-"""Derivative formulas, one for each differentiable operator: what it saves, and the gradients of its tensors.
+"""What formulas of gradients are, and the functions by hand that generated ones call.
 
-What is saved decides which modifications in place are found out, so it is what PyTorch saves
-(tools/autograd/derivatives.yaml). The formulas are written with operators: a gradient can be recorded like any call.
-The gradients of several arguments are computed in the order of their names, as in the nodes that PyTorch generates.
+PyTorch's formulas call functions of FunctionsManual.cpp, and those that are generated from them call these. `HELPERS`
+has their signatures: a formula is generated when all that it calls is here or among the operators. The formulas
+themselves are in `formulas`, and all of them by operator in `derivative_table`.
+Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, is_viewable
-from dispatchlab.call.tensor_options import MemoryFormat
+from dispatchlab.call.tensor_options import DType, Layout, MemoryFormat
+from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.autograd_graph import Gradients, Node
-from dispatchlab.layers.schemas import COPIES
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
-_CONTIGUOUS = MemoryFormat.contiguous_format
-_BATCHED = DispatchKeySet.of(DispatchKey.Batched).bits
-
 Calls: TypeAlias = Callable[[str], Operator]
 Values: TypeAlias = Mapping[str, Any]
+Number: TypeAlias = int | float | complex
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,270 +44,223 @@ class Derivative:
     saves_result: bool = False
 
 
-def sum_to_size(calls: Calls, gradient: Tensor, shape: Sequence[int]) -> Tensor:
-    """A gradient of the shape that was broadcast, of the gradient of what it was broadcast to."""
-    if gradient.shape == tuple(shape):
-        return gradient
-    if not shape:
-        whole: Tensor = calls("sum")(gradient)
-        return whole
-    missing = gradient.dim - len(shape)
-    dims = [
-        *range(missing),
-        *(at + missing for at, size in enumerate(shape) if size == 1 != gradient.shape[at + missing]),
-    ]
-    summed: Tensor = calls("sum.dim_IntList")(gradient, dims, keepdim=True) if dims else gradient
-    viewed: Tensor = calls("view")(summed, list(shape)) if missing else summed
-    return viewed
+HELPERS: Mapping[str, str] = {
+    "conj": "conj(Tensor self) -> Tensor",
+    "div_tensor_other_backward": "div_tensor_other_backward(Tensor grad, Tensor self, Tensor other) -> Tensor",
+    "div_tensor_self_backward": "div_tensor_self_backward(Tensor grad, Tensor other, ScalarType self_st) -> Tensor",
+    "handle_r_to_c": "handle_r_to_c(ScalarType self_st, Tensor gradient_result) -> Tensor",
+    "maybe_multiply": "maybe_multiply(Tensor t, Scalar s) -> Tensor",
+    "mul_tensor_backward": "mul_tensor_backward(Tensor grad, Tensor other, ScalarType self_st) -> Tensor",
+    "mul_scalar_backward": "mul_tensor_backward(Tensor grad, Scalar other, ScalarType self_st) -> Tensor",
+    "mm_mat1_backward": "mm_mat1_backward(Tensor grad, Tensor mat2, int[] mat1_sizes, int[] mat1_strides, "
+    "Layout mat1_layout, Scalar alpha) -> Tensor",
+    "mm_mat2_backward": "mm_mat2_backward(Tensor grad, Tensor mat1, int[] mat2_sizes, int[] mat2_strides, "
+    "Layout mat2_layout, Scalar alpha) -> Tensor",
+    "permute_backwards": "permute_backwards(Tensor grad, int[] fwd_dims) -> Tensor",
+    "reshape": "reshape(Tensor self, int[] shape) -> Tensor",
+    "stack_tensors_backward": "stack_tensors_backward(Tensor grad, int dim, ScalarType[] dtypes) -> Tensor[]",
+    "sum_backward": "sum_backward(Tensor grad, int[] sizes, int[]? dims, bool keepdim) -> Tensor",
+    "sum_to_size": "sum_to(Tensor tensor, int[] shape) -> Tensor",
+    "to_copy_backward": "_to_copy_backward(Tensor grad, TensorOptions self_options) -> Tensor",
+    "unsqueeze_to": "unsqueeze_to(Tensor self, int dim, int[] sizes) -> Tensor",
+    "unsqueeze_all_to": "unsqueeze_to(Tensor self, int[] dims, int[] sizes) -> Tensor",
+    "zeros_of": "zeros(TypeAndSize info) -> Tensor",
+}
+"""The signature that formulas know, by the name of the function here."""
+
+Options: TypeAlias = tuple[DType, Layout, object]
+
+_CONTIGUOUS = MemoryFormat.contiguous_format
+_BATCHED = DispatchKeySet.of(DispatchKey.Batched).bits
 
 
-def _reshaped(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+def conj(calls: Calls, self: Tensor) -> Tensor:
+    """The complex conjugate, which a real tensor is itself.
+
+    Raises:
+        AutogradError: the tensor is complex: there is no operator here that would conjugate it.
+    """
+    if _is_complex(self.dtype):
+        raise _not_for_complex("conjugates a complex tensor")
+    return self
+
+
+def handle_r_to_c(calls: Calls, self_st: DType, gradient_result: Tensor) -> Tensor:
+    """The gradient of a real tensor, of one that is complex because something else is.
+
+    Raises:
+        AutogradError: it is complex: there is no operator here that would take its real part.
+    """
+    if _is_complex(gradient_result.dtype) and not _is_complex(self_st):
+        raise _not_for_complex("takes the real part of a complex tensor")
+    return gradient_result
+
+
+def _is_complex(dtype: DType) -> bool:
+    return dtype.category == 3
+
+
+def _not_for_complex(what: str) -> AutogradError:
+    message = f"the formula of this gradient {what}, and no operator of the layers does: differentiate real tensors"
+    return AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
+
+
+def maybe_multiply(calls: Calls, t: Tensor, s: Number) -> Tensor:
+    """A multiple, which once is the tensor itself."""
+    scaled: Tensor = t if s == 1 else calls("mul.Scalar")(t, s)
+    return scaled
+
+
+def mul_tensor_backward(calls: Calls, grad: Tensor, other: Tensor, self_st: DType) -> Tensor:
+    """The gradient of a factor."""
+    return handle_r_to_c(calls, self_st, calls("mul.Tensor")(grad, conj(calls, other)))
+
+
+def mul_scalar_backward(calls: Calls, grad: Tensor, other: Number, self_st: DType) -> Tensor:
+    """The gradient of what was multiplied by a number."""
+    return handle_r_to_c(calls, self_st, calls("mul.Scalar")(grad, other.conjugate()))
+
+
+def div_tensor_self_backward(calls: Calls, grad: Tensor, other: Tensor, self_st: DType) -> Tensor:
+    """The gradient of what was divided."""
+    return handle_r_to_c(calls, self_st, calls("div.Tensor")(grad, conj(calls, other)))
+
+
+def div_tensor_other_backward(calls: Calls, grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """The gradient of a divisor."""
+    div = calls("div.Tensor")
+    # NB: C++ leaves the order of operands open, and PyTorch's binaries compute the right one first
+    quotient = conj(calls, div(div(self, other), other))
+    return handle_r_to_c(calls, other.dtype, calls("mul.Tensor")(calls("neg")(grad), quotient))
+
+
+def mm_mat1_backward(
+    calls: Calls,
+    grad: Tensor,
+    mat2: Tensor,
+    mat1_sizes: Sequence[int],
+    mat1_strides: Sequence[int],
+    mat1_layout: Layout,
+    alpha: Number,
+) -> Tensor:
+    """The gradient of the first matrix, column by column in memory when the matrix is so."""
+    mm, t = calls("mm"), calls("t")
+    if _column_major((grad, mat2), mat1_sizes, mat1_strides, mat1_layout):
+        return maybe_multiply(calls, t(mm(conj(calls, mat2), t(grad))), alpha)
+    return maybe_multiply(calls, mm(grad, conj(calls, t(mat2))), alpha)
+
+
+def mm_mat2_backward(
+    calls: Calls,
+    grad: Tensor,
+    mat1: Tensor,
+    mat2_sizes: Sequence[int],
+    mat2_strides: Sequence[int],
+    mat2_layout: Layout,
+    alpha: Number,
+) -> Tensor:
+    """The gradient of the second matrix, column by column in memory when the matrix is so."""
+    mm, t = calls("mm"), calls("t")
+    if _column_major((grad, mat1), mat2_sizes, mat2_strides, mat2_layout):
+        return maybe_multiply(calls, t(mm(t(grad), conj(calls, mat1))), alpha)
+    return maybe_multiply(calls, mm(conj(calls, t(mat1)), grad), alpha)
+
+
+def _column_major(tensors: Sequence[Tensor], sizes: Sequence[int], strides: Sequence[int], layout: Layout) -> bool:
+    strided = all(each is Layout.strided for each in (layout, *(one.layout for one in tensors)))
+    return strided and strides[0] == 1 and strides[1] == sizes[0]
+
+
+def permute_backwards(calls: Calls, grad: Tensor, fwd_dims: Sequence[int]) -> Tensor:
+    """The gradient with its dimensions where they were."""
+    order = [dim % max(len(fwd_dims), 1) for dim in fwd_dims]
+    permuted: Tensor = calls("permute")(grad, [order.index(at) for at in range(len(order))])
+    return permuted
+
+
+def reshape(calls: Calls, self: Tensor, shape: Sequence[int]) -> Tensor:
     """A view where there can be one, and a view of a copy elsewhere."""
-    viewable = is_viewable(tensor.shape, tensor.strides, shape) and not tensor.key_bits & _BATCHED
-    whole = tensor if viewable else calls("clone")(tensor, memory_format=_CONTIGUOUS)
+    viewable = is_viewable(self.shape, self.strides, shape) and not self.key_bits & _BATCHED
+    whole = self if viewable else calls("clone")(self, memory_format=_CONTIGUOUS)
     viewed: Tensor = calls("view" if viewable else "_unsafe_view")(whole, list(shape))
     return viewed
 
 
-def _scaled(calls: Calls, tensor: Tensor, factor: float | complex) -> Tensor:
-    scaled: Tensor = tensor if factor == 1 else calls("mul.Scalar")(tensor, factor)
-    return scaled
-
-
-def _linear(sign: int) -> Callable[[Calls, Node, Tensor], Gradients]:
-    def backward(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-        alpha: Any = node.stash["alpha"]
-        other = None
-        if node.needs(1):
-            signed = gradient if sign > 0 else calls("neg")(gradient)
-            other = _scaled(calls, signed, alpha)
-        return gradient if node.needs(0) else None, other
-
-    return backward
-
-
-def _shape(node: Node, name: str) -> tuple[int, ...]:
-    shape = node.stash[f"{name}.shape"]
-    assert isinstance(shape, tuple)
-    return shape
-
-
-def _mul(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    mul = calls("mul.Tensor")
-    other = mul(gradient, node.unpack("self")) if node.needs(1) else None
-    self = mul(gradient, node.unpack("other")) if node.needs(0) else None
-    return self, other
-
-
-def _save_mul(calls: Calls, node: Node, values: Values) -> None:
-    node.save("self", values["self"] if node.needs(1) else None)
-    node.save("other", values["other"] if node.needs(0) else None)
-
-
-def _save_mul_in_place(calls: Calls, node: Node, values: Values) -> None:
-    node.save("self", calls("clone")(values["self"]) if node.needs(1) else None)
-    node.save("other", values["other"] if node.needs(0) else None)
-
-
-def _div(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    div = calls("div.Tensor")
-    other = None
-    if node.needs(1):
-        divisor = node.unpack("other")
-        quotient = div(div(node.unpack("self"), divisor), divisor)
-        other = calls("mul.Tensor")(calls("neg")(gradient), quotient)
-    return div(gradient, node.unpack("other")) if node.needs(0) else None, other
-
-
-def _save_div(calls: Calls, node: Node, values: Values) -> None:
-    node.save("other", values["other"])
-    node.save("self", values["self"] if node.needs(1) else None)
-
-
-def _permute(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    dims: Any = node.stash["dims"]
-    order = [dim % max(len(dims), 1) for dim in dims]
-    return (calls("permute")(gradient, [order.index(at) for at in range(len(order))]),)
-
-
-def _mm(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    mm, t = calls("mm"), calls("t")
-    mat2 = mm(t(node.unpack("self")), gradient) if node.needs(1) else None
-    self = mm(gradient, t(node.unpack("mat2"))) if node.needs(0) else None
-    return self, mat2
-
-
-def _bmm(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    bmm, transpose = calls("bmm"), calls("transpose.int")
-    mat2 = bmm(transpose(node.unpack("self"), 1, 2), gradient) if node.needs(1) else None
-    self = bmm(gradient, transpose(node.unpack("mat2"), 1, 2)) if node.needs(0) else None
-    return self, mat2
-
-
-def _save_mm(calls: Calls, node: Node, values: Values) -> None:
-    node.save("self", values["self"] if node.needs(1) else None)
-    node.save("mat2", values["mat2"] if node.needs(0) else None)
-
-
-def _save_self(calls: Calls, node: Node, values: Values) -> None:
-    node.save("self", values["self"])
-
-
-def _sum_dim(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    shape = _shape(node, "self")
-    dims: Any = node.stash["dim"]
-    if dims and shape and not node.stash["keepdim"]:
-        for dim in dims if len(dims) == 1 else sorted(one % len(shape) for one in dims):
-            gradient = calls("unsqueeze")(gradient, dim)
-    return (calls("expand")(gradient, list(shape)),)
-
-
-def _sum(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    shape = _shape(node, "self")
-    return (calls("expand")(gradient, list(shape)),)
-
-
-def _squeeze(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    shape, dim = _shape(node, "self"), node.stash["dim"]
-    assert isinstance(dim, int)
-    return (calls("unsqueeze")(gradient, dim) if shape and shape[dim] == 1 else gradient,)
-
-
-def _squeeze_dims(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    shape, dims = _shape(node, "self"), node.stash["dim"]
-    assert isinstance(dims, list)
-    for dim in sorted({one % max(len(shape), 1) for one in dims}):
-        if shape and shape[dim] == 1:
-            gradient = calls("unsqueeze")(gradient, dim)
-    return (gradient,)
-
-
-def _select_scatter(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    dim, index = node.stash["dim"], node.stash["index"]
-    self = src = None
-    if node.needs(0):
-        zeros = calls("zeros")([*_shape(node, "src")], dtype=gradient.dtype, device=gradient.device)
-        self = calls("select_scatter")(gradient, zeros, dim, index)
-    if node.needs(1):
-        src = calls("select.int")(gradient, dim, index)
-    return self, src
-
-
-def _copy(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    return (
-        calls("zeros_like")(gradient, memory_format=_CONTIGUOUS) if node.needs(0) else None,
-        gradient if node.needs(1) else None,
-    )
-
-
-def _save_options(calls: Calls, node: Node, values: Values) -> None:
-    self = values["self"]
-    node.stash["options"] = {"dtype": self.dtype, "layout": self.layout, "device": self.device}
-
-
-def _to_copy(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    options: Any = node.stash["options"]
-    if all(getattr(gradient, name) == value for name, value in options.items()):
-        return (gradient,)
-    return (calls("_to_copy")(gradient, **options),)
-
-
-def _select(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    shape = list(_shape(node, "self"))
-    return (calls("select_backward")(gradient, shape, node.stash["dim"], node.stash["index"]),)
-
-
-def _stack(calls: Calls, node: Node, gradient: Tensor) -> Gradients:
-    dim = node.stash["dim"]
+def stack_tensors_backward(calls: Calls, grad: Tensor, dim: int, dtypes: Sequence[DType]) -> list[Tensor]:
+    """The gradient of each tensor of a stack."""
     select = calls("select.int")
-    return [select(gradient, dim, at) if node.needs(at) else None for at in range(len(node.next_edges))]
+    return [handle_r_to_c(calls, dtype, select(grad, dim, at)) for at, dtype in enumerate(dtypes)]
 
 
-DERIVATIVES: dict[str, Derivative] = {
-    "add.Tensor": Derivative("AddBackward0", _linear(1)),
-    "add_.Tensor": Derivative("AddBackward0", _linear(1)),
-    "sub.Tensor": Derivative("SubBackward0", _linear(-1)),
-    "sub_.Tensor": Derivative("SubBackward0", _linear(-1)),
-    "mul.Tensor": Derivative("MulBackward0", _mul, _save_mul),
-    "mul_.Tensor": Derivative("MulBackward0", _mul, _save_mul_in_place),
-    "mul.Scalar": Derivative(
-        "MulBackward1", lambda calls, node, gradient: (calls("mul.Scalar")(gradient, node.stash["other"]),)
-    ),
-    "div.Tensor": Derivative("DivBackward0", _div, _save_div),
-    "alias": Derivative("AliasBackward0", lambda calls, node, gradient: (gradient,)),
-    "permute": Derivative("PermuteBackward0", _permute),
-    "neg": Derivative("NegBackward0", lambda calls, node, gradient: (calls("neg")(gradient),)),
-    "sin": Derivative(
-        "SinBackward0",
-        lambda calls, node, gradient: (calls("mul.Tensor")(gradient, calls("cos")(node.unpack("self"))),),
-        _save_self,
-    ),
-    "cos": Derivative(
-        "CosBackward0",
-        lambda calls, node, gradient: (calls("mul.Tensor")(gradient, calls("neg")(calls("sin")(node.unpack("self")))),),
-        _save_self,
-    ),
-    "exp": Derivative(
-        "ExpBackward0",
-        lambda calls, node, gradient: (calls("mul.Tensor")(gradient, node.unpack("result")),),
-        saves_result=True,
-    ),
-    "relu": Derivative(
-        "ReluBackward0",
-        lambda calls, node, gradient: (calls("threshold_backward")(gradient, node.unpack("result"), 0),),
-        saves_result=True,
-    ),
-    "threshold_backward": Derivative(
-        "ThresholdBackwardBackward0",
-        lambda calls, node, gradient: (
-            calls("threshold_backward")(gradient, node.unpack("self"), node.stash["threshold"])
-            if node.needs(0)
-            else None,
-            calls("zeros_like")(gradient) if node.needs(1) else None,
-        ),
-        _save_self,
-    ),
-    "mm": Derivative("MmBackward0", _mm, _save_mm),
-    "bmm": Derivative("BmmBackward0", _bmm, _save_mm),
-    "sum": Derivative("SumBackward0", _sum),
-    "sum.dim_IntList": Derivative("SumBackward1", _sum_dim),
-    "normal_": Derivative("NormalBackward0", lambda calls, node, gradient: (calls("zeros_like")(gradient),)),
-    "clone": Derivative("CloneBackward0", lambda calls, node, gradient: (gradient,)),
-    "view": Derivative(
-        "ViewBackward0", lambda calls, node, gradient: (_reshaped(calls, gradient, _shape(node, "self")),)
-    ),
-    "t": Derivative("TBackward0", lambda calls, node, gradient: (calls("t")(gradient),)),
-    "expand": Derivative(
-        "ExpandBackward0", lambda calls, node, gradient: (sum_to_size(calls, gradient, _shape(node, "self")),)
-    ),
-    "_unsafe_view": Derivative(
-        "UnsafeViewBackward0", lambda calls, node, gradient: (_reshaped(calls, gradient, _shape(node, "self")),)
-    ),
-    "unsqueeze": Derivative(
-        "UnsqueezeBackward0", lambda calls, node, gradient: (calls("squeeze.dim")(gradient, node.stash["dim"]),)
-    ),
-    "squeeze.dim": Derivative("SqueezeBackward1", _squeeze),
-    "squeeze.dims": Derivative("SqueezeBackward2", _squeeze_dims),
-    "transpose.int": Derivative(
-        "TransposeBackward0",
-        lambda calls, node, gradient: (calls("transpose.int")(gradient, node.stash["dim0"], node.stash["dim1"]),),
-    ),
-    "select_scatter": Derivative("SelectScatterBackward0", _select_scatter),
-    "copy_": Derivative("CopyBackwards", _copy),
-    "_to_copy": Derivative("ToCopyBackward0", _to_copy, _save_options),
-    "select.int": Derivative("SelectBackward0", _select),
-    "select_backward": Derivative(
-        "SelectBackwardBackward0",
-        lambda calls, node, gradient: (calls("select.int")(gradient, node.stash["dim"], node.stash["index"]),),
-    ),
-    "stack": Derivative("StackBackward0", _stack),
-}
-"""By operator. What is not differentiable has none on purpose."""
+def sum_backward(
+    calls: Calls,
+    grad: Tensor,
+    sizes: Sequence[int],
+    dims: Sequence[int] | None,
+    keepdim: bool,  # noqa: FBT001
+) -> Tensor:
+    """The gradient of what was summed up along some dimensions; along all when there are none."""
+    if not keepdim and sizes and dims:
+        for dim in dims if len(dims) == 1 else sorted(one % len(sizes) for one in dims):
+            grad = calls("unsqueeze")(grad, dim)
+    expanded: Tensor = calls("expand")(grad, list(sizes))
+    return expanded
 
-DERIVATIVES.update(
-    {
-        copy: replace(DERIVATIVES[view], name=f"{DERIVATIVES[view].name}_copy")
-        for view, copy in COPIES.items()
-        if view in DERIVATIVES
-    }
-)
+
+def sum_to_size(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """A gradient of the shape that was broadcast, of the gradient of what it was broadcast to."""
+    if tensor.shape == tuple(shape):
+        return tensor
+    if not shape:
+        whole: Tensor = calls("sum")(tensor)
+        return whole
+    missing = tensor.dim - len(shape)
+    dims = [
+        *range(missing),
+        *(at + missing for at, size in enumerate(shape) if size == 1 != tensor.shape[at + missing]),
+    ]
+    summed: Tensor = calls("sum.dim_IntList")(tensor, dims, keepdim=True) if dims else tensor
+    viewed: Tensor = calls("view")(summed, list(shape)) if missing else summed
+    return viewed
+
+
+def options_of(tensor: Tensor) -> Options:
+    """The dtype, the layout and the device of a tensor."""
+    return tensor.dtype, tensor.layout, tensor.device
+
+
+def to_copy_backward(calls: Calls, grad: Tensor, self_options: Options) -> Tensor:
+    """The gradient as what was copied had it."""
+    if options_of(grad) == self_options:
+        return grad
+    dtype, layout, device = self_options
+    copied: Tensor = calls("_to_copy")(grad, dtype=dtype, layout=layout, device=device)
+    return copied
+
+
+def unsqueeze_to(calls: Calls, self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """With the dimension that `squeeze` left out, where it did."""
+    unsqueezed: Tensor = calls("unsqueeze")(self, dim) if sizes and sizes[dim] == 1 else self
+    return unsqueezed
+
+
+def unsqueeze_all_to(calls: Calls, self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """With the dimensions that `squeeze` left out, where it did."""
+    for dim in sorted({one % max(len(sizes), 1) for one in dims}):
+        self = unsqueeze_to(calls, self, dim, sizes)
+    return self
+
+
+TypeAndSize: TypeAlias = tuple[tuple[int, ...], Options]
+
+
+def type_and_size(tensor: Tensor) -> TypeAndSize:
+    """What is kept of a tensor for zeros that are like it."""
+    return tensor.shape, options_of(tensor)
+
+
+def zeros_of(calls: Calls, info: TypeAndSize) -> Tensor:
+    """Zeros like a tensor that is not kept."""
+    sizes, (dtype, layout, device) = info
+    zeros: Tensor = calls("zeros")([*sizes], dtype=dtype, layout=layout, device=device)
+    return zeros

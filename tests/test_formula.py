@@ -1,0 +1,87 @@
+"""Formulas of derivatives.yaml as values."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatchlab.codegen.read.formula import (
+    MAX_DEPTH,
+    MAX_TOKENS,
+    Binary,
+    Braces,
+    Call,
+    Choice,
+    Expression,
+    Index,
+    Method,
+    Name,
+    Number,
+    Text,
+    Unary,
+    names_in,
+    parse_formula,
+)
+from dispatchlab.errors import ParseError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("grad", Name("grad")),
+        ("::std::nullopt", Name("std::nullopt")),
+        ("2.5e-3f", Number("2.5e-3f")),
+        ("-grad", Unary("-", Name("grad"))),
+        ("!*dtype", Unary("!", Unary("*", Name("dtype")))),
+        ("a - b - c", Binary("-", Binary("-", Name("a"), Name("b")), Name("c"))),
+        ("a + b * c", Binary("+", Name("a"), Binary("*", Name("b"), Name("c")))),
+        ("a < b == c && d || e", Binary(
+            "||",
+            Binary("&&", Binary("==", Binary("<", Name("a"), Name("b")), Name("c")), Name("d")),
+            Name("e"),
+        )),
+        ("a ? b : c ? d : e", Choice(Name("a"), Name("b"), Choice(Name("c"), Name("d"), Name("e")))),
+        ("-self.sin()", Unary("-", Method(Name("self"), "sin", ()))),
+        ("bias->sym_sizes()", Method(Name("bias"), "sym_sizes", (), pointer=True)),
+        ("grads[1].t()", Method(Index(Name("grads"), Number("1")), "t", ())),
+        ("at::zeros({}, x.options())", Call("at::zeros", (), (Braces(()), Method(Name("x"), "options", ())))),
+        ("std::vector<c10::SymInt>(n, 0)", Call("std::vector", ("c10::SymInt",), (Name("n"), Number("0")))),
+        ("std::get<0>(f(x))", Call("std::get", ("0",), (Call("f", (), (Name("x"),)),))),
+        ('x.div(y, /*rounding_mode=*/"floor")', Method(Name("x"), "div", (Name("y"), Text("floor")))),
+        ("(a + b) * c", Binary("*", Binary("+", Name("a"), Name("b")), Name("c"))),
+    ],
+)  # fmt: skip
+def test_a_formula_is_a_value(text: str, expected: Expression) -> None:
+    assert parse_formula(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "wanted"),
+    [
+        ("", 0, "a value"),
+        ("grad *", 6, "a value"),
+        ("grad grad", 5, "an operator or the end of the formula"),
+        ("f(a b)", 4, "','"),
+        ("(a", 2, "')'"),
+        ("x.5", 1, "an operator or the end of the formula"),
+        ("x.(y)", 2, "the name of a method"),
+        ("a ? b", 5, "':'"),
+        ("g[0", 3, "']'"),
+        ("std::vector<int", 15, "a type, or '>'"),
+        ("[](int i)", 0, "a value"),
+        ("a; b", 1, "a name, a number, or an operator"),
+        ('"open', 0, "a name, a number, or an operator"),
+        ("(" * (MAX_DEPTH + 1), MAX_DEPTH, f"a formula that nests at most {MAX_DEPTH} deep"),
+        ("-" * 300, 300, "a value"),
+        ("-" * 100_000, MAX_TOKENS, f"a formula of at most {MAX_TOKENS} names and signs"),
+        ("x + " * 1_000, 4 * MAX_TOKENS // 2, f"a formula of at most {MAX_TOKENS} names and signs"),
+    ],
+)
+def test_what_is_no_formula_is_refused_with_its_place(text: str, at: int, wanted: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_formula(text)
+    assert (caught.value.at, caught.value.wanted) == (at, wanted)
+
+
+def test_the_names_of_a_formula() -> None:
+    text = "a ? f(b, {c}) + d[e] : -g.h(i) * 2"
+    assert list(names_in(parse_formula(text))) == ["a", "b", "c", "d", "e", "g", "i"]
