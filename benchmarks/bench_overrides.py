@@ -25,7 +25,8 @@ Made = tuple[Any, Any, Any, Any]
 class Duck:
     """Handles every call and returns nothing."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> None:
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> None:
         """Nothing."""
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> None:

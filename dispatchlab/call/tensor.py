@@ -298,26 +298,11 @@ def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
     return made
 
 
-def as_subclass(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor] | None = None) -> T:
-    """The same memory and version as a tensor of another class; with `alias`, a view, and else of the same history.
-
-    >>> from dispatchlab import Lab, Tensor, tensor
-    >>> from dispatchlab.overrides import as_subclass
-    >>> class Length(Tensor):
-    ...     __slots__ = ()
-    >>> x = tensor([1.0], requires_grad=True)
-    >>> type(as_subclass(x, Length)) is Length
-    True
-    >>> as_subclass(x, Length, Lab().alias).grad_fn
-    <AliasBackward0>
-
-    Args:
-        tensor: what is seen as another class.
-        kind: that class.
-        alias: the operator `aten::alias`. PyTorch's `as_subclass` calls it, and so autograd records the step.
+def of_class(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor] | None = None) -> T:
+    """The same memory as a tensor of another class; see `as_subclass` of `dispatchlab.overrides`.
 
     Raises:
-        CallError: of kind `wrong_type`: a handler returned a tensor of a class of its own.
+        CallError: a handler returned a tensor of a class of its own.
     """
     viewed = tensor if alias is None else alias(tensor)
     if alias is not None and viewed.key_bits & PYTHON_KEYS.bits and not issubclass(kind, type(viewed)):
@@ -325,7 +310,7 @@ def as_subclass(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor]
             f"a tensor of class {kind.__name__} cannot be made of one whose handler returns "
             f"{type(viewed).__name__}: make it of the tensor that is wrapped"
         )
-        raise CallError(ErrorKind.WRONG_TYPE, message, {"class": kind.__name__})
+        raise CallError(ErrorKind.OTHER, message, {"class": kind.__name__})
     made = shallow_copy(viewed, kind)
     made.key_bits = viewed.key_bits & ~PYTHON_KEYS.bits | python_bits(kind)
     if alias is not None and made.base is not None and made.base.live_views is not None:
@@ -335,7 +320,7 @@ def as_subclass(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor]
 
 def _converted(result: Any, kind: type[Tensor], alias: Callable[[Tensor], Tensor] | None) -> Any:
     if isinstance(result, Tensor):
-        return result if isinstance(result, kind) else as_subclass(result, kind, alias)
+        return result if isinstance(result, kind) else of_class(result, kind, alias)
     if isinstance(result, list | tuple):
         # Upstream, too, a class of named tuples has to take an iterable, as those of PyTorch's own functions do.
         return type(result)([_converted(one, kind, alias) for one in result])

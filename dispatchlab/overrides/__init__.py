@@ -9,7 +9,7 @@
 - functions: `Functions`, all public functions of a lab;
 - functional: those that are composed of operators, such as `tensordot`;
 - tensor_methods: the methods and operators of the tensors of a lab;
-- subclass: `make_wrapper_subclass`, tensors without elements; `as_subclass`, of `dispatchlab.call`, is for the others;
+- subclass: `as_subclass`, and `make_wrapper_subclass` for tensors without elements of their own;
 - torch_dispatch: `PythonDispatch` has a dispatcher call `__torch_dispatch__`, `no_dispatch` is a block without that,
   `enable_reentrant_dispatch` one in which calls of a handler begin at the top,
   `Interpreter` owns classes and calls their handlers; `without_defaults` and `normalize` are for arguments;
@@ -19,7 +19,6 @@
 
 from __future__ import annotations
 
-from dispatchlab.call.tensor import as_subclass
 from dispatchlab.call.torch_handlers import DisableTorchFunctionSubclass, disabled
 from dispatchlab.overrides.errors import (
     HandlerError,
@@ -42,7 +41,7 @@ from dispatchlab.overrides.handlers import (
     redispatch_function,
 )
 from dispatchlab.overrides.modes import DispatchMode, is_in_dispatch_mode, modes
-from dispatchlab.overrides.subclass import make_wrapper_subclass
+from dispatchlab.overrides.subclass import as_subclass, make_wrapper_subclass
 from dispatchlab.overrides.torch_dispatch import (
     Interpreter,
     PythonDispatch,

@@ -16,6 +16,7 @@ from dispatchlab.call.tensor_options import MemoryFormat
 from dispatchlab.layers.kernels import refused, shape_of
 from dispatchlab.layers.lab import Lab
 from dispatchlab.overrides.handlers import handle_torch_function, has_torch_function
+from dispatchlab.overrides.subclass import unseen_by_modes
 
 Function = Callable[..., Any]
 
@@ -41,7 +42,7 @@ def composed_functions(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
     def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         """The sum of the products over some dimensions of each: the last and first ones, or those that are named."""
         _check_no_out("tensordot", out)
-        return of_class(_contracted(lab, a, b, *_dims(dims)), own)
+        return adopted(_contracted(lab, a, b, *_dims(dims)), own)
 
     def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: FBT001, FBT002
         """L and U in one matrix, and the rows that were swapped; with `get_infos` the first zero pivot."""
@@ -51,7 +52,7 @@ def composed_functions(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
     def broadcast_tensors(*tensors: Any) -> Any:
         """The tensors, each expanded to the shape that they have together."""
         shape = shape_of("broadcast_tensors", *(one.shape for one in tensors))
-        return tuple([of_class(lab("expand")(one, list(shape)), own) for one in tensors])
+        return tuple([adopted(lab("expand")(one, list(shape)), own) for one in tensors])
 
     implementations: dict[Function, int] = {unique: 1, tensordot: 2, lu: 1, broadcast_tensors: 0}
     return {one.__name__: python_overridable(one, count, lab) for one, count in implementations.items()}
@@ -84,7 +85,7 @@ def python_overridable(implementation: Function, tensors: int, lab: Lab) -> Func
     public.__dict__ |= {
         "_implementation": implementation,
         "__signature__": inspect.Signature(bare),
-        "alias": lab.alias,
+        "alias": unseen_by_modes(lab.alias),
     }
     return public
 
@@ -103,17 +104,17 @@ def unique_elements(
     else:
         results = lab("unique_dim")(tensor, dim, return_inverse=return_inverse, return_counts=return_counts)
     wanted = [True, return_inverse, return_counts]
-    kept = [of_class(one, own) for one, is_wanted in zip(results, wanted, strict=True) if is_wanted]
+    kept = [adopted(one, own) for one, is_wanted in zip(results, wanted, strict=True) if is_wanted]
     return tuple(kept) if len(kept) > 1 else kept[0]
 
 
 def lu_factors(lab: Lab, own: type[Tensor], matrix: Tensor, *, pivot: bool, get_infos: bool) -> tuple[Tensor, ...]:
     """The results of `lu` that are asked for."""
     results = lab("linalg_lu_factor_ex")(matrix, pivot=pivot)
-    return tuple([of_class(one, own) for one in (results if get_infos else results[:2])])
+    return tuple([adopted(one, own) for one in (results if get_infos else results[:2])])
 
 
-def of_class(tensor: Any, own: type[Tensor]) -> Any:
+def adopted(tensor: Any, own: type[Tensor]) -> Any:
     """A plain tensor with the class that has methods, which has no slots of its own; every other value as it is."""
     if type(tensor) is Tensor:
         tensor.__class__ = own

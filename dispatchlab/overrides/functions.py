@@ -19,8 +19,9 @@ from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import NAMESPACE
 from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.overrides.functional import composed_functions, of_class
+from dispatchlab.overrides.functional import adopted, composed_functions
 from dispatchlab.overrides.handlers import PLAIN, call_c_handlers
+from dispatchlab.overrides.subclass import unseen_by_modes
 from dispatchlab.overrides.tensor_methods import tensor_methods
 
 Function = Callable[..., Any]
@@ -199,7 +200,7 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
     public.__qualname__ = name
     public.__module__ = __name__
     public.__dict__["_implementation"] = run
-    public.__dict__["alias"] = lab.alias
+    public.__dict__["alias"] = unseen_by_modes(lab.alias)
     return public
 
 
@@ -240,4 +241,4 @@ def _positions(implementation: Function) -> dict[str, int]:
 def adopt(result: Any, own: type[Tensor]) -> None:
     """Give the plain tensors of a result the class that has methods."""
     for one in result if isinstance(result, list | tuple) else (result,):
-        of_class(one, own)
+        adopted(one, own)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from dispatchlab.call.local_key_set import IncludeDispatchKeyGuard
+from dispatchlab.call.local_key_set import ForceDispatchKeyGuard, IncludeDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.call.torch_handlers import DISPATCH
@@ -92,6 +92,18 @@ def pop_mode_temporarily() -> Iterator[DispatchMode]:
     found = [*_thread.stack]
     try:
         yield _thread.stack.pop()[0]
+    finally:
+        _thread.stack[:] = found
+
+
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """A block in which no mode is open, of whatever depth."""
+    found = [*_thread.stack]
+    _thread.stack[:] = []
+    try:
+        with ForceDispatchKeyGuard(included() - PYTHON_KEYS, excluded()):
+            yield
     finally:
         _thread.stack[:] = found
 

@@ -1,21 +1,59 @@
-"""Wrapper subclasses: tensors of other classes without elements of their own."""
+"""Tensors of other classes: the same elements with `as_subclass`, and wrapper subclasses without any."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
 from dispatchlab.call.local_key_set import is_inference_mode
-from dispatchlab.call.tensor import Tensor, VersionCounter, contiguous_strides
+from dispatchlab.call.tensor import Tensor, VersionCounter, contiguous_strides, of_class
 from dispatchlab.call.tensor_keys import compute_dispatch_key, tensor_key_set
 from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DType, Layout, device_of
 from dispatchlab.call.torch_handlers import DISPATCH, has_handler, python_bits
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.overrides.errors import MissingHandlerError, name_of
+from dispatchlab.overrides.modes import without_modes
 
 T = TypeVar("T", bound=Tensor)
 _NESTED = DispatchKeySet.of(DispatchKey.AutogradNestedTensor)
+
+
+def as_subclass(tensor: Tensor, kind: type[T], alias: Alias | None = None) -> T:
+    """The same memory and version as a tensor of another class; with `alias`, a view, and else of the same history.
+
+    >>> from dispatchlab import Lab, Tensor, tensor
+    >>> from dispatchlab.overrides import as_subclass
+    >>> class Length(Tensor):
+    ...     __slots__ = ()
+    >>> x = tensor([1.0], requires_grad=True)
+    >>> type(as_subclass(x, Length)) is Length
+    True
+    >>> as_subclass(x, Length, Lab().alias).grad_fn
+    <AliasBackward0>
+
+    Args:
+        tensor: what is seen as another class.
+        kind: that class.
+        alias: the operator `aten::alias`. PyTorch's `as_subclass` calls it, unseen by modes, and autograd records it.
+
+    Raises:
+        CallError: a handler returned a tensor of a class of its own.
+    """
+    return of_class(tensor, kind, None if alias is None else unseen_by_modes(alias))
+
+
+Alias: TypeAlias = Callable[[Tensor], Tensor]
+
+
+def unseen_by_modes(alias: Alias) -> Alias:
+    """The operator where no mode is open."""
+
+    def run(tensor: Tensor) -> Tensor:
+        with without_modes():
+            return alias(tensor)
+
+    return run
 
 
 def make_wrapper_subclass(

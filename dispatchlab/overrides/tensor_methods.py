@@ -11,13 +11,14 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dispatchlab.call.tensor import Tensor, as_subclass
+from dispatchlab.call.tensor import Tensor
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import COMPARISONS
-from dispatchlab.overrides.functional import lu_factors, of_class, python_overridable, unique_elements
+from dispatchlab.overrides.functional import adopted, lu_factors, python_overridable, unique_elements
 from dispatchlab.overrides.handlers import call_c_handlers, handle_torch_function, has_torch_function
+from dispatchlab.overrides.subclass import as_subclass, unseen_by_modes
 
 Function = Callable[..., Any]
 Wrap = Callable[[Function, str], Function]
@@ -119,10 +120,10 @@ def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]
         def method(self: Any, other: Any) -> Any:
             if has_torch_function((self, other)):
                 return _or_not_implemented(handle_torch_function, method, (self, other), self, other)
-            return of_class(_or_not_implemented(compute, self, other), own)
+            return adopted(_or_not_implemented(compute, self, other), own)
 
         method.__name__, method.__qualname__ = name, f"Tensor.{name}"
-        method.__dict__["alias"] = lab.alias
+        method.__dict__["alias"] = unseen_by_modes(lab.alias)
         return method
 
     def length(self: Any) -> Any:
@@ -136,6 +137,10 @@ def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]
         if has_torch_function((self,)):
             return handle_torch_function(contains, (self,), self, element)
         return bool(lab("eq.Tensor" if isinstance(element, Tensor) else "eq.Scalar")(self, element).data.any())
+
+    def viewed_as(self: Any, kind: type[Tensor]) -> Any:
+        """The same tensor as one of another class, a view."""
+        return as_subclass(self, kind, lab.alias)
 
     def iterate(self: Any) -> Iterator[Any]:
         if not self.shape:
@@ -170,9 +175,10 @@ def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]
         "__len__": length,
         **{one.__name__: python_overridable(one, 1, lab) for one in (backward, lu, unique)},
     }
+    viewed_as.__name__, viewed_as.__qualname__ = "as_subclass", "Tensor.as_subclass"
     for name, method in found.items():
         method.__name__, method.__qualname__ = name, f"Tensor.{name}"
-        method.__dict__["alias"] = lab.alias
+        method.__dict__["alias"] = unseen_by_modes(lab.alias)
     for name, compute in {
         "__rsub__": lambda self, other: lab("sub.Tensor")(other, self),
         "__rtruediv__": lambda self, other: lab("div.Tensor")(other, self),
@@ -182,7 +188,7 @@ def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]
     return {
         **found,
         "__iter__": iterate,
-        "as_subclass": lambda self, kind: as_subclass(self, kind, lab.alias),
+        "as_subclass": viewed_as,
     }
 
 
@@ -209,7 +215,7 @@ def _indexing(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
 
     def getitem(self: Any, index: Any) -> Any:
         def run(self: Tensor, index: Any) -> Any:
-            return of_class(viewed(self, index), own)
+            return adopted(viewed(self, index), own)
 
         return call_c_handlers(getitem, run, (self, *_flat(index)), (self, index), {})
 
@@ -222,7 +228,7 @@ def _indexing(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
     members: dict[str, Function] = {"__getitem__": getitem, "__setitem__": setitem}
     for name, member in members.items():
         member.__name__, member.__qualname__ = name, f"Tensor.{name}"
-        member.__dict__["alias"] = lab.alias
+        member.__dict__["alias"] = unseen_by_modes(lab.alias)
     return members
 
 

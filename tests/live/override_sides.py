@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -98,13 +99,17 @@ class Side:
             return value.__name__
         if callable(value):
             return self.name(value)
+        if isinstance(value, Enum):
+            return str(value)
         if value is None or isinstance(value, float | int | str):
             return value
-        return (
-            type(value).__name__
-            if not vars(type(value)).get("__repr__") and type(value).__module__.startswith("tests.")
-            else str(value)
-        )
+        is_programs = type(value).__module__.startswith("tests.") and "__repr__" not in vars(type(value))
+        return type(value).__name__ if is_programs else str(value).removeprefix("torch.")
+
+    @staticmethod
+    def is_tensor(value: Any) -> bool:
+        """Whether it is a tensor of either."""
+        return isinstance(value, torch.Tensor | LabTensor)
 
     def numbers_of(self, value: Any) -> Any:
         """The numbers of the tensors of a value."""
@@ -289,6 +294,28 @@ class _Ours(Side):
     def library(self, namespace: str, kind: str, key: str = "") -> Any:
         return Library(namespace, kind, key, dispatcher=self.lab.dispatcher)
 
+    def held_library(self, namespace: str, kind: str) -> Any:
+        return Library(namespace, kind, dispatcher=self.lab.dispatcher)
+
+    def release(self, library: Any) -> None:
+        library.release()
+
+    def mend(self, library: Any) -> None:
+        """Nothing has to be mended."""
+
+    def forget(self, namespace: str) -> None:
+        """Nothing but libraries holds an operator here."""
+
+    def call_boxed(self, name: str, *args: Any) -> Any:
+        called = self.op(name)
+        stack = [*args, *[called.table.signature.default(at) for at in range(len(args), len(called.schema.arguments))]]
+        called.call_boxed(stack)
+        (result,) = stack
+        return result
+
+    def with_python(self, keys: Any) -> Any:
+        return keys | self.key_set("Python", "CPU", "PythonTLSSnapshot")
+
     def fallback(self, library: Any, function: Any, key: str, *, with_keyset: bool = False) -> None:
         def kernel(called: Any, keys: Any, stack: list[Any]) -> None:
             start = len(stack) - len(called.schema.arguments)
@@ -328,7 +355,7 @@ class _Functions:
 
 class _Theirs(Side):
     f = _Functions()
-    fallthrough = torch.library.fallthrough_kernel
+    fallthrough = staticmethod(torch.library.fallthrough_kernel)
     Tensor = torch.Tensor
     FunctionMode = torch.overrides.TorchFunctionMode
     DispatchMode = torch.utils._python_dispatch.TorchDispatchMode
@@ -429,6 +456,28 @@ class _Theirs(Side):
 
     def library(self, namespace: str, kind: str, key: str = "") -> Any:
         return torch.library._scoped_library(namespace, kind, key)
+
+    def held_library(self, namespace: str, kind: str) -> Any:
+        return torch.library.Library(namespace, kind)
+
+    def release(self, library: Any) -> None:
+        library._destroy()
+
+    def mend(self, library: Any) -> None:
+        """Drop names with the namespace twice, which PyTorch 2.13 keeps and fails on at the end."""
+        library._op_defs.difference_update([name for name in library._op_defs if name.count("::") > 1])
+
+    def forget(self, namespace: str) -> None:
+        """Drop what `torch.ops` keeps, which does not hold a registration."""
+        if hasattr(torch.ops, namespace):
+            delattr(torch.ops, namespace)
+
+    def call_boxed(self, name: str, *args: Any) -> Any:
+        base, _, overload = name.partition(".")
+        return torch._C._dispatch_call_boxed(torch._C._dispatch_find_schema_or_throw(base, overload), *args)
+
+    def with_python(self, keys: Any) -> Any:
+        return keys | self.key_set("Python", "CPU", "PythonTLSSnapshot")
 
     def fallback(self, library: Any, function: Any, key: str, *, with_keyset: bool = False) -> None:
         library.fallback(function, key, with_keyset=with_keyset)

@@ -249,6 +249,10 @@ def test_a_wrong_number_of_returned_values_is_refused() -> None:
         x = wrapper(lambda func, types, args, kwargs: (args[0],))(tensor([1.0]))
         with pytest.raises(HandlerError, match="returned 1 values and should return 2"):
             operator(dispatcher, "test::two").redispatch(keys, x)
+        x = wrapper(lambda func, types, args, kwargs: (args[0],) * 3)(tensor([1.0]))
+        with pytest.raises(HandlerError, match="returned 3 values and should return 2"):
+            operator(dispatcher, "test::two").redispatch(keys, x)
+        x = wrapper(lambda func, types, args, kwargs: (args[0],))(tensor([1.0]))
         with pytest.raises(HandlerError, match="returned tuple and should return None"):
             operator(dispatcher, "test::none").redispatch(keys, x)
 
