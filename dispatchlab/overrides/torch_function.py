@@ -35,7 +35,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import indent
-from types import CodeType
+from types import CodeType, MethodType
 from typing import Any, TypeVar, cast
 
 from dispatchlab.call.tensor import Tensor
@@ -132,7 +132,7 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
             types = (Tensor, kind) if tensors == 1 and not issubclass(kind, Tensor) else (kind, Tensor)
         try:
             handler = one.__torch_function__
-            if getattr(handler, "__self__", None) is one:
+            if type(handler) is MethodType and handler.__self__ is one:
                 warn_of_plain_method(DeprecationWarning)
             result = handler(public, types, args, kwargs)
         except Exception as error:

@@ -6,12 +6,13 @@ import inspect
 import itertools
 from abc import ABCMeta
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dispatchlab import Tensor, tensor
+from dispatchlab import CallError, Tensor, tensor
 from dispatchlab.layers import Lab
 from dispatchlab.layers.schemas import SCHEMAS
 from dispatchlab.overrides import (
@@ -349,10 +350,6 @@ def test_super_is_the_default_and_does_not_ask_again(functions: Functions) -> No
     assert Counted.calls == ["t", "matmul", "sum"]
 
 
-_BINARY = ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge")
-"""Functions of several overloads, whose signature does not say that they take a second argument."""
-
-
 def test_every_operator_of_the_lab_is_an_overridable_function(functions: Functions) -> None:
     names = {schema.partition("(")[0].partition(".")[0] for schema in SCHEMAS if not schema.startswith("_")}
     names |= {"unique", "tensordot", "lu", "broadcast_tensors"}
@@ -364,9 +361,9 @@ def test_every_operator_of_the_lab_is_an_overridable_function(functions: Functio
             continue  # they take no tensors
         duck = Duck()
         given: Any = [duck] if name == "stack" else duck
-        parameters = [*inspect.signature(function).parameters.values()]
-        needed = sum(one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters)
-        assert function(given, *([duck] * (max(0, needed - 1) or name in _BINARY))) == "duck"
+        for count in range(5):  # how many arguments it takes, for of several overloads the signature does not say
+            with suppress(CallError):
+                assert function(given, *[duck] * count) == "duck"
         assert duck.calls[0][0] is function
         called += 1
     assert called == len(names) - 4
