@@ -362,7 +362,7 @@ def test_every_operator_of_the_lab_is_an_overridable_function(functions: Functio
         duck = Duck()
         given: Any = [duck] if name == "stack" else duck
         for count in range(5):  # how many arguments it takes, for of several overloads the signature does not say
-            with suppress(CallError):
+            with suppress(CallError, TypeError):
                 assert function(given, *[duck] * count) == "duck"
         assert duck.calls[0][0] is function
         called += 1
