@@ -178,6 +178,9 @@ def _by_name(record: Scenario, foreign: Collection[str]) -> dict[str, list[_Item
         if not _is_foreign(registration, foreign):
             for item in _items(registration, ""):
                 found.setdefault(item.name, []).append(item)
+    for one in record.python:
+        name = f"{one.registry} {one.operator}{f' {one.key}' if one.key else ''}"
+        found.setdefault(name, []).append(_Item(name, one.operator, one.function, one.site))
     return found
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dispatchlab.explore.protocol import Engine
-from dispatchlab.explore.result import Expectation, Exploration, judge
+from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.model.registration import describe
 from dispatchlab.scenario.scenario import Scenario
 
@@ -24,6 +24,8 @@ class Report:
         exploration: what was found.
         as_expected: whether that is what was expected.
         exit_code: what this scenario alone would end with.
+        unexplored: how many registrations of Python the scenario has, which no engine explores; see
+            Note [The layers of a verdict].
     """
 
     scenario: str
@@ -35,10 +37,40 @@ class Report:
     exploration: Exploration
     as_expected: bool
     exit_code: int
+    unexplored: int = 0
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict, and the layer that it is about where another one is not explored."""
+        return f"{self.exploration.verdict}{self.layers_text}"
+
+    @property
+    def layers_text(self) -> str:
+        """What stands behind the verdict where a layer is not explored; else nothing."""
+        if not self.unexplored:
+            return ""
+        number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
+        return f" in the C++ layer; {number} not explored"
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers that the verdict is about."""
+        return ("cxx",)
+
+
+# Note [The layers of a verdict]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Engines explore what reaches the dispatcher. What a package keeps in the Python-side registries of PyTorch besides, a
+# decomposition or a lowering, is in the field `python` of its record, and no engine explores it: the newest wins there,
+# or a second one is refused, and the order may well matter. So a scenario with such registrations is never
+# order-independent as a whole: its verdict is "no violation found" at best, says that it is about the C++ layer, and is
+# no proof for --require-proof. A violation is one all the same.
 
 
 def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require_proof: bool = False) -> Report:
-    """Compare what was found with what the scenario expects."""
+    """Compare what was found with what the scenario expects. See Note [The layers of a verdict]."""
+    if scenario.python and found.verdict is Verdict.ORDER_INDEPENDENT:
+        found = replace(found, verdict=Verdict.NO_VIOLATION_FOUND)
     refusals = len(found.conflicts) + len(found.never_accepted)
     as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
     return Report(
@@ -51,4 +83,5 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         exploration=found,
         as_expected=as_expected,
         exit_code=code,
+        unexplored=len(scenario.python),
     )

@@ -116,7 +116,7 @@ def certify(
       dispatchlab certify --cluster tcp://10.0.0.1:8786
     """
     from dispatchlab.analysis.certify import certification_of, without_known
-    from dispatchlab.analysis.sources import Difference, chosen, own_operators, recorded_from
+    from dispatchlab.analysis.sources import Difference, chosen, is_scenario_source, own_operators, recorded_from
     from dispatchlab.processes.cores import most_jobs
     from dispatchlab.registry.builds import default_registry
     from dispatchlab.render.certify import certification_json, certification_text, print_certification
@@ -154,6 +154,13 @@ def certify(
         )
         display.finish(registry)
     found = without_known(found, asked)
+    if is_scenario_source(registry):
+        from dispatchlab.scenario.load import load_scenario
+
+        unexplored = len(load_scenario(registry).python)
+        if unexplored:
+            number = f"{unexplored:,} registration{'' if unexplored == 1 else 's'}"
+            note(f"note: this is about the C++ layer; {number} of Python in {registry} not explored")
     show(
         format,
         text=lambda: certification_text(found),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -12,7 +13,7 @@ from dispatchlab.commands.output import exit_with, note, out, save
 if TYPE_CHECKING:
     from dispatchlab.live.recording.record_package import PackageRecord
 
-_FEW = 3
+_FEW, _MANY = 3, 20
 
 
 @click.command()
@@ -123,7 +124,10 @@ def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> No
 
 
 def _summary(found: PackageRecord) -> list[str]:
-    if not found.registrations:
+    lines: list[str] = []
+    if not found.registrations and found.in_python:
+        lines = ["nothing is registered with the dispatcher when this is imported"]
+    elif not found.registrations:
         lines = [
             "nothing is registered when this is imported; to record a module that registers, name it: my_package.ops"
         ]
@@ -141,6 +145,19 @@ def _summary(found: PackageRecord) -> list[str]:
             f"no registry of PyTorch {version} comes with dispatchlab, so the record stands alone: record one with "
             f"`dispatchlab record --all -o torch-{version}.dlreg` and add `registry: torch-{version}.dlreg`"
         )
+    if found.in_python:
+        titles = Counter(one.described.title for one in found.in_python)
+        lines.append(
+            f"{_count(len(found.in_python), 'registration')} of Python beside the dispatch tables: "
+            f"{', '.join(f'{count} of {title}' for title, count in titles.items())}; "
+            "they are in the record, and no engine explores them"
+        )
+        lines += [
+            f"  {one.described.title}{f', {one.key}' if one.key else ''} for {one.operator} at {one.site}"
+            for one in found.in_python[:_MANY]
+        ]
+        if len(found.in_python) > _MANY:
+            lines.append(f"  and {len(found.in_python) - _MANY:,} more")
     if found.dangling:
         lines.append(f"kernels without a def dangle: {_few(found.dangling)}")
     if found.others:

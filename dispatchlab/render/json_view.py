@@ -15,6 +15,8 @@ A report (`permute --format json`, one object on one line for each scenario):
     walk              graph | orders | sample | covering | program | replay
     registrations     how many there are
     registration_texts  what each of them is, in the order of the file
+    layers            the layers that the verdict is about: cxx
+    unexplored        how many registrations of Python there are besides, which no engine explores
     sets, states, edges  how many were reached; edges are the registrations and releases that were tried
     orders            how many orders this stands for, as a string of digits
     components        how many independent parts there are
@@ -76,6 +78,8 @@ def report_json(report: Report) -> str:
         "walk": found.walk,
         "registrations": found.registrations,
         "registration_texts": report.registrations,
+        "layers": report.layers,
+        "unexplored": report.unexplored,
     }
     return json_text(head | fields_of(found, without=head, orders=digits(found.orders)))
 

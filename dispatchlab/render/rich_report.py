@@ -75,7 +75,7 @@ def print_report(
 
 def _verdict_words(report: Report) -> list[Text]:
     found = report.exploration
-    verdict = words(str(found.verdict), f"bold {VERDICT_STYLES[found.verdict]}")
+    verdict = words(report.verdict_text, f"bold {VERDICT_STYLES[found.verdict]}")
     as_expected = words("as expected", GOOD) if report.as_expected else words("NOT as expected", BAD)
     expected = [] if report.as_expected else words(f"({report.expected} is expected)")
     verdict[-1].append(",")

@@ -50,7 +50,7 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
         f"claim: {report.claim}",
         f"semantics: {report.semantics}",
         f"expected: {report.expected}",
-        *_findings(_with_keys(found, keys), report.registrations),
+        *_findings(_with_keys(found, keys), report.registrations, report.layers_text),
     ]
     text = "".join(f"{line}\n" for line in lines)
     return text + "".join(f"\n{_with_slots(snapshot, keys)}" for snapshot in operators)
@@ -146,7 +146,7 @@ def _report(report: Report, found: Exploration) -> Iterator[str]:
     yield f"engine: {report.engine}, {report.semantics}"
     yield f"registrations: {found.registrations:,}"
     yield f"expected: {report.expected}"
-    yield from _findings(found, report.registrations)
+    yield from _findings(found, report.registrations, report.layers_text)
     for note in found.notes:
         first, *more = note.splitlines()
         yield f"note: {first}"
@@ -160,8 +160,8 @@ def _report(report: Report, found: Exploration) -> Iterator[str]:
     yield f"as expected: {'yes' if report.as_expected else 'no'}"
 
 
-def _findings(found: Exploration, registrations: Sequence[str]) -> Iterator[str]:
-    yield f"verdict: {found.verdict}"
+def _findings(found: Exploration, registrations: Sequence[str], layers: str = "") -> Iterator[str]:
+    yield f"verdict: {found.verdict}{layers}"
     for title, number in counts(found):
         yield f"{title}: {number}"
     if found.counterexample is None or found.conflicts:
@@ -221,7 +221,7 @@ def line_of(report: Report) -> str:
     """One run in a line, for those that are as expected among many."""
     found = report.exploration
     refused = f", {len(found.conflicts):,} refused" if found.conflicts else ""
-    return f"{report.scenario}: {found.verdict}, as expected ({found.sets:,} sets{refused})"
+    return f"{report.scenario}: {report.verdict_text}, as expected ({found.sets:,} sets{refused})"
 
 
 def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:

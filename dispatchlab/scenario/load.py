@@ -17,6 +17,7 @@ from dispatchlab.explore.result import Expectation
 from dispatchlab.file_kinds import FileKind, instead
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
+from dispatchlab.scenario.python_registrations import PYTHON
 from dispatchlab.scenario.registrations import (
     INDEX,
     NAMESPACE,
@@ -112,7 +113,7 @@ SCENARIO_TABLE = Table(
     "a scenario",
     (
         *(CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, REGISTRY, PACKAGES, CLASSES, OPERATORS, KEYS, ORDER),
-        *(MODULES, EXPECT, REGISTRATIONS),
+        *(MODULES, PYTHON, EXPECT, REGISTRATIONS),
     ),
 )
 
@@ -253,6 +254,7 @@ def _read(root: Node, context: Context) -> Scenario | None:
         packages=entry.get(PACKAGES, ()),
         order=entry.get(ORDER, ()),
         modules=entry.get(MODULES, ()),
+        python=entry.get(PYTHON, ()),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
         file=context.file,
     )

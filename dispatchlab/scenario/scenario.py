@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from dispatchlab.explore.program import Module, Program
 from dispatchlab.explore.result import Expectation
@@ -23,6 +24,9 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
     operators_of,
 )
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonRegistration
 
 SEMANTICS = semantics_names()
 """The words that may stand after `semantics:`."""
@@ -49,6 +53,7 @@ class Scenario:
         packages: the packages whose import made the registrations, in order; empty for what nobody recorded.
         order: registrations that keep this order among themselves; releases are free.
         modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
+        python: what the packages register in Python beside the dispatch tables; no engine explores it.
         expect: what will be found.
         file: the path it was read from, as it was given; not compared.
     """
@@ -63,6 +68,7 @@ class Scenario:
     packages: tuple[str, ...] = ()
     order: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
+    python: tuple[PythonRegistration, ...] = ()
     expect: Expectation = Expectation.ORDER_INDEPENDENT
     file: str = field(default="", compare=False)
 

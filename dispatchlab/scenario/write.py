@@ -32,6 +32,7 @@ from dispatchlab.model.schema_parser import KNOWN_CLASSES
 from dispatchlab.model.schema_types import classes_in
 from dispatchlab.scenario.load import ScenarioError, read_scenario
 from dispatchlab.scenario.modules import module_texts
+from dispatchlab.scenario.python_registrations import python_fields
 from dispatchlab.scenario.registrations import UNKNOWN
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.yaml_fields import Context
@@ -109,6 +110,13 @@ def _head(scenario: Scenario) -> Lines:
     if scenario.modules:
         yield "modules:"
         yield from (f"  {scalar_text(name)}: [{', '.join(body)}]" for name, body in module_texts(scenario.modules))
+    if scenario.python:
+        yield "python:"
+        for fields_of_one in python_fields(scenario.python):
+            start = "  - "
+            for name, text in fields_of_one:
+                yield f"{start}{name}: {scalar_text(text)}"
+                start = "    "
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
     yield "registrations:" if scenario.registrations else "registrations: []"
@@ -304,6 +312,7 @@ def _first_difference(scenario: Scenario, again: Scenario) -> str:
         "packages",
         "order",
         "modules",
+        "python",
         "expect",
     )
     name = next(name for name in heads if getattr(scenario, name) != getattr(again, name))

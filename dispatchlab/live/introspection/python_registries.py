@@ -163,7 +163,7 @@ def operator_text(operator: object) -> str:
     return f"{FUNCTIONS}::{module}.{getattr(operator, '__qualname__', type(operator).__qualname__)}"
 
 
-def _key_text(key: object) -> str:
+def key_text(key: object) -> str:
     """A key of an operator's table: a dispatch key, a class, or a transform of functorch."""
     if isinstance(key, type):
         return f"{key.__module__}.{key.__qualname__}"
@@ -236,7 +236,7 @@ def _of_overloads(*attributes: str) -> Reader:
             raise NotFoundHere(attributes[0])
         for overload in overloads():
             for key, function in list(getattr(overload, attribute).items()):
-                yield Entry(operator_text(overload), _key_text(key), function)
+                yield Entry(operator_text(overload), key_text(key), function)
 
     return read
 
@@ -306,10 +306,10 @@ def _torch_library() -> Iterator[Entry]:
             yield Entry(name, "fake", function, source, kernel is kernels[-1])
         rules = getattr(getattr(holder, "torch_dispatch_rules", None), "_data", {})
         for on, rule in rules.items():
-            yield Entry(name, f"torch_dispatch {_key_text(on)}", rule)
+            yield Entry(name, f"torch_dispatch {key_text(on)}", rule)
         effect = getattr(getattr(holder, "effect", None), "_effect", None)
         if effect is not None:
-            yield Entry(name, f"effect {_key_text(effect)}", type(holder.effect))
+            yield Entry(name, f"effect {key_text(effect)}", type(holder.effect))
         symmetric = getattr(getattr(holder, "symm_mem_args", None), "_symm_mem_args", None)
         if symmetric:
             yield Entry(name, f"symm_mem_args {','.join(symmetric)}", type(holder.symm_mem_args))
@@ -330,7 +330,7 @@ def _custom_ops() -> Iterator[Entry]:
         if getattr(made, "_setup_context_fn", None) is not None:
             yield Entry(name, "setup_context", made._setup_context_fn)
         for on, rule in list(getattr(made, "_torch_dispatch_fns", {}).items()):
-            yield Entry(name, f"torch_dispatch {_key_text(on)}", rule)
+            yield Entry(name, f"torch_dispatch {key_text(on)}", rule)
         for device, dtype in list(getattr(made, "_autocast_dtype", {}).items()):
             if dtype is not None:
                 yield Entry(name, f"autocast {device} {dtype}", made._init_fn)
@@ -344,7 +344,7 @@ def _higher_order() -> Iterator[Entry]:
             for key, function in list(getattr(operator, table, {}).items())
         ]
         for key, function in entries:
-            yield Entry(operator_text(operator), _key_text(key), function)
+            yield Entry(operator_text(operator), key_text(key), function)
         if not entries:
             yield Entry(operator_text(operator), "", operator)
 

@@ -20,11 +20,13 @@ from dispatchlab.live.introspection.registry_reader import all_dumps, tags_of
 from dispatchlab.live.introspection.site_log import running_ownership, site_text
 from dispatchlab.live.recording.module_watch import ModuleWatch
 from dispatchlab.live.recording.module_watch import native as native_event
+from dispatchlab.live.recording.python_watch import PythonWatch
 from dispatchlab.live.recording.watch import Registered, RegistrationWatch, WatchedCall
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
+from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import (
     Block,
     BlockKind,
@@ -68,6 +70,7 @@ class PackageRecord:
         others: how many registrations come from packages that were not asked for, by package.
         by_torch: how many calls PyTorch made for itself, which are left out.
         unreadable: what could not be read or written and is left out, a sentence each.
+        in_python: what they register in Python beside the dispatch tables.
     """
 
     text: str
@@ -84,6 +87,7 @@ class PackageRecord:
     others: Mapping[str, int]
     by_torch: int
     unreadable: tuple[str, ...]
+    in_python: tuple[PythonRegistration, ...] = ()
 
 
 def record_packages(packages: Sequence[str]) -> PackageRecord:
@@ -99,7 +103,8 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     roots = package_roots()
     before = all_dumps()
     modules = ModuleWatch(packages, roots)
-    with RegistrationWatch(modules.registered) as watch, modules:
+    python_watch = PythonWatch(roots)
+    with RegistrationWatch(modules.registered) as watch, python_watch, modules:
         import_packages(packages)
     kept = [call for call in watch.calls if not call.released]
     calls = [call for call in kept if not call.site.by_torch]
@@ -117,6 +122,8 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     needed = list(_foundations((*native, *python), {**after, **before}, reader))
     touched = {_qualified(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
+    called = {str(OperatorName(call.namespace, call.operator)) for call in kept if call.function is not None}
+    registered = python_watch.found(called)
     read = {name: found for name in map(str, touched) if name in after and (found := reader.dump(name, after[name]))}
     registry = bundled_for(version)
     scenario = Scenario(
@@ -127,6 +134,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         semantics=None,
         registry=registry,
         packages=tuple(packages),
+        python=registered,
     )
 
     def modules_of(some: Sequence[Registration]) -> tuple[Module, ...]:
@@ -154,6 +162,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         others=_others(calls, packages),
         by_torch=len(by_torch),
         unreadable=(*watch.unreadable, *reader.unreadable, *left_out),
+        in_python=registered,
     )
 
 

@@ -48,7 +48,7 @@ def check_html(report: Report, names: Sequence[str], graph: StateGraph | None = 
     found = report.exploration
     counted = ", ".join(f"{title}: {number}" for title, number in counts(found))
     parts: list[Child] = [
-        element("p", element("span", str(found.verdict), class_="verdict"), f" {report.claim}"),
+        element("p", element("span", report.verdict_text, class_="verdict"), f" {report.claim}"),
         element("p", f"{counted}. Engine: {report.engine}, {report.semantics}."),
         _registrations(report, names),
     ]

@@ -109,7 +109,7 @@ def _overview(explored: Sequence[Explored]) -> Section:
         (
             Cell(element("a", breakable(each.report.scenario or each.report.claim), href=f"#s{at}"), "code"),
             each.report.claim,
-            Cell(str(each.report.exploration.verdict), "name"),
+            Cell(each.report.verdict_text, "name"),
             verdict("yes", "good") if each.report.as_expected else verdict("no", "bad"),
             each.report.exploration.registrations,
             each.report.exploration.sets,
@@ -151,7 +151,7 @@ def _each(explored: Sequence[Explored]) -> Iterator[Section]:
 
 def _verdict(report: Report) -> Html:
     found = report.exploration.verdict
-    return verdict(str(found), _MOODS[found])
+    return verdict(report.verdict_text, _MOODS[found])
 
 
 def _lead(report: Report) -> Html:

@@ -1,0 +1,152 @@
+"""Scenarios with registrations of Python: they are read and written, and no verdict is about them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatchlab.api import check_order
+from dispatchlab.cli import main
+from dispatchlab.explore.result import Verdict
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonRegistration
+from dispatchlab.scenario.load import ScenarioError, json_schema, parse_scenario
+from dispatchlab.scenario.write import digest_of, scenario_text
+from tests.effort import examples
+
+_HEAD = "claim: A record.\nnamespace: mine\n"
+_PYTHON = """\
+python:
+  - registry: decompositions
+    operator: mine::f
+    key: post_autograd
+    function: mine:pieces
+    site: mine.py:7 via helper.py:2
+  - registry: inductor_lowerings
+    operator: mine::f
+"""
+_ONE = "registrations:\n  - def: f(Tensor x) -> Tensor\n  - impl: f\n    dispatch: CPU\n"
+_TWO_KERNELS = f"{_ONE}  - impl: f\n    dispatch: CPU\n    debug: another\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with scenarios, which is the current one."""
+    texts = {
+        "plain": _HEAD + _ONE,
+        "python": _HEAD + _PYTHON + _ONE,
+        "violated": _HEAD + _PYTHON + _TWO_KERNELS,
+        "alone": f"{_HEAD}packages: [mine]\n{_PYTHON}registrations: []\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(main, [*arguments])
+
+
+def test_the_field_is_read_and_written() -> None:
+    scenario = parse_scenario(_HEAD + _PYTHON + _ONE)
+    assert scenario.python == (
+        PythonRegistration("decompositions", "mine::f", "post_autograd", "mine:pieces", "mine.py:7 via helper.py:2"),
+        PythonRegistration("inductor_lowerings", "mine::f"),
+    )
+    assert parse_scenario(scenario_text(scenario)) == scenario
+    assert "python" in json_schema()["properties"]  # type: ignore[operator]
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=12)
+
+
+@given(st.lists(st.tuples(st.sampled_from([one.name for one in PYTHON_REGISTRIES]), texts, texts, texts), min_size=1))
+@examples(100)
+def test_any_text_in_it_is_read_back(some: list[tuple[str, str, str, str]]) -> None:
+    python = tuple(PythonRegistration(name, f"mine::{one}", key, "", site) for name, one, key, site in some)
+    scenario = parse_scenario(_HEAD + _ONE)
+
+    held = replace(scenario, python=python)
+    assert parse_scenario(scenario_text(held)).python == python
+    assert digest_of(held) == digest_of(scenario)  # replays are about the dispatcher
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("python: []\n", "expected a list of registrations of Python but found a list"),
+        ("python:\n  - registry: decomposition\n    operator: a::b\n", "did you mean decompositions?"),
+        ("python:\n  - registry: jagged\n", "operator"),
+        ("python:\n  - registry: jagged\n    operator: a::b\n    line: 3\n", "line"),
+        ("python: 3\n", "expected a list of registrations of Python but found '3'"),
+    ],
+)
+def test_a_wrong_field_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse_scenario(_HEAD + text + _ONE)
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_verdict_is_about_the_layer_that_is_explored() -> None:
+    plain, python = run("permute", "plain.yaml"), run("permute", "python.yaml")
+    assert (plain.exit_code, python.exit_code) == (0, 0)
+    assert "verdict: order-independent\n" in plain.stdout
+    assert "verdict: no violation found in the C++ layer; 2 registrations of Python not explored\n" in python.stdout
+    assert "order-independent" not in python.stdout.replace("expected: order-independent", "")
+    shown = run("permute", "python.yaml", "--format", "rich").stdout
+    sentence = "no violation found in the C++ layer; 2 registrations of Python not explored, as expected"
+    assert sentence in " ".join(shown.split())
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("engine", [("--walk", "graph"), ("--walk", "orders"), ()])
+def test_it_is_no_proof(engine: tuple[str, ...]) -> None:
+    assert run("permute", "plain.yaml", "--require-proof", "--walk", "graph").exit_code == 0
+    assert run("permute", "python.yaml", "--require-proof", *engine).exit_code == 3
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_names_the_layers() -> None:
+    plain, python = (
+        json.loads(run("permute", f"{name}.yaml", "--format", "json").stdout) for name in ("plain", "python")
+    )
+    assert (plain["verdict"], plain["layers"], plain["unexplored"]) == ("order-independent", ["cxx"], 0)
+    assert (python["verdict"], python["layers"], python["unexplored"]) == ("no violation found", ["cxx"], 2)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_violation_is_one_all_the_same() -> None:
+    result = run("permute", "violated.yaml")
+    assert result.exit_code == 1
+    assert "verdict: order-dependent in the C++ layer; 2 registrations of Python not explored\n" in result.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_registrations_of_python_alone_are_nothing_to_explore() -> None:
+    result = run("permute", "alone.yaml")
+    assert result.exit_code == 2
+    assert "it has 2 registrations of Python alone, which no engine explores" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_certificate_is_about_the_layer_that_is_explored() -> None:
+    sentence = "note: this is about the C++ layer; 2 registrations of Python in python.yaml not explored\n"
+    result = run("certify", "python.yaml", "--jobs", "1")
+    assert (result.exit_code, sentence in result.stderr) == (0, True)
+    assert sentence not in run("certify", "plain.yaml", "--jobs", "1").stderr
+
+
+def test_the_api_says_it_too() -> None:
+    checked = check_order(parse_scenario(_HEAD + _PYTHON + _ONE))
+    assert checked.verdict is Verdict.NO_VIOLATION_FOUND
+    assert checked.report.unexplored == 2
+    assert "in the C++ layer; 2 registrations of Python not explored" in str(checked)
+    assert check_order(parse_scenario(_HEAD + _ONE)).verdict is Verdict.ORDER_INDEPENDENT
