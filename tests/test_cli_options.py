@@ -221,7 +221,10 @@ def test_an_option_of_one_engine_is_refused_with_the_other(
         ("diff torch-2.13 torch-2.13 --for x.yaml --operator x", "--operator selects among all operators"),
         ("codegen x.yaml --check", "--check compares with the files in a folder"),
         ("codegen x.yaml --force", "--force is for the files of -o DIR"),
-        ("codegen --walk add.out --force", "--walk takes an operator, and no file or other option"),
+        (
+            "codegen --walk add.out --force",
+            "--walk shows a call and writes nothing",
+        ),
     ],
 )
 def test_options_without_effect_are_refused_with_a_sentence(line: str, message: str) -> None:

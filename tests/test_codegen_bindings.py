@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 
 from dispatchlab.call import tensor
-from dispatchlab.codegen.call_stack import call_stack
-from dispatchlab.codegen.emit.generate import NoSuchGroupError
 from dispatchlab.codegen.kernels.lab import StructuredLab, lab_functions
 from dispatchlab.codegen.runtime.python_bindings import PythonArgParser, PythonFunctions, PythonSignature
 from dispatchlab.errors import ParseError
-from tests.effort import share
 
 ADD = (
     "add(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",
@@ -138,44 +135,3 @@ def test_integers_may_be_given_one_by_one_where_only_a_list_of_them_is_taken() -
     view = PythonArgParser("zeros", ("zeros(int[] size, *, ScalarType? dtype=None)",))
     assert view.bind((2, 3), {}).values == {"size": (2, 3)}
     assert view.bind(([2, 3],), {}).values == {"size": [2, 3]}
-
-
-def test_a_call_stack_has_the_frames_of_the_walkthrough() -> None:
-    found = call_stack("add.out")
-    assert [(frame.layer, frame.function) for frame in found.frames] == [
-        ("Python binding", "function"),
-        ("API", "call"),
-        ("autograd kernel", "kernel"),
-        ("redispatch", "redispatch_boxed"),
-        ("wrapper", "wrapper_CPU_add_out_out"),
-        ("structured impl", "impl"),
-        ("stub", "__call__"),
-        ("kernel", "add_kernel"),
-        ("loop", "cpu_kernel_vec"),
-        ("loop body", "<lambda>"),
-        ("kernel by hand", "ufunc_add"),
-    ]
-    assert found.frames[4].file == found.frames[5].file == "add_Tensor.py"
-    first, _, third, *_ = found.text().splitlines()
-    assert first == "add(Tensor input, Tensor other, *, Scalar alpha=1, Tensor out=None), called as aten::add.out"
-    assert third.startswith("#0  kernel by hand")
-
-
-def test_variants_of_all_kinds_of_operators_have_a_call_stack() -> None:
-    names = [one.short_name for group in lab_functions().structured_groups for one in group.functions]
-    assert len(names) == 69
-    above, below = ["Python binding", "API", "autograd kernel", "redispatch"], ["wrapper", "structured impl"]
-    inplace = {each.inplace.short_name for each in lab_functions().structured_groups if each.inplace is not None}
-    assert len(inplace) == 17
-    for name in names[:: len(names) // share(23)]:
-        between = ["ADInplaceOrView", "redispatch"] if name in inplace else []
-        loops = ["stub", "kernel", "loop", "loop body"] if name.startswith("add") and "mm" not in name else []
-        assert [frame.layer for frame in call_stack(name).frames] == [
-            *above,
-            *between,
-            *below,
-            *loops,
-            "kernel by hand",
-        ]
-    with pytest.raises(NoSuchGroupError, match=r"did you mean add\.out"):
-        call_stack("add.ouut")

@@ -22,6 +22,7 @@ Registries:
 - `upgrade`: what one registry means for whoever used another; `upgrade_backend` for a backend, `upgrade_package` for a
   package, `upgrade_models` has the dispatcher of each.
 - `generated_registrations`: what is generated for native functions, beside what a registry has.
+- `walk_calls`: a native function by any of its names, and the frames of a call of it.
 - `replay_on_lab`: a dispatcher with the registrations of a registry.
 
 Both:

@@ -8,7 +8,7 @@ Packages, each above the ones before it:
 - read: native_functions.yaml as values;
 - emit: Python modules and scenarios of structured groups; runtime: what these modules import, and Python bindings;
 - kernels: functions by hand for some operators, and labs of them;
-- call_stack: the frames that one call of such an operator goes through.
+- cpp_frames: the frames of a call in C++, from its hops; lab_frames: those of the same call in the lab.
 """
 
 from __future__ import annotations

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dispatchlab.commands.options import FORMATS, SOURCE, force_option, given, refuse
+from dispatchlab.commands.options import FORMATS, ROW, SOURCE, force_option, given, refuse
 from dispatchlab.commands.output import Format, exit_with, note, out, show
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command()
@@ -42,10 +46,24 @@ from dispatchlab.commands.output import Format, exit_with, note, out, show
 @click.option(
     "--against", metavar="SOURCE", type=SOURCE, help="Compare the registrations with those of a recorded registry."
 )
-@click.option("--format", type=FORMATS, help="Output format of --registrations. Default: text.")
 @click.option(
-    "--walk", "walked", metavar="OP", help="Call an operator that has kernels and show the frames of the call."
+    "--walk",
+    "walked",
+    metavar="OP",
+    help="Show each frame of a call of OP in C++, from the Python binding to the kernel. OP is a name of the operator "
+    "(add.Tensor), of Python (torch.add) or of C++ (at::_ops::add_Tensor::call).",
 )
+@click.option(
+    "--arg",
+    "args",
+    metavar="SPEC",
+    multiple=True,
+    help="Describe an argument of --walk as `explain` takes it: 'cuda requires_grad', out=cpu; may be repeated. "
+    "Default: CPU tensors.",
+)
+@click.option("--exclude", metavar="KEY", multiple=True, type=ROW, help="With --walk, exclude KEY as a guard does.")
+@click.option("--include", metavar="KEY", multiple=True, type=ROW, help="With --walk, include KEY as a guard does.")
+@click.option("--format", type=FORMATS, help="Output format of --registrations and --walk.")
 @click.pass_context
 def codegen(
     context: click.Context,
@@ -60,8 +78,11 @@ def codegen(
     formulas: bool,
     derivatives: str | None,
     against: str | None,
-    format: Format | None,
     walked: str | None,
+    args: tuple[str, ...],
+    exclude: tuple[str, ...],
+    include: tuple[str, ...],
+    format: Format | None,
 ) -> None:
     """Generate structured operators from a native_functions.yaml: wrappers, classes, registrations, a scenario.
 
@@ -75,15 +96,20 @@ def codegen(
       dispatchlab codegen native_functions.yaml --registrations --only empty
       dispatchlab codegen native_functions.yaml --registrations --against torch-2.13
       dispatchlab codegen native_functions.yaml --formulas --only sin
-      dispatchlab codegen --walk add.out
+      dispatchlab codegen --walk torch.add
+      dispatchlab codegen --walk add_.Tensor --arg "cpu requires_grad"
     """
     if walked is not None:
-        if file is not None or any(name in given(context) for name in _OF_A_FILE):
-            raise click.UsageError("--walk takes an operator, and no file or other option: leave them out")
+        if any(name in given(context) for name in _OF_A_FILE):
+            raise click.UsageError("--walk shows a call and writes nothing: leave out what is for generated files")
     elif file is None:
         raise click.UsageError("no file was named: name a file of native functions, or an operator with --walk")
+    else:
+        refuse(context, ("args", "exclude", "include"), "is for a call: add --walk, or leave this out")
     if not registrations:
-        refuse(context, ("against", "format"), "is for --registrations: add it, or leave this out")
+        refuse(context, ("against",), "is for --registrations: add it, or leave this out")
+        if walked is None:
+            refuse(context, ("format",), "is for --registrations and --walk: add one of them, or leave this out")
     if not (registrations or formulas):
         refuse(context, ("derivatives",), "is for --registrations and --formulas: add one of them, or leave this out")
     if formulas:
@@ -95,9 +121,7 @@ def codegen(
     if force and (check or folder is None):
         raise click.UsageError("--force is for the files of -o DIR, and nothing is written: leave it out")
     if walked is not None:
-        from dispatchlab.codegen.call_stack import call_stack
-
-        out(call_stack(walked).text())
+        _show_walk(walked, args, file, include=include, exclude=exclude, format=format)
     elif file is not None and formulas:
         _show_formulas(file, derivatives, only)
     elif file is not None and registrations and folder is None:
@@ -108,7 +132,29 @@ def codegen(
         _generate(file, None if folder is None else Path(folder), only, check=check, force=force)
 
 
-_OF_A_FILE = ("folder", "only", "check", "force", "registrations", "formulas", "derivatives", "against", "format")
+_OF_A_FILE = ("folder", "only", "check", "force", "registrations", "formulas", "derivatives", "against")
+
+
+def _show_walk(
+    operator: str,
+    arguments: tuple[str, ...],
+    file: str | None,
+    *,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    format: Format | None,
+) -> None:
+    from dispatchlab.analysis.walk_calls import walk_call
+    from dispatchlab.render.walk import walk_json, walk_text
+
+    walk = walk_call(operator, arguments, file=file, include=include, exclude=exclude)
+
+    def print_rich(console: Console) -> None:
+        from dispatchlab.render.rich_walk import print_walk
+
+        print_walk(console, walk)
+
+    show(format, text=lambda: walk_text(walk), json=lambda: walk_json(walk), rich=print_rich)
 
 
 def _show_registrations(

@@ -11,6 +11,7 @@ Plain text is the contract; rich is imported when a terminal is drawn on.
 - golden: the golden file of a scenario; demo, doctor, init: what these commands show;
 - certify, coverage, lint: what these commands show, in every form; sarif: findings of lint for forges and editors;
 - generated_registrations: what is generated for native functions, as text and as JSON;
+- walk: the frames of a call, as text and as JSON; rich_walk: for a terminal;
 - registry, across_versions, import_orders, record: listings and comparisons; upgrade: what an upgrade means, in every
   form;
 - html: reports to keep and what notebooks show, a package with a map of its own;

@@ -148,7 +148,7 @@ def generated_group(group: FunctionGroup) -> GeneratedGroup:
         for function in group.functions:
             kernel = function.kernel_at(key)
             if kernel is not None:
-                label = _wrapper_name(key, function)
+                label = plain_wrapper_name(key, function)
                 wrappers.append(Wrapper(function, label, "", python_name(kernel.name), _checks(key, function)))
         keys.append(GeneratedKey(key, Form.PLAIN, "", out.kernel_at(key), tuple(wrappers)))
     return GeneratedGroup(group, name, meta_class, out.structured_inherits or "MetaBase", tuple(keys))
@@ -179,6 +179,12 @@ def _wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
     name = function.name
     parts = (name.name, "out" if function.parts.outs else "", name.overload)
     return "_".join(("wrapper", str(key), *filter(None, parts)))
+
+
+def plain_wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
+    """torchgen's name for a kernel that is not structured, the overload first: `wrapper_SparseCPU_Tensor_add`."""
+    name = function.name
+    return f"wrapper_{key}_{name.overload}_{name.name}{'_out' if function.parts.outs else ''}"
 
 
 def _checks(key: DispatchKey, function: NativeFunction) -> bool:

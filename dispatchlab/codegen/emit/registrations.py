@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dispatchlab.codegen.emit.generated_group import generated_group
+from dispatchlab.codegen.emit.generated_group import generated_group, plain_wrapper_name
 from dispatchlab.codegen.emit.python_source import annotated_types
 from dispatchlab.codegen.read.derivatives import Derivatives
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
@@ -99,9 +99,9 @@ class GeneratedKernel:
                 return f"{self.part}.cpp"
             case Part.BACKEND:
                 count = _SHARDS_OF_CPU if self.key is DispatchKey.CPU else 1
-                return f"{self.part}{self.key}_{_shard(self._shard_key, count)}.cpp"
+                return f"{self.part}{self.key}_{shard(self._shard_key, count)}.cpp"
             case _:
-                return f"{self.part}_{_shard(self._shard_key, SHARDS[self.part])}.cpp"
+                return f"{self.part}_{shard(self._shard_key, SHARDS[self.part])}.cpp"
 
     @property
     def _shard_key(self) -> str:
@@ -109,7 +109,7 @@ class GeneratedKernel:
         return _cpp_name(self.function) if self.part is Part.AUTOGRAD else self.function.parts.name.base
 
 
-def _shard(key: str, count: int) -> int:
+def shard(key: str, count: int) -> int:
     """The number of the file among `count`. Source: `string_stable_hash` in torchgen/utils.py."""
     return int.from_bytes(hashlib.sha1(key.encode("latin1"), usedforsecurity=False).digest(), "little") % count
 
@@ -230,7 +230,7 @@ def _unstructured(function: NativeFunction) -> Iterator[GeneratedKernel]:
         return
     inferred = inferred_schema_of(function)
     for kernel in function.dispatch:
-        name = _wrapper_name(function, kernel.key)
+        name = plain_wrapper_name(kernel.key, function)
         yield GeneratedKernel(
             function, kernel.key, Part.BACKEND, Body.CALLS_NATIVE, name, inferred, calls=_native(kernel)
         )
@@ -241,12 +241,9 @@ def _unstructured(function: NativeFunction) -> Iterator[GeneratedKernel]:
         and not function.composites
         and len(function.schema.returns) == 1
     ):
-        yield GeneratedKernel(function, meta, Part.BACKEND, Body.RETURNS_SELF, _wrapper_name(function, meta), inferred)
-
-
-def _wrapper_name(function: NativeFunction, key: DispatchKey) -> str:
-    """`wrapper_CPU_memory_format_empty`. Source: `wrapper_kernel_sig`."""
-    return f"wrapper_{key}_{function.name.overload}_{_cpp_name(function)}"
+        yield GeneratedKernel(
+            function, meta, Part.BACKEND, Body.RETURNS_SELF, plain_wrapper_name(meta, function), inferred
+        )
 
 
 def _native(kernel: BackendKernel) -> str:

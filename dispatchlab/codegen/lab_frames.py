@@ -1,14 +1,13 @@
-"""The call stack of a structured operator, from the Python binding down to the kernel by hand.
+"""The frames of a call of a structured operator in the lab, from the Python binding down to the kernel by hand.
 
-The operator is called, and the stack is read where the kernel runs. The frames are those of the exercise in PyTorch's
-codegen walkthrough.
+The operator is called, and the stack is read where the kernel runs.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import TypeAlias
@@ -16,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dispatchlab.call.tensor import Tensor, tensor
-from dispatchlab.codegen.emit.generate import NoSuchGroupError
+from dispatchlab.codegen.cpp_frames import Frame, Layer
 from dispatchlab.codegen.emit.generated_group import Form, generated_group
 from dispatchlab.codegen.emit.ufunc_loops import ufunc_loops
 from dispatchlab.codegen.emit.ufunc_source import ufunc_function
@@ -24,7 +23,7 @@ from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.kernels.lab import StructuredLayers, lab_functions
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_function import NativeFunction
-from dispatchlab.codegen.runtime.python_bindings import PythonFunctions, signature_text
+from dispatchlab.codegen.runtime.python_bindings import PythonFunctions
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import Argument
@@ -32,73 +31,74 @@ from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame of the call.
+class LabFrame:
+    """One frame of the call in the lab.
 
     Args:
-        layer: what stands there: Python binding, API, autograd kernel, redispatch, wrapper, structured impl, kernel.
-        function: the function.
+        layer: what stands there.
+        function: the Python function.
         file: the file that it is in, generated ones by the name that `codegen` writes them under.
         line: the line that calls the next frame.
-        upstream: the file that PyTorch's build generates it into, or has it in.
     """
 
-    layer: str
+    layer: Layer
     function: str
     file: str
     line: int
-    upstream: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.layer:<17} {self.function}\n{'':<17}   {self.file}:{self.line}\n{'':<17}   PyTorch: {self.upstream}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CallStack:
-    """The frames of one call, the outermost first."""
-
-    operator: str
-    signature: str
-    frames: tuple[Frame, ...]
-
-    def text(self) -> str:
-        """The frames as a debugger shows them, the innermost first, numbered."""
-        lines = [f"{self.signature}, called as {self.operator}", ""]
-        for number, frame in enumerate(reversed(self.frames)):
-            first, *rest = str(frame).splitlines()
-            lines.append(f"#{number}  {first}")
-            lines += [f"    {line}" for line in rest]
-        return "\n".join(lines) + "\n"
 
 
 _Line: TypeAlias = tuple[str, str, int]
 """A file, a function and a line."""
 
 
-def call_stack(name: str) -> CallStack:
-    """Call a structured operator on CPU tensors and return the frames that the call went through.
+def lab_frames(name: str) -> tuple[LabFrame, ...]:
+    """Call a structured operator on CPU tensors in the lab and return the frames of the call, the outermost first.
 
     Args:
         name: a variant by its name: `add.out`, `add.Tensor`.
 
-    Raises:
-        NoSuchGroupError: there are no kernels for an operator of that name.
+    Returns:
+        Nothing when the lab has no kernels for an operator of that name.
     """
     natives = lab_functions()
-    bare = name.removeprefix("aten::")
-    group = next((each for each in natives.structured_groups for one in each.functions if one.short_name == bare), None)
+    group = next((each for each in natives.structured_groups for one in each.functions if one.short_name == name), None)
     if group is None:
-        known = tuple(one.short_name for each in natives.structured_groups for one in each.functions)
-        raise NoSuchGroupError(name, known, other=False)
-    function = next(one for one in group.functions if one.short_name == bare)
+        return ()
+    function = next(one for one in group.functions if one.short_name == name)
     found: list[_Line] = []
     lab = StructuredLayers(kernels=_watched(group, found))
     _call(lab.dispatcher, group, function, found)
     lab.release()
-    frames = tuple(_frames(found, group))
-    return CallStack(f"aten::{bare}", signature_text(group), frames)
+    return tuple(_frames(found, group))
+
+
+def with_lab_frames(frames: Sequence[Frame], lab: Sequence[LabFrame]) -> tuple[Frame, ...]:
+    """Frames of C++, with where the lab has the same: the n-th of a layer there is the n-th here."""
+    waiting = list(lab)
+    found = []
+    for frame in frames:
+        at = next((at for at, one in enumerate(waiting) if one.layer is frame.layer and _is_same(frame, one)), None)
+        if at is None:
+            found.append(frame)
+            continue
+        one = waiting[at]
+        del waiting[: at + 1]
+        found.append(replace(frame, lab=f"{one.file}:{one.line}"))
+    return tuple(found)
+
+
+def _is_same(frame: Frame, lab: LabFrame) -> bool:
+    """Whether two frames of one layer do the same; the API and the loops have several in C++."""
+    wanted = _COUNTERPARTS.get(lab.function)
+    return wanted is None or frame.function.endswith(wanted)
+
+
+_COUNTERPARTS = {
+    "call": "::call",
+    "redispatch_boxed": "::redispatch",
+    "cpu_kernel_vec": "::cpu_kernel_vec",
+    "<lambda>": "::vectorized_loop",
+}
 
 
 def _watched(group: FunctionGroup, found: list[_Line]) -> object:
@@ -157,38 +157,29 @@ def _sample(argument: Argument) -> object:
 
 
 _KINDS = (
-    ("python_bindings.py", "function", "Python binding", "torch/csrc/autograd/generated/python_torch_functions_*.cpp"),
-    (
-        "python_bindings.py",
-        "bound_method",
-        "Python binding",
-        "torch/csrc/autograd/generated/python_variable_methods.cpp",
-    ),
-    ("<call of", "call", "API", "ATen/Operators_*.cpp (at::_ops::{flat}::call)"),
-    ("layers/autograd.py", "kernel", "autograd kernel", "torch/csrc/autograd/generated/VariableType_*.cpp"),
-    (
-        *("layers/views.py", "in_place_kernel", "ADInplaceOrView"),
-        "torch/csrc/autograd/generated/ADInplaceOrViewType_*.cpp",
-    ),
-    ("operators.py", "redispatch_boxed", "redispatch", "ATen/Operators_*.cpp (at::_ops::{flat}::redispatch)"),
-    ("<generated>", "wrapper_", "wrapper", "ATen/RegisterCPU.cpp"),
-    ("<generated>", "<lambda>", "loop body", "ATen/UfuncCPUKernel_*.cpp"),
-    ("pointwise_loops.py", "cpu_kernel", "loop", "aten/src/ATen/native/cpu/Loops.h"),
-    ("<generated>", "{ufunc}_kernel", "kernel", "ATen/UfuncCPUKernel_*.cpp"),
-    ("pointwise_loops.py", "__call__", "stub", "aten/src/ATen/native/DispatchStub.h"),
-    ("<generated>", "impl", "structured impl", "ATen/NativeFunctions.h (declared), ATen/RegisterCPU.cpp (called)"),
+    ("python_bindings.py", "function", Layer.BINDING),
+    ("python_bindings.py", "bound_method", Layer.BINDING),
+    ("<call of", "call", Layer.API),
+    ("layers/autograd.py", "kernel", Layer.AUTOGRAD),
+    ("layers/views.py", "in_place_kernel", Layer.VIEWS_AND_WRITES),
+    ("operators.py", "redispatch_boxed", Layer.API),
+    ("<generated>", "wrapper_", Layer.WRAPPER),
+    ("<generated>", "<lambda>", Layer.LOOP),
+    ("pointwise_loops.py", "cpu_kernel", Layer.LOOP),
+    ("<generated>", "{ufunc}_kernel", Layer.LOOP),
+    ("pointwise_loops.py", "__call__", Layer.STUB),
+    ("<generated>", "impl", Layer.IMPL),
 )
 
 
-def _frames(found: list[_Line], group: FunctionGroup) -> Iterator[Frame]:
-    frames: list[Frame] = []
+def _frames(found: list[_Line], group: FunctionGroup) -> Iterator[LabFrame]:
+    frames: list[LabFrame] = []
     file, function, line = found[0]
-    frames.append(Frame("kernel by hand", function, _shown(file), line, "aten/src/ATen/native/*.cpp"))
+    frames.append(LabFrame(Layer.NATIVE, function, _shown(file), line))
     for file, function, line in found[1:]:
-        for where, start, layer, upstream in _KINDS:
+        for where, start, layer in _KINDS:
             if where in file and function.startswith(start.format(ufunc=group.functional.name.name)):
-                flat = group.out.short_name.replace(".", "_")
-                frames.append(Frame(layer, function, _shown(file), line, upstream.format(flat=flat)))
+                frames.append(LabFrame(layer, function, _shown(file), line))
                 break
     yield from reversed(frames)
 

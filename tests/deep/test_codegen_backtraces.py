@@ -1,0 +1,35 @@
+"""Walks through calls, held to backtraces that a debugger takes of the installed PyTorch, and to all recorded ones."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from tests import cpp_backtraces  # noqa: E402  torch has to be there first
+
+pytestmark = pytest.mark.skipif(
+    not torch.__version__.startswith("2.13."), reason="the registry of a walk is that of PyTorch 2.13"
+)
+
+
+def test_all_recorded_backtraces_are_those_of_walks() -> None:
+    recorded = cpp_backtraces.load()
+    chosen = [case for case in cpp_backtraces.cases() if case.code in recorded]
+    different = [text for case in chosen if (text := cpp_backtraces.difference(case.walk(), recorded[case.code]))]
+    assert not different, "\n".join(different)
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+def test_the_debugger_still_shows_what_was_recorded(tmp_path: Path) -> None:
+    recorded = cpp_backtraces.load()
+    chosen = [case for case in cpp_backtraces.cases() if case.code in recorded][::12]
+    found = cpp_backtraces.record(chosen, tmp_path)
+    assert len(found) > 0.9 * len(chosen)
+    for case in chosen:
+        if case.code in found:
+            assert not cpp_backtraces.difference(case.walk(), found[case.code])
