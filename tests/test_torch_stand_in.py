@@ -100,6 +100,15 @@ def test_fallbacks_and_python_kernels_come_with_their_keys(c: Any) -> None:
     assert "IPU: registered at /dev/null:0 [backend fallback]" in table
 
 
+def test_keys_that_pytorch_cannot_parse_are_given_as_keys(c: Any) -> None:
+    library = c._dispatch_library("FRAGMENT", "test", "")
+    library.impl("foo", c.DispatchKey.QuantizedHIP, lambda x: x)
+    c._dispatch_library("IMPL", "_", "").fallback(c.DispatchKey.SparseLazy, lambda op, *args: args[0])
+    assert "QuantizedHIP: registered at /dev/null:0 [kernel]\n" in c._dispatch_dump_table("test::foo")
+    with pytest.raises(RuntimeError, match="could not parse dispatch key: QuantizedXLA"):
+        library.impl("foo", "QuantizedXLA", lambda x: x)
+
+
 def _refused(c: Any, how: str) -> str:
     kept = []
 

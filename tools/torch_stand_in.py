@@ -59,6 +59,7 @@ from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
 from dispatchlab.call.tensor_options import DType
 from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
+from dispatchlab.engine.kernel import KernelLike, kernel_function
 from dispatchlab.errors import RefusalError
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import UnknownKeyError, parse_key
@@ -255,23 +256,35 @@ class StandInLibrary:
         """`m.impl` of such a kernel."""
         return self._made(lambda: self._library.impl(name, _t_t(dispatch, debug)))
 
-    def impl(self, name: str, dispatch: str, function: Callable[..., object]) -> None:
-        """`m.impl` of a Python function."""
-        self._made(lambda: self._library.impl(name, function, dispatch))
+    def impl(self, name: str, dispatch: str | DispatchKey, function: Callable[..., object]) -> None:
+        """`m.impl` of a Python function; a key that is given as a `DispatchKey` need not be one that PyTorch parses."""
+        kernel, text = _at(dispatch, function)
+        self._made(lambda: self._library.impl(name, kernel, text))
 
     def fallback_fallthrough(self, dispatch: str = "") -> StandInLibrary:
         """`m.fallback` of a fallthrough."""
         return self._made(lambda: self._library.fallback(fallthrough, dispatch))
 
-    def fallback(self, dispatch: str, function: Callable[..., object], with_keyset: bool = False) -> None:  # noqa: FBT001, FBT002  # PyTorch's
+    def fallback(
+        self,
+        dispatch: str | DispatchKey,
+        function: Callable[..., object],
+        with_keyset: bool = False,  # noqa: FBT001, FBT002  # PyTorch's
+    ) -> None:
         """`m.fallback` of a Python function."""
-        self._made(lambda: self._library.fallback(function, dispatch, with_keyset=with_keyset))
+        kernel, text = _at(dispatch, kernel_function(function, with_keyset=with_keyset))
+        self._made(lambda: self._library.fallback(kernel, text))
 
     def _made(self, register: Callable[[], object]) -> StandInLibrary:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OverrideWarning)  # PyTorch warns on standard error, and tests go on
             _worded(register)
         return self
+
+
+def _at(key: str | DispatchKey, function: KernelLike) -> tuple[KernelLike, str]:
+    """A kernel and the text of its key; a key that is given as such is the kernel's own."""
+    return (dispatch(key, function), "") if isinstance(key, DispatchKey) else (function, key)
 
 
 def _t_t(key: str, debug: str) -> Any:
