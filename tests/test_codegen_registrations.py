@@ -156,11 +156,12 @@ def test_scenarios_are_written_and_checked_one_for_each_name(with_derivatives: s
     result = codegen(with_derivatives, "--registrations", "--only", "normal_", "-o", folder)
     assert result.exit_code == 0, result.output
     assert "the registrations of 3 functions" in result.output
-    assert [path.name for path in Path(folder).iterdir()] == ["normal.yaml"]
+    names = sorted(path.name for path in Path(folder).iterdir())
+    assert names == ["normal_registrations.py", "normal_registrations.yaml"]
     assert codegen(with_derivatives, "--registrations", "-o", folder, "--check").exit_code == 1
     assert codegen(with_derivatives, "--registrations", "-o", folder).exit_code == 0
     assert codegen(with_derivatives, "--registrations", "-o", folder, "--check").exit_code == 0
-    permuted = CliRunner().invoke(main, ["permute", f"{folder}/normal.yaml", "--format", "json"])
+    permuted = CliRunner().invoke(main, ["permute", f"{folder}/normal_registrations.yaml", "--format", "json"])
     assert json.loads(permuted.output)["verdict"] == "order-independent"
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from dispatchlab.codegen.emit.layer_formulas import generated_formulas, not_generated_lines
 from dispatchlab.codegen.emit.python_source import label
-from dispatchlab.codegen.emit.registration_scenarios import by_base_name, first_line, registration_files
+from dispatchlab.codegen.emit.registration_scenarios import by_base_name, first_line
+from dispatchlab.codegen.emit.registration_source import registration_files
 from dispatchlab.codegen.emit.registrations import (
     BY_HAND,
     FunctionRegistrations,
@@ -164,7 +165,7 @@ def registration_report(
 
 @dataclass(frozen=True, slots=True)
 class GeneratedScenarios:
-    """Scenarios of what is generated for functions.
+    """Modules and scenarios of what is generated for functions.
 
     Args:
         files: the texts by the names of the files.
@@ -182,7 +183,7 @@ class GeneratedScenarios:
 def generated_scenarios(
     native_functions: str, *, derivatives: str | None = None, only: Sequence[str] = ()
 ) -> GeneratedScenarios:
-    """A scenario for each name that functions have in common.
+    """A module and a scenario for each name that functions have in common.
 
     Args:
         native_functions: the file of native functions.
@@ -203,7 +204,8 @@ def generated_scenarios(
     file = label(Path(native_functions).name)
     left = _within(left_out(natives, formulas), registrations)
     sentences = (f"not generated: {each.why}: {len(each.functions):,}" for each in left)
-    files = registration_files(registrations, file)
+    translated = () if formulas is None else generated_formulas(natives, formulas).generated
+    files = registration_files(registrations, file, translated)
     return GeneratedScenarios(files, first_line(file), len(registrations), tuple(sentences))
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 @click.option(
     "--registrations",
     is_flag=True,
-    help="Show every registration that is generated for the functions, structured or not; with -o DIR write a scenario "
-    "for each name.",
+    help="Show every registration that is generated for the functions, structured or not; with -o DIR write a module "
+    "and a scenario for each name.",
 )
 @click.option(
     "--formulas",
@@ -209,7 +209,7 @@ def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: b
     others = len(natives.functions) - sum(len(each.functions) for each in natives.structured_groups)
     if others and not (only or check):
         functions = f"{others:,} function{' is' if others == 1 else 's are'}"
-        note(f"{functions} in no structured group: --registrations writes scenarios of all that is registered for them")
+        note(f"{functions} in no structured group: --registrations writes modules and scenarios of them")
     _write(folder, files, mark(name), what, file, only, check=check, force=force)
 
 

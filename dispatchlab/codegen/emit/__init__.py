@@ -5,6 +5,6 @@
 - ufunc_loops: the kernels that `ufunc_inner_loop` makes, as values; ufunc_source: the same as Python;
 - generate: modules, scenarios and an index for all groups of a file; written to a folder, compared with it, or loaded;
 - registrations: every registration that is generated for each function, structured or not;
-- registration_scenarios: the same as scenarios;
+- registration_scenarios: the same as scenarios; registration_source: as Python modules;
 - formula_source: the formulas of derivatives.yaml as Python; layer_formulas: over the operators of the layers.
 """

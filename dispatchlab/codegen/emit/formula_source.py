@@ -415,11 +415,7 @@ def module_of_formulas(functions: Sequence[TranslatedFunction], *, first_line: s
         file: what derivatives.yaml is called in it.
         package: the package with `autograd_graph` and `derivatives`.
     """
-    body: list[str] = []
-    rows: list[str] = []
-    for each in functions:
-        body += _function_source(each, file)
-        rows += _row(each)
+    body = formula_body(functions, file=file)
     lines = [
         first_line,
         f'"""The gradients of {len(functions)} operators: what each saves, and its formulas as {file} has them."""',
@@ -429,20 +425,31 @@ def module_of_formulas(functions: Sequence[TranslatedFunction], *, first_line: s
         "from collections.abc import Mapping",
         "from typing import Any",
         "",
-        "from dispatchlab.call.tensor import Tensor",
-        f"from {package}.autograd_graph import Gradients, Node",
-        f"from {package}.derivatives import (",
-        *(f"    {name}," for name in ("Calls", "Derivative", "Values", *_helpers_in(body))),
-        ")",
+        *formula_imports(body, package=package),
         "",
         "",
         *body,
-        "FORMULAS: Mapping[str, Derivative] = {",
-        *rows,
-        "}",
-        '"""By operator."""',
     ]
     return "\n".join(lines) + "\n"
+
+
+def formula_imports(body: Iterable[str], *, package: str) -> Iterator[str]:
+    """The imports that the lines of formulas need."""
+    yield "from dispatchlab.call.tensor import Tensor"
+    yield f"from {package}.autograd_graph import Gradients, Node"
+    yield f"from {package}.derivatives import ("
+    yield from (f"    {name}," for name in ("Calls", "Derivative", "Values", *_helpers_in(body)))
+    yield ")"
+
+
+def formula_body(functions: Sequence[TranslatedFunction], *, file: str) -> list[str]:
+    """The functions of formulas, and the table of them."""
+    body: list[str] = []
+    rows: list[str] = []
+    for each in functions:
+        body += _function_source(each, file)
+        rows += _row(each)
+    return [*body, "FORMULAS: Mapping[str, Derivative] = {", *rows, "}", '"""By operator."""']
 
 
 _CALLED = re.compile(r"(?<![\w.\"])([a-z]\w+)\(")

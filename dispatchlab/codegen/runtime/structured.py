@@ -51,10 +51,15 @@ class Kernels:
 
     def call(self, name: str, /, *args: object, **kwargs: object) -> Any:
         """Call an operator, from the top."""
+        return self.operator(name)(*args, **kwargs)
+
+    def operator(self, name: str, /) -> Operator:
+        """An operator; one without a namespace is of `aten`."""
         found = self._operators.get(name)
         if found is None:
-            found = self._operators[name] = operator(self._dispatcher, name)
-        return found(*args, **kwargs)
+            whole = name if "::" in name else f"aten::{name}"
+            found = self._operators[name] = operator(self._dispatcher, whole)
+        return found
 
 
 def link(dispatcher: Dispatcher, kernels: object, by_hand: Mapping[str, str]) -> Kernels:
