@@ -32,14 +32,11 @@ from dispatchlab.call import (
     AutoDispatchBelowAutograd,
     DType,
     ExcludeDispatchKeyGuard,
-    ForceDispatchKeyGuard,
     IncludeDispatchKeyGuard,
     InferenceMode,
     Layout,
-    excluded,
-    included,
 )
-from dispatchlab.layers import AutogradError, Lab, no_grad, set_grad_enabled
+from dispatchlab.layers import AutogradError, Lab, TransformError, autocast, no_grad, set_grad_enabled
 from dispatchlab.overrides import DispatchMode, PythonDispatch, disabled, make_wrapper_subclass
 from tests.call_programs import COMPOSITES, FREE, RELATED
 
@@ -87,6 +84,16 @@ GUARDS = (
     *(f"include {key}" for key in ("SparseCPU", "Meta", "AutogradMeta", "Conjugate")),
 )
 
+TRANSFORMS = (
+    *(("vmap",), ("vmap",), ("vmap",), ("functionalize",), ("functionalize",)),
+    *(("vmap", "vmap"), ("vmap", "functionalize"), ("functionalize", "vmap")),
+)
+INNER = ("no_grad", "inference on", "below autograd", "autocast", "mode on", "mode new")
+"""Guards inside of transforms."""
+
+UNBATCHED = ("cpu sparse", "csr", "cpu quantized", "mkldnn", "nested", "zero")
+"""What has no batch of the kind that `vmap` takes."""
+
 Given = str | tuple[str | None, ...] | None
 
 
@@ -122,10 +129,19 @@ class Defined:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call of the first operator: kinds of tensors as arguments, under guards, the outermost first."""
+    """A call of the first operator.
+
+    Args:
+        given: the kinds of tensors that are its arguments.
+        guards: around all, the outermost first.
+        transforms: in the guards, the outermost first.
+        inner: guards in the transforms.
+    """
 
     given: tuple[Given, ...]
     guards: tuple[str, ...]
+    transforms: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +171,15 @@ def program(choose: random.Random, kinds: Sequence[str], *, calls: int) -> Progr
     for _ in range(calls):
         given = tuple(_given(choose, wanted if choose.random() < 0.7 else kinds, type_) for type_ in first.types)
         guards = tuple(choose.choice(GUARDS) for _ in range(choose.choice((0, 0, 0, 1, 1, 2, 3))))
-        made.append(Called(given, tuple(one for one in guards if not _crashes(given, one))))
+        transforms: tuple[str, ...] = ()
+        inner: tuple[str, ...] = ()
+        if choose.random() < 0.25:
+            transforms = choose.choice(TRANSFORMS)
+            if "functionalize" in transforms and "nested" in _flat(given):
+                transforms = ("vmap",)  # PyTorch asks a functional tensor for its strides, and a nested one has none.
+            inner = tuple(choose.choice(INNER) for _ in range(choose.choice((0, 0, 0, 1))))
+            guards = tuple(one for one in guards if not one.startswith("include"))
+        made.append(Called(given, tuple(one for one in guards if not _crashes(given, one)), transforms, inner))
     return Program(operators, fallbacks, tuple(made))
 
 
@@ -246,6 +270,10 @@ class Side(ABC):
     def guard(self, name: str) -> AbstractContextManager[object]: ...
 
     @abstractmethod
+    def transform(self, name: str, function: Callable[..., Any], batched: Sequence[bool]) -> Callable[..., Any]:
+        """A transformed function of tensors, some of which have a batch."""
+
+    @abstractmethod
     def exclude(self, keys: Any) -> AbstractContextManager[object]:
         """Exclude the highest functionality of a set."""
 
@@ -296,14 +324,49 @@ class Side(ABC):
             with ExitStack() as held:
                 for name in one.guards:
                     held.enter_context(self.guard(name))
-                result = self.operators[0](*positional, **named)
+                if one.transforms:
+                    found = self._transformed(one, positional, named)
+                else:
+                    found = self.about(self.operators[0](*positional, **named))
         except (PlantedError, TooLongError) as error:
             end: Line = (type(error).__name__,)
         except Exception as error:
             end = self.failure(error)
         else:
-            end = ("returned", self.about(result))
+            end = ("returned", found)
         return [*self.log, end]
+
+    def _transformed(self, one: Called, positional: list[Any], named: dict[str, Any]) -> object:
+        """Call inside of transforms; what is compared of the result is seen from the inside."""
+        found: list[object] = []
+        kinds = kinds_of(one.given)
+        batched = [not kind.startswith(UNBATCHED) for kind in kinds]
+
+        def inside(*tensors: Any) -> Any:
+            self.given = [*tensors]
+            left = iter(tensors)
+
+            def put(value: Any) -> Any:
+                if isinstance(value, list):
+                    return [put(each) for each in value]
+                return next(left) if self.is_tensor(value) else value
+
+            values = put(positional)
+            by_name = {name: put(value) for name, value in named.items()}
+            with ExitStack() as held:
+                for name in one.inner:
+                    held.enter_context(self.guard(name))
+                found.append(self.about(self.operators[0](*values, **by_name)))
+            return tensors[0] if tensors else None
+
+        function = inside
+        for name in reversed(one.transforms):
+            function = self.transform(name, function, batched)
+            batched = [False] * len(batched) if name == "vmap" else batched
+        if not any(batched) and "vmap" in one.transforms:
+            return "nothing to batch"
+        function(*self.given)
+        return found[0]
 
     def _values(self, types: Sequence[str], given: Sequence[Given]) -> tuple[list[Any], dict[str, Any]]:
         positional: list[Any] = []
@@ -448,6 +511,11 @@ class Side(ABC):
         if does == "twice":
             func(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def kinds_of(given: Sequence[Given]) -> list[str]:
+    """The kinds of the tensors that a call is given."""
+    return [kind for kind in _flat(given) if kind is not None]
 
 
 def _flat(values: Sequence[Any]) -> Iterator[Any]:
@@ -599,7 +667,7 @@ class LabSide(Side):
             case "below":
                 return AutoDispatchBelowAutograd() if detail == "autograd" else AutoDispatchBelowADInplaceOrView()
             case "autocast":
-                return ForceDispatchKeyGuard(included(), excluded().remove(DispatchKey.AutocastCPU))
+                return autocast("cpu")
             case "include":
                 return IncludeDispatchKeyGuard(DispatchKey[detail])
             case "exclude":
@@ -607,6 +675,11 @@ class LabSide(Side):
             case _:
                 assert what == "mode"
                 return self._mode(detail)
+
+    def transform(self, name: str, function: Callable[..., Any], batched: Sequence[bool]) -> Callable[..., Any]:
+        if name == "functionalize":
+            return self.lab.functionalize(function)
+        return self.lab.vmap(function, in_dims=tuple(0 if one else None for one in batched))
 
     def _mode(self, does: str) -> DispatchMode:
         def handler(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -654,6 +727,8 @@ class LabSide(Side):
                 return (str(error.kind), error.facts.get("key", str(error)))
             case InvariantError():
                 return ("broken", "")
+            case TransformError():
+                return ("transform", "")
             case AutogradError():
                 return ("autograd", str(error.kind))
             case _:

@@ -174,6 +174,22 @@ class FunctionalizeLayer(DynamicLayer):
             if isinstance(one, FunctionalTensor):
                 one.level = self.level
 
+    def send_to_next(self, called: Operator, stack: list[object]) -> None:
+        """Call what is below this layer, which no functional tensor may get to.
+
+        Raises:
+            TransformError: a kernel of Functionalize handed one on, or let the call pass it by.
+        """
+        if any(
+            isinstance(one, FunctionalTensor) for one in _tensors(stack[len(stack) - len(called.schema.arguments) :])
+        ):
+            message = (
+                f"{called.name} got a functional tensor below functionalize(): its kernel at Functionalize has to call "
+                "on with the values, or leave the key to the builtin fallback"
+            )
+            raise TransformError(TransformErrorKind.ESCAPED_TENSOR, message)
+        super().send_to_next(called, stack)
+
 
 class EnterLayer(ForceDispatchKeyGuard):
     """What the thread includes and excludes while the kernels of a layer run."""

@@ -24,6 +24,7 @@ from dispatchlab.layers.kernels import stand_in
 from dispatchlab.layers.schemas import COPIES
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.schema_types import OPTIONAL_TENSORS, TENSOR, ListType
 
 _OWN = DispatchKeySet.of(DispatchKey.Functionalize)
 _NOT_COPIED = PYTHON_KEYS | DispatchKeySet.of(
@@ -148,7 +149,7 @@ class FunctionalTensor(Tensor):
 
 
 class _Thread(threading.local):
-    reapplies_views: bool = True
+    reapplies_views: bool = False
 
 
 _thread = _Thread()
@@ -169,10 +170,17 @@ def skip_functionalize() -> ExcludeDispatchKeyGuard:
     return ExcludeDispatchKeyGuard(DispatchKey.Functionalize)
 
 
+_TENSOR_TYPES = (TENSOR, ListType(TENSOR), OPTIONAL_TENSORS)
+"""What counts as a tensor argument even where it is undefined or empty."""
+
+
 def functional_fallback(called: Operator, stack: list[object]) -> None:
     """Call with the values of functional tensors; the results are functional, if any argument or no argument is."""
     start = len(stack) - len(called.schema.arguments)
-    tensors = [isinstance(one, Tensor | list) for one in stack[start:]]
+    tensors = [
+        isinstance(value, Tensor) or argument.type in _TENSOR_TYPES
+        for argument, value in zip(called.schema.arguments, stack[start:], strict=True)
+    ]
     functional = False
     for at in range(start, len(stack)):
         functional |= _is_functional(stack[at])

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dispatchlab.call.local_key_set import excluded
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Array, Generator, Tensor, contiguous_strides, is_dense
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
@@ -223,7 +224,8 @@ def zeros_kernel(empty: Operator) -> Callable[..., Tensor]:
         made: Tensor = empty(size, **options)
         if made.elements is not None:
             made.elements[...] = 0
-        if not made.is_inference:
+        # Filling is a call of an operator that writes, below which a handler of `zeros` may have excluded all of that.
+        if not made.is_inference and not excluded().has(DispatchKey.ADInplaceOrView):
             made.version_counter.value += 1
         return made
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.call_sequences import LAB_KINDS, Called, LabSide, Line, program
+from tests.call_sequences import LAB_KINDS, Called, LabSide, Line, kinds_of, program
 from tests.live.torch_side import KINDS, TorchSide
 
 # PyTorch warns that some of its tensors are in beta, once in a process.
@@ -25,6 +25,7 @@ class Comparison:
         calls: how many calls there were.
         kernels: how many kernels ran in them.
         ends: how many calls ended in which way.
+        transformed: how many calls were inside of a transform.
         keys: where kernels were registered that ran.
         named: how many calls differ for a reason that has a name.
         different: the calls that differ for no known reason.
@@ -33,6 +34,7 @@ class Comparison:
     calls: int = 0
     kernels: int = 0
     ends: Counter[str] = field(default_factory=Counter)
+    transformed: int = 0
     keys: set[str] = field(default_factory=set)
     named: Counter[str] = field(default_factory=Counter)
     different: list[tuple[int, Called, list[Line], list[Line]]] = field(default_factory=list)
@@ -40,12 +42,12 @@ class Comparison:
 
 def reason(called: Called, theirs: list[Line]) -> str:
     """Why a call differs, of what is known; empty for no reason."""
-    if "include Functionalize" in called.guards:
-        # PyTorch wraps results of factories, and has kernels of its own at Functionalize for views and writes.
-        return "functional tensors"
     if "func != nullptr" in str(theirs[-1]):
         # PyTorch fails with an internal assertion: it looks for a kernel of the operator, and there is a fallback.
         return "a Python fallback, with a subclass or a mode"
+    if "zero" in kinds_of(called.given) and "exclude CPU" in called.guards:
+        # PyTorch fills zeros by `zero_`, which has no kernel then; here they are filled without a call.
+        return "zeros, with CPU excluded"
     return ""
 
 
@@ -59,6 +61,7 @@ def compared(calls: int, seed: int) -> Comparison:
         our_lines = ours.run(one, number)
         for called, their, our in zip(one.calls, their_lines, our_lines, strict=True):
             found.calls += 1
+            found.transformed += bool(called.transforms)
             found.kernels += sum(line[0] in ("kernel", "fallback") for line in their)
             found.keys |= {str(line[2]) for line in their if line[0] in ("kernel", "fallback")}
             found.ends[str(their[-1][0])] += 1
@@ -74,7 +77,7 @@ def compared(calls: int, seed: int) -> Comparison:
 
 ENDS = (
     *("returned", "missing_kernel", "no_tensor_arguments", "wrong_value", "fails", "PlantedError"),
-    *("ambiguous_autogradother", "autograd"),
+    *("ambiguous_autogradother", "transform"),
 )
 
 
@@ -82,7 +85,7 @@ def test_a_sample_of_generated_calls_runs_the_kernels_that_pytorch_runs() -> Non
     assert [*LAB_KINDS] == [*KINDS]
     found = compared(1_000, seed=1)
     assert found.different == []
-    assert found.named.total() < 10
+    assert found.named.total() < 5
     assert (found.calls, set(ENDS) - set(found.ends)) == (1_000, set())
     assert found.kernels > 800
     assert len(found.keys) > 25

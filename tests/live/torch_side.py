@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -82,7 +82,7 @@ KINDS: Mapping[str, Callable[[], Any]] = {
 
 FAILURES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
-        r"functorch.PlumbingHelper|escaped from inside a function|BatchedFallback.cpp|[Bb]atching rule not implemented",
+        r"functorch.PlumbingHelper|BatchedFallback.cpp|[Bb]atching rule not implemented",
         ("FuncTorchBatched", "BatchedNestedTensor", "Batched"),
     ),
     (r"PythonDispatcherTLS was not set", ("PythonDispatcher",)),
@@ -111,6 +111,8 @@ def failure(text: str) -> tuple[str, str]:
     found = re.search(r"from the '(\w+)' backend", text)
     if found is not None:
         return "missing_kernel", found[1]
+    if "isFunctionalTensor" in text or "escaped from inside a function" in text:
+        return "transform", ""
     if re.search(r"a (view of a )?leaf Variable", text):
         return "autograd", "leaf_modified"
     keys = next((keys for pattern, keys in FAILURES if re.search(pattern, text)), None)
@@ -176,6 +178,14 @@ class TorchSide(Side):
             case _:
                 assert what == "mode"
                 made = self._mode(detail)
+        return made
+
+    def transform(self, name: str, function: Callable[..., Any], batched: Sequence[bool]) -> Callable[..., Any]:
+        made: Callable[..., Any]
+        if name == "functionalize":
+            made = torch.func.functionalize(function)
+        else:
+            made = torch.vmap(function, in_dims=tuple(0 if one else None for one in batched))
         return made
 
     def _mode(self, does: str) -> Any:
