@@ -98,6 +98,7 @@ CASES: tuple[Case, ...] = (
     Case("select.int", ((2, 3, 4),), (1, 2)),
     Case("select.int", ((2, 3, 4),), (-1, -3)),
     Case("select_backward", ((2, 4),), ([2, 3, 4], 1, 2)),
+    Case("movedim.int", ((2, 3, 4),), (-1, 0)),
     Case("stack", ([(2, 3), (2, 3), (2, 3)],)),
     Case("stack", ([(2, 3), (2, 3)],), (1,)),
     Case("normal_", ((2, 3),), (3.0, 0.0)),

@@ -198,10 +198,10 @@ def _defined(choose: random.Random, kinds: Sequence[str]) -> Defined:
     types.sort(key=lambda type_: (type_.startswith("*"), "=" in type_))
     if "(a" in returns and types[0] != "Tensor":
         types.insert(0, "Tensor")
-    keys = choose.sample(KEYS, choose.choice((0, 1, 2, 3, 4, 6, 8)))
+    keys = choose.sample(KEYS, choose.choice((0, 2, 3, 4, 6, 8, 11)))
     passed = RELATED.get(choose.choice(kinds).removesuffix(" requires_grad"))
     keys += choose.choice(
-        ((), ("CPU",), ("CompositeImplicitAutograd",), ("CompositeExplicitAutograd",), passed or ("CPU", "AutogradCPU"))
+        (("CPU",), ("CompositeImplicitAutograd",), ("CompositeExplicitAutograd",), passed or ("CPU", "AutogradCPU"))
     )
     kernels = [Planted(key, _does(choose, key)) for key in dict.fromkeys(keys)]
     return Defined(tuple(types), returns, tuple(kernels))
@@ -341,6 +341,7 @@ class Side(ABC):
         found: list[object] = []
         kinds = kinds_of(one.given)
         batched = [not kind.startswith(UNBATCHED) for kind in kinds]
+        first = batched.index(True) if True in batched else 0
 
         def inside(*tensors: Any) -> Any:
             self.given = [*tensors]
@@ -357,14 +358,15 @@ class Side(ABC):
                 for name in one.inner:
                     held.enter_context(self.guard(name))
                 found.append(self.about(self.operators[0](*values, **by_name)))
-            return tensors[0] if tensors else None
+            return tensors[first] if tensors else None
 
         function = inside
         for name in reversed(one.transforms):
+            if name == "vmap" and not any(batched):
+                continue
             function = self.transform(name, function, batched)
+            # The batch of a tensor is all of it, and a vmap around this one gets those that have none yet.
             batched = [False] * len(batched) if name == "vmap" else batched
-        if not any(batched) and "vmap" in one.transforms:
-            return "nothing to batch"
         function(*self.given)
         return found[0]
 
@@ -727,6 +729,8 @@ class LabSide(Side):
                 return (str(error.kind), error.facts.get("key", str(error)))
             case InvariantError():
                 return ("broken", "")
+            case TransformError() if error.kind == "no_batching_rule":
+                return ("fails", "FuncTorchBatched")
             case TransformError():
                 return ("transform", "")
             case AutogradError():

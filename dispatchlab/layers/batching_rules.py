@@ -180,11 +180,9 @@ def _stacked(calls: Calls, called: Operator, column: Sequence[object], level: in
 
 
 def moved(calls: Calls, tensor: Tensor, source: int, destination: int) -> Tensor:
-    """`movedim`: one dimension moved, the others in their order."""
-    order = [at for at in range(tensor.dim) if at != source]
-    order.insert(destination, source)
-    permuted: Tensor = calls("permute")(tensor, order)
-    return permuted
+    """One dimension moved, the others in their order."""
+    result: Tensor = calls("movedim.int")(tensor, source, destination)
+    return result
 
 
 def _front(calls: Calls, batch: Batch) -> Tensor:

@@ -25,6 +25,22 @@ def reshape(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
     return reshaped
 
 
+def movedim(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
+    """`movedim.int`: one dimension moved, the others in their order, made of `permute`."""
+
+    def kernel(self: Tensor, source: int, destination: int) -> Tensor:
+        rank = self.dim
+        if not (-rank <= source < rank and -rank <= destination < rank):
+            message = f"movedim cannot move dimension {source} to {destination} of the shape {list(self.shape)}"
+            raise CallError(ErrorKind.OTHER, message)
+        order = [at for at in range(rank) if at != source % rank]
+        order.insert(destination % rank, source % rank)
+        moved: Tensor = calls("permute")(self, order)
+        return moved
+
+    return kernel
+
+
 def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
     """`matmul` of vectors, matrices and batches of them, made of `mm` and `bmm`."""
 

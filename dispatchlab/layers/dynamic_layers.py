@@ -20,7 +20,7 @@ from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_views
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
-from dispatchlab.layers.level_tensors import Lifetime, TensorWrapper
+from dispatchlab.layers.level_tensors import LevelBatchedTensor, Lifetime, TensorWrapper
 from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -67,7 +67,19 @@ class DynamicLayer:
             called.call_boxed(stack)
 
     def send_to_next(self, called: Operator, stack: list[object]) -> None:
-        """Call what is below this layer."""
+        """Call what is below this layer; below the last one, no tensor of a transform may arrive.
+
+        Raises:
+            TransformError: one does, which a kernel of this layer handed on.
+        """
+        if not layers() and any(
+            isinstance(one, LevelBatchedTensor | TensorWrapper) for one in _arguments(called, stack)
+        ):
+            message = (
+                f"{called.name} got a tensor of a transform below all transforms: a kernel at a key of the transform "
+                "has to call on with the tensors that it stands for, and a fallthrough there does not"
+            )
+            raise TransformError(TransformErrorKind.ESCAPED_TENSOR, message)
         called.call_boxed(stack)
 
     def __repr__(self) -> str:
@@ -126,7 +138,7 @@ class GradLayer(DynamicLayer):
         }
         _replace(stack, start, self._unwrapped)
         with set_grad_enabled(is_grad_enabled() and self.grad_mode_outside):
-            called.call_boxed(stack)
+            super().send_to_next(called, stack)
         for at in range(len(called.schema.returns)):
             _replace(stack, start + at, self._mutable if at not in immutable else self._immutable, count=1)
         for one in arguments:
@@ -325,6 +337,11 @@ def _replace(
             stack[at] = function(value)
         elif isinstance(value, list) and any(isinstance(one, Tensor) for one in value):
             stack[at] = [function(one) if isinstance(one, Tensor) else one for one in value]
+
+
+def _arguments(called: Operator, stack: list[object]) -> list[Tensor]:
+    """The tensors among the arguments, those in lists included."""
+    return _tensors(stack[len(stack) - len(called.schema.arguments) :])
 
 
 def _tensors(values: list[object]) -> list[Tensor]:

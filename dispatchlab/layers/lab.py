@@ -165,7 +165,11 @@ class Lab:
             for name, kernel in (META_KERNELS if key == "Meta" else BACKEND_KERNELS).items():
                 if name not in self._made_elsewhere():
                     library.impl(name, kernel)
-        self._library("IMPL", "CompositeImplicitAutograd").impl("matmul", composites.matmul(self))
+        for key in ("CompositeImplicitAutograd", "FuncTorchBatchedDecomposition"):
+            library = self._library("IMPL", key)
+            library.impl("matmul", composites.matmul(self))
+            library.impl("movedim.int", composites.movedim(self))
+        self._library("IMPL", "Functionalize").impl("movedim.int", composites.movedim(self))
         library = self._library("IMPL", "CompositeExplicitAutogradNonFunctional")
         for view, copy in COPIES.items():
             library.impl(copy, composites.copy_of_view(self, view))
@@ -199,6 +203,8 @@ class Lab:
         for name, derivative in DERIVATIVES.items():
             kernel = autograd.autograd_kernel(self, derivative, writes=name in IN_PLACE, views=name in VIEWS)
             library.impl(name, boxed(kernel, with_keyset=True))
+        # A factory has nothing to record; its kernel writes what it makes, which counts for nobody.
+        library.impl("zeros", boxed(autograd.autograd_kernel(self, None), with_keyset=True))
         without = boxed(autograd.autograd_kernel(self, None, detaches=True), with_keyset=True)
         for name in NOT_DIFFERENTIABLE:
             library.impl(name, without)
@@ -212,7 +218,6 @@ class Lab:
             library.impl(name, boxed(batching_rules.plumbing(self, rule)))
         library.impl("sum", batching_rules.sum_decomposed(self))
         library.impl("t", batching_rules.t_decomposed(self))
-        self._library("IMPL", "FuncTorchBatchedDecomposition").impl("matmul", composites.matmul(self))
         random = self._library("IMPL", "FuncTorchVmapMode")
         random.impl("randn", boxed(batching_rules.random_factory))
         random.impl("normal_", boxed(batching_rules.random_in_place(self)))

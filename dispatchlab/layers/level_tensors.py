@@ -13,7 +13,7 @@ from dispatchlab.call.local_key_set import is_inference_mode
 from dispatchlab.call.tensor import Array, Tensor, VersionCounter
 from dispatchlab.call.tensor_keys import tensor_key_set
 from dispatchlab.errors import CallError, ErrorKind
-from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
+from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
 
@@ -120,7 +120,11 @@ def _without(sizes: Sequence[int], at: int) -> tuple[int, ...]:
     return (*sizes[:at], *sizes[at + 1 :])
 
 
-_PROPAGATED = DispatchKeySet.of(DispatchKey.Negative, DispatchKey.Conjugate, DispatchKey.Dense).bits | BACKEND_BITS
+_PROPAGATED = DispatchKeySet.of(
+    *(DispatchKey.Negative, DispatchKey.Conjugate),
+    *(DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.XLA, DispatchKey.PrivateUse1),
+).bits
+"""The keys of a value that a wrapper has, too. Source: aten/src/ATen/functorch/TensorWrapper.h, BatchedTensorImpl.h."""
 
 
 @cache

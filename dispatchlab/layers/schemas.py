@@ -61,6 +61,7 @@ SCHEMAS: tuple[str, ...] = (
     "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
     "t(Tensor(a) self) -> Tensor(a)",
     "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+    "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
     "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
     "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
     "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
@@ -128,6 +129,7 @@ SHORT_NAMES: dict[str, str] = {
     **{name: f"{name}.Tensor" for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div")},
     "empty": "empty.memory_format",
     "select": "select.int",
+    "movedim": "movedim.int",
     "squeeze": "squeeze.dim",
     "transpose": "transpose.int",
 }

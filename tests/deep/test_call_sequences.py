@@ -13,9 +13,9 @@ from tests.live import test_call_sequences_live as live
 def test_5000_generated_calls_run_the_kernels_that_pytorch_runs() -> None:
     found = live.compared(5_000, seed=2)
     assert found.different == []
-    assert set(found.named) <= {"a Python fallback, with a subclass or a mode", "zeros, with CPU excluded"}
+    assert set(found.named) <= live.REASONS
     assert found.named.total() < 10
     assert (found.calls, set(live.ENDS) - set(found.ends)) == (5_000, set())
-    assert found.kernels > 5_000
+    assert found.kernels > 6_000
     assert len(found.keys) > 25
-    assert found.transformed > 500
+    assert found.transformed > 1_000

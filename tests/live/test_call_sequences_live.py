@@ -40,14 +40,29 @@ class Comparison:
     different: list[tuple[int, Called, list[Line], list[Line]]] = field(default_factory=list)
 
 
-def reason(called: Called, theirs: list[Line]) -> str:
+PYTHON_FALLBACK = "a Python fallback, with a subclass or a mode"
+FACTORIES = "a factory inside of a kernel, with BackendSelect or CPU excluded"
+WITHOUT_ELEMENTS = "a view of a wrapper, with Python excluded"
+SPARSE = "results of a vmap that are sparse"
+REASONS = {PYTHON_FALLBACK, FACTORIES, WITHOUT_ELEMENTS, SPARSE}
+
+
+def reason(called: Called, theirs: list[Line], ours: list[Line]) -> str:
     """Why a call differs, of what is known; empty for no reason."""
+    kinds = kinds_of(called.given)
     if "func != nullptr" in str(theirs[-1]):
         # PyTorch fails with an internal assertion: it looks for a kernel of the operator, and there is a fallback.
-        return "a Python fallback, with a subclass or a mode"
-    if "zero" in kinds_of(called.given) and "exclude CPU" in called.guards:
-        # PyTorch fills zeros by `zero_`, which has no kernel then; here they are filled without a call.
-        return "zeros, with CPU excluded"
+        return PYTHON_FALLBACK
+    lazily_made = "zero" in kinds or called.transforms
+    if lazily_made and {"exclude BackendSelect", "exclude CPU"} & {*called.guards}:
+        # `zeros` and `stack` make their result by calls of other operators in PyTorch, which have no kernel then.
+        return FACTORIES
+    if called.transforms and "exclude Python" in called.guards and any(one.startswith("wrapper") for one in kinds):
+        # A wrapper has sizes and strides to view in PyTorch, and no elements here.
+        return WITHOUT_ELEMENTS
+    if called.transforms and ours[-1][0] == "missing_kernel" and str(ours[-1][1]).startswith("Sparse"):
+        # The layers have no sparse kernels, such as that of the `stack` at the end of a `vmap`.
+        return SPARSE
     return ""
 
 
@@ -67,7 +82,7 @@ def compared(calls: int, seed: int) -> Comparison:
             found.ends[str(their[-1][0])] += 1
             if their == our:
                 continue
-            why = reason(called, their)
+            why = reason(called, their, our)
             if why:
                 found.named[why] += 1
             else:
@@ -83,9 +98,10 @@ ENDS = (
 
 def test_a_sample_of_generated_calls_runs_the_kernels_that_pytorch_runs() -> None:
     assert [*LAB_KINDS] == [*KINDS]
-    found = compared(1_000, seed=1)
+    found = compared(600, seed=1)
     assert found.different == []
-    assert found.named.total() < 5
-    assert (found.calls, set(ENDS) - set(found.ends)) == (1_000, set())
-    assert found.kernels > 800
-    assert len(found.keys) > 25
+    assert set(found.named) <= REASONS
+    assert found.named.total() < 4
+    assert (found.calls, set(ENDS) - set(found.ends)) == (600, set())
+    assert found.kernels > 600
+    assert len(found.keys) > 20
