@@ -30,7 +30,8 @@ lib.impl("door", lambda x: x, "CPU")
 
 
 def test_any_operator_of_the_installed_pytorch_is_shown(tmp_path: Path) -> None:
-    done = dispatchlab(tmp_path, "dump", "aten::add.Tensor", "--engine", "torch", "--key", "CPU", "--format", "text")
+    options = ("--key", "CPU", "--format", "text", "--layer", "cxx")
+    done = dispatchlab(tmp_path, "dump", "aten::add.Tensor", "--engine", "torch", *options)
     assert (done.returncode, done.stderr) == (0, "")
     dump, _, table = done.stdout.partition("\n\n")
     assert dump.startswith(

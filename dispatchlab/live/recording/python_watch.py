@@ -22,8 +22,8 @@ from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_
 #
 # - what PyTorch itself brings, when the package imports Inductor, say: the bundled registries of this version have it,
 #   and where there are none, it is what lies in PyTorch and is for operators of PyTorch's;
-# - what a call of torch.library that is a registration of the record left behind it: the fake implementation, and the
-#   parts of a custom operator. A torch_dispatch rule reaches no dispatch table, so it is listed.
+# - what a call of torch.library that is a registration of the record left behind it: the fake implementation, the parts
+#   of a custom operator, a kernel of its own. A torch_dispatch rule reaches no dispatch table, so it is listed.
 #
 # The site is the line of the package that made the call, where the call goes through a function that can be wrapped
 # before the package is imported; else the line of the function, which for a decorator is the same.
@@ -110,7 +110,12 @@ def _is_left_by(one: PythonRegistration, called: Collection[str]) -> bool:
     """Whether a call of torch.library left this, which is a registration by itself."""
     if one.operator not in called or one.key.startswith("torch_dispatch"):
         return False
+    if one.function.startswith(_OF_TORCH_LIBRARY):  # `register_autocast` puts such a kernel into `py_kernels`
+        return True
     return one.registry == "custom_ops" or (one.registry == "torch_library" and one.key == "fake")
+
+
+_OF_TORCH_LIBRARY = ("torch.library:", "torch._library.")
 
 
 def _own_layers(version: str) -> Sequence[PythonLayer]:
