@@ -12,7 +12,7 @@ import click
 
 COMMANDS: Mapping[str, str] = {
     "certify": "Prove for every operator of a registry that order has no effect.",
-    "codegen": "Generate structured operators from a native_functions.yaml.",
+    "codegen": "Generate code from a native_functions.yaml.",
     "completion": "Print the completion script for a shell.",
     "coverage": "Show which operators a backend can run, and how.",
     "demo": "Show a defect of order on a small example, and what to do next.",

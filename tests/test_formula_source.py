@@ -103,6 +103,14 @@ def test_what_is_kept_is_what_a_formula_needs_and_only_when_its_gradient_is_want
     assert "    # d.yaml:2" in lines
 
 
+@pytest.mark.parametrize("name", ["node", "calls", "grad", "self_gradient", "reshape"])
+def test_an_argument_with_a_name_that_generated_code_uses_is_named(name: str) -> None:
+    natives = read_native_functions(f"- func: f(Tensor self, Tensor {name}) -> Tensor\n  dispatch: {{CPU: f}}\n")
+    derivatives = read_derivatives(f"- name: f(Tensor self, Tensor {name}) -> Tensor\n  self: self\n", natives)
+    (missing,) = generated_formulas(natives, derivatives).missing
+    assert missing.missing == f"an argument {name}, which is the name of something else in generated code"
+
+
 def codegen(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["codegen", *arguments])
 

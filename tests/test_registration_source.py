@@ -152,6 +152,14 @@ def test_a_factory_goes_to_the_backend_of_its_options(dispatcher: Dispatcher) ->
     assert str(empty([2], device=Device(DeviceType.META)).device) == "meta"
 
 
+def test_meta_writes_nothing_and_refuses_to_write_a_tensor_with_elements(dispatcher: Dispatcher) -> None:
+    normal_ = operator(dispatcher, "aten::normal_")
+    x = Tensor(np.zeros((2,), np.float32), device=Device(DeviceType.META))
+    assert normal_(x, 3.0) is x
+    with pytest.raises(CallError, match="got a tensor with elements to write"):
+        normal_.call_boxed_for_key(DispatchKey.Meta, [tensor([1.0]), 0.0, 1.0, None])
+
+
 def test_a_write_raises_the_version_and_a_view_shares_it(dispatcher: Dispatcher) -> None:
     normal_, view = operator(dispatcher, "aten::normal_"), operator(dispatcher, "aten::view")
     x = tensor([1.0, 2.0])

@@ -84,7 +84,7 @@ def codegen(
     include: tuple[str, ...],
     format: Format | None,
 ) -> None:
-    """Generate structured operators from a native_functions.yaml: wrappers, classes, registrations, a scenario.
+    """Generate code from a native_functions.yaml: structured operators, all registrations, gradients.
 
     Writes nothing when anything in FILE.yaml is wrong.
 

@@ -10,7 +10,7 @@ gen_variable_type.py (`emit_save_inputs`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dispatchlab.codegen.emit.generated_group import python_name
@@ -128,6 +128,9 @@ class Translator:
     Args:
         operators: the schemas of the operators that there are, without namespace.
         helpers: the functions by hand.
+
+    Attributes:
+        taken: the names that generated code uses, so that arguments cannot have them.
     """
 
     def __init__(self, operators: Iterable[FunctionSchema], helpers: Iterable[Helper]) -> None:
@@ -135,8 +138,10 @@ class Translator:
         for schema in operators:
             self._operators.setdefault(schema.name.name, []).append(schema)
         self._helpers: dict[str, list[Helper]] = {}
+        self.taken = set(_TAKEN)
         for helper in helpers:
             self._helpers.setdefault(helper.name, []).append(helper)
+            self.taken.add(helper.python)
 
     def calls(self, name: str, values: Sequence[_Value]) -> _Value:
         """The call of a helper or an operator; the types of the arguments choose among those of the name."""
@@ -375,7 +380,7 @@ def translated(
     for formula in formulas.formulas:
         scope = _Scope(translator, function)
         try:
-            _check_function(function, formula)
+            _check_function(function, formula, translator.taken)
             value = scope.translate(parse_formula(formula.text))
             if value.type not in (TENSOR, "Tensor[]") or len(formula.names) > 1:
                 raise _Missing(f"{value.type} for {', '.join(formula.names)}")
@@ -388,11 +393,23 @@ def translated(
     return tuple(missing) if missing else TranslatedFunction(function, match, tuple(found))
 
 
-def _check_function(function: NativeFunction, formula: Formula) -> None:
+_TAKEN = frozenset(
+    (
+        *("calls", "enumerate", "grad", "list", "node", "one", "options_of", "result", "stash", "type_and_size"),
+        "values",
+    )
+)
+"""Names of generated code, which no argument may have."""
+
+
+def _check_function(function: NativeFunction, formula: Formula, taken: Set[str]) -> None:
     """Nodes have one result here, and a formula is for tensors of the function itself, not for elements of lists."""
     if len(function.schema.returns) != 1:
         raise _Missing(f"a node with {len(function.schema.returns)} results")
     types = {one.name: _type_text(one.type) for one in function.schema.arguments}
+    for name in types:
+        if name in taken or name.endswith("_gradient"):
+            raise _Missing(f"an argument {name}, which is the name of something else in generated code")
     for name in formula.names:
         if types.get(name) not in (TENSOR, "Tensor[]") or function.parts.name.base.startswith("_foreach_"):
             raise _Missing(f"the gradient of {name}, {types.get(name, 'no argument')}")

@@ -112,7 +112,7 @@ def _flat(name: str) -> str:
 
 def _is_function(kernel: GeneratedKernel) -> bool:
     match kernel.body:
-        case Body.CALLS_NATIVE | Body.STRUCTURED | Body.META | Body.DEFAULT | Body.DECOMPOSES | Body.RETURNS_SELF:
+        case Body.CALLS_NATIVE | Body.STRUCTURED | Body.META | Body.DEFAULT | Body.DECOMPOSES:
             return True
         case _:
             return False
@@ -162,9 +162,8 @@ def _by_hand(wrapped: _Wrapped) -> Iterator[str]:
     yield "BY_HAND = {"
     found: dict[str, str] = {}
     for kernel, _ in wrapped.values():
-        if kernel.body is not Body.RETURNS_SELF:
-            arguments = ", ".join(python_names(kernel.function.schema.arguments))
-            found.setdefault(_called(kernel), f"{_called(kernel)}({arguments})")
+        arguments = ", ".join(python_names(kernel.function.schema.arguments))
+        found.setdefault(_called(kernel), f"{_called(kernel)}({arguments})")
     for name, call in found.items():
         entry = f"    {text_literal(name)}: {text_literal(call)},"
         if len(entry) <= WIDTH:
@@ -182,10 +181,7 @@ def _wrappers(wrapped: _Wrapped, file: str) -> Iterator[str]:
         arguments = python_names(function.schema.arguments)
         yield from bracketed(f"def {name}(", ["kernels", *arguments], "):")
         yield f"    # {function.short_name} at {kernel.key}, {written_at(function, file)}"
-        if kernel.body is Body.RETURNS_SELF:
-            yield f"    return generated.returns_self({text_literal(function.short_name)}, self)"
-        else:
-            yield from bracketed(f"return kernels.{_called(kernel)}(", arguments, ")", indent=1)
+        yield from bracketed(f"return kernels.{_called(kernel)}(", arguments, ")", indent=1)
         yield ""
         yield ""
 
@@ -234,7 +230,9 @@ def _debug(text: str) -> Iterator[str]:
 def _kernel(kernel: GeneratedKernel, wrapped: _Wrapped) -> str:
     name = text_literal(kernel.function.short_name)
     match kernel.body:
-        case Body.CALLS_NATIVE | Body.STRUCTURED | Body.META | Body.DEFAULT | Body.DECOMPOSES | Body.RETURNS_SELF:
+        case Body.RETURNS_SELF:
+            return "generated.returns_self"
+        case Body.CALLS_NATIVE | Body.STRUCTURED | Body.META | Body.DEFAULT | Body.DECOMPOSES:
             return f"generated.wrapper({wrapped[id(kernel)][1]}, linked)"
         case Body.SELECTS_BACKEND:
             return "generated.select_backend"

@@ -61,10 +61,22 @@ def _does_not_functionalize(operator: Operator, keys: DispatchKeySet, stack: lis
     raise CallError(ErrorKind.MISSING_KERNEL, message, {"operator": str(operator.name)})
 
 
+def _returns_self(operator: Operator, stack: list[object]) -> None:
+    """The Meta kernel of an operator that writes `self`, which has no elements to write."""
+    arguments = operator.schema.arguments
+    at = len(stack) - len(arguments) + [one.name for one in arguments].index("self")
+    written = stack[at]
+    if not (isinstance(written, Tensor) and is_on_meta(written)):
+        message = f"{operator.name} got a tensor with elements to write, and one on meta to read: clone that to meta"
+        raise CallError(ErrorKind.OTHER, message)
+    stack[len(stack) - len(arguments) :] = [written]
+
+
 select_backend = boxed(_select_backend, with_keyset=True)
 makes_view = boxed(view_kernel, with_keyset=True)
 counts_writes = boxed(_count_writes, with_keyset=True)
 records_call = boxed(tracer_fallback, with_keyset=True)
+returns_self = boxed(_returns_self)
 functionalize_stub = boxed(_does_not_functionalize, with_keyset=True)
 
 
@@ -108,15 +120,3 @@ def autograd(
         kernels.operator, None if detaches else formulas.get(name), writes=writes, views=views, detaches=detaches
     )
     return boxed(kernel, with_keyset=True)
-
-
-def returns_self(name: str, self: Tensor) -> Tensor:
-    """The Meta kernel of an operator that writes `self`, which has no elements to write.
-
-    Raises:
-        CallError: of kind `other`: `self` has elements, and another tensor has not.
-    """
-    if not is_on_meta(self):
-        message = f"{name} would write a tensor with elements, and got one on meta: Cannot inplace into non-meta tensor"
-        raise CallError(ErrorKind.OTHER, message)
-    return self
