@@ -153,6 +153,8 @@ class CallSignature:
             if isinstance(value, list | tuple) and any(map(is_anything, value)):
                 rest = [one for one in value if not is_anything(one)]
                 known[at] = rest or MISSING
+            elif isinstance(value, list | tuple) and value and _is_integers(self.arguments[at].type):
+                known[at] = [value[0]] * len(value)  # upstream's parser looks at the first integer alone
             elif is_anything(value):
                 known[at] = MISSING
         named = {name: value for name, value in kwargs.items() if name not in self.position}
@@ -490,6 +492,11 @@ def _union(checks: tuple[Check, ...]) -> Check:
         raise NotOfTypeError
 
     return check_union
+
+
+def _is_integers(kind: Type) -> bool:
+    listed = kind.element if isinstance(kind, OptionalType) else kind
+    return isinstance(listed, ListType) and str(listed.element) in ("int", "SymInt")
 
 
 _GENERATORS = (SimpleType("Generator"), OptionalType(SimpleType("Generator")))

@@ -7,26 +7,73 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from dispatchlab.call.call_signature import CallSignature
 from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_options import MemoryFormat
 from dispatchlab.layers.kernels import refused, shape_of
 from dispatchlab.layers.lab import Lab
+from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.overrides.handlers import handle_torch_function, has_torch_function
 from dispatchlab.overrides.subclass import unseen_by_modes
 
 Function = Callable[..., Any]
+Wrap = Callable[[Function, str], Function]
 
 
-def composed_functions(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
-    """The functions, by name.
+def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Function) -> dict[str, Function]:
+    """The functions of C that the others call: handlers of functions in Python see these, too, when they go on.
 
     Args:
         lab: whose operators they call.
-        own: the class of their results.
+        wrap: makes one overridable, with that name.
+        unique_dim: the function of that operator.
+        unique2: the implementation of `_unique2`.
+    """
+
+    def broadcast_tensors(tensors: Any) -> Any:
+        shape = shape_of("broadcast_tensors", *(one.shape for one in tensors))
+        return tuple([one if one.shape == shape else lab("expand")(one, list(shape)) for one in tensors])
+
+    def tensordot(a: Any, b: Any, dims_self: Any, dims_other: Any) -> Any:
+        return _contracted(lab, a, b, dims_self, dims_other)
+
+    def lu_with_info(A: Any, *, pivot: bool = True, check_errors: bool = True) -> Any:
+        return tuple(lab("linalg_lu_factor_ex")(A, pivot=pivot))  # upstream does not check for errors here either
+
+    def rsub(self: Any, other: Any) -> Any:
+        return lab("sub.Tensor")(other, self)
+
+    for function, schemas in (
+        (broadcast_tensors, ("broadcast_tensors(Tensor[] tensors) -> Tensor[]",)),
+        (tensordot, ("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",)),
+        (lu_with_info, ("_lu_with_info(Tensor self, bool pivot, bool check_errors) -> (Tensor, Tensor, Tensor)",)),
+        (
+            rsub,
+            ("rsub.Tensor(Tensor self, Tensor other) -> Tensor", "rsub.Scalar(Tensor self, Scalar other) -> Tensor"),
+        ),
+    ):
+        signatures = [CallSignature(parse_schema(f"aten::{schema}")) for schema in schemas]
+        function.__dict__["signatures"] = tuple(signatures)
+    return {
+        "broadcast_tensors": wrap(broadcast_tensors, "broadcast_tensors"),
+        "tensordot": wrap(tensordot, "tensordot"),
+        "_unique2": wrap(unique2, "_unique2"),
+        "unique_dim": unique_dim,
+        "_lu_with_info": wrap(lu_with_info, "_lu_with_info"),
+        "rsub": wrap(rsub, "rsub"),
+    }
+
+
+def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Function]:
+    """The functions in Python, by name.
+
+    Args:
+        lab: whose operators they call.
+        inner: those that they call; see `inner_functions`.
     """
 
     def unique(
@@ -37,22 +84,26 @@ def composed_functions(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
         dim: int | None = None,
     ) -> Any:
         """Each element once, in order; with `return_inverse` where each was, with `return_counts` how often."""
-        return unique_elements(lab, own, input, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
+        named = {"sorted": sorted, "return_inverse": return_inverse, "return_counts": return_counts}
+        results = inner["_unique2"](input, **named) if dim is None else inner["unique_dim"](input, dim, **named)
+        output, inverse, counts = results
+        kept = [output, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
+        return tuple(kept) if len(kept) > 1 else output
 
     def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         """The sum of the products over some dimensions of each: the last and first ones, or those that are named."""
         _check_no_out("tensordot", out)
-        return adopted(_contracted(lab, a, b, *_dims(dims)), own)
+        return inner["tensordot"](a, b, *_dims(dims))
 
     def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: FBT001, FBT002
         """L and U in one matrix, and the rows that were swapped; with `get_infos` the first zero pivot."""
         _check_no_out("lu", out)
-        return lu_factors(lab, own, A, pivot=pivot, get_infos=get_infos)
+        results = inner["_lu_with_info"](A, pivot=pivot, check_errors=not get_infos)
+        return results if get_infos else (results[0], results[1])
 
     def broadcast_tensors(*tensors: Any) -> Any:
         """The tensors, each expanded to the shape that they have together."""
-        shape = shape_of("broadcast_tensors", *(one.shape for one in tensors))
-        return tuple([adopted(lab("expand")(one, list(shape)), own) for one in tensors])
+        return inner["broadcast_tensors"](tensors)
 
     implementations: dict[Function, int] = {unique: 1, tensordot: 2, lu: 1, broadcast_tensors: 0}
     return {one.__name__: python_overridable(one, count, lab) for one, count in implementations.items()}
@@ -93,25 +144,6 @@ def python_overridable(implementation: Function, tensors: int, lab: Lab) -> Func
 def _check_no_out(name: str, out: object) -> None:
     if out is not None:
         raise refused(f"{name} writes no result into another tensor here: leave out=None")
-
-
-def unique_elements(
-    lab: Lab, own: type[Tensor], tensor: Tensor, *, return_inverse: bool, return_counts: bool, dim: int | None
-) -> Any:
-    """The results of `unique` that are asked for."""
-    if dim is None:
-        results = lab("_unique2")(tensor, return_inverse=return_inverse, return_counts=return_counts)
-    else:
-        results = lab("unique_dim")(tensor, dim, return_inverse=return_inverse, return_counts=return_counts)
-    wanted = [True, return_inverse, return_counts]
-    kept = [adopted(one, own) for one, is_wanted in zip(results, wanted, strict=True) if is_wanted]
-    return tuple(kept) if len(kept) > 1 else kept[0]
-
-
-def lu_factors(lab: Lab, own: type[Tensor], matrix: Tensor, *, pivot: bool, get_infos: bool) -> tuple[Tensor, ...]:
-    """The results of `lu` that are asked for."""
-    results = lab("linalg_lu_factor_ex")(matrix, pivot=pivot)
-    return tuple([adopted(one, own) for one in (results if get_infos else results[:2])])
 
 
 def adopted(tensor: Any, own: type[Tensor]) -> Any:

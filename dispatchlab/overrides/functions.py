@@ -12,14 +12,15 @@ import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dispatchlab.call.call_signature import CallSignature
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, tensor
-from dispatchlab.call.torch_handlers import FUNCTION, has_handler, special
+from dispatchlab.call.torch_handlers import FUNCTION, FunctionState, function_thread, has_handler, special
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import NAMESPACE
 from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.overrides.functional import adopted, composed_functions
+from dispatchlab.overrides.functional import adopted, composed_functions, inner_functions
 from dispatchlab.overrides.handlers import PLAIN, call_c_handlers
 from dispatchlab.overrides.subclass import unseen_by_modes
 from dispatchlab.overrides.tensor_methods import tensor_methods
@@ -60,10 +61,12 @@ class Functions(Mapping[str, Function]):
         }
         functions = {base: wrap(one, base) for base, one in implementations.items()}
         self.tensor = wrap(tensor, "tensor")
-        methods = tensor_methods(lab, self.Tensor, implementations, wrap)
+        inner = inner_functions(lab, wrap, functions["unique_dim"], _implementation("_unique2", [lab("_unique2")]))
+        inner["matmul"] = functions["matmul"]
+        methods = tensor_methods(lab, self.Tensor, implementations, wrap, inner)
         for base, method in methods.items():
             setattr(self.Tensor, base, method)
-        self._functions = {**functions, **composed_functions(lab, self.Tensor)}
+        self._functions = {**functions, **composed_functions(lab, inner)}
         self._names = {id(one): name for name, one in (*self._functions.items(), ("tensor", self.tensor))}
         self._names |= {id(one): f"Tensor.{name}" for name, one in methods.items() if not name.startswith("__")}
         for base, method in methods.items():
@@ -101,7 +104,7 @@ def _rank(overload: str) -> tuple[bool, bool, str]:
 
 def _implementation(name: str, operators: Sequence[Operator]) -> Function:
     made = _of_operators(name, operators)
-    made.__dict__["operators"] = tuple(operators)
+    made.__dict__["signatures"] = tuple([one.table.signature for one in operators])
     return made
 
 
@@ -164,8 +167,8 @@ def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
 def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: str) -> Function:
     """A function whose handlers are called as those of upstream's C functions; see Note [Functions of C]."""
     positions = _positions(implementation)
-    operators: tuple[Operator, ...] = getattr(implementation, "operators", ())
-    is_lone = name in _LONE or (name.startswith("Tensor.") and [len(one.schema.arguments) for one in operators] == [1])
+    signatures: tuple[CallSignature, ...] = getattr(implementation, "signatures", ())
+    is_lone = name in _LONE or (name.startswith("Tensor.") and [len(one.arguments) for one in signatures] == [1])
 
     def candidates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Any]:
         named = sorted(kwargs, key=lambda one: positions.get(one, len(positions))) if len(kwargs) > 1 else kwargs
@@ -191,8 +194,8 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
                     break
             else:
                 return run(*args)
-        if operators:
-            _check_types(operators, args, kwargs)
+        if signatures:
+            _check_types(signatures, args, kwargs)
         return call_c_handlers(public, run, candidates(args, kwargs), args, kwargs, is_lone=is_lone)
 
     functools.update_wrapper(public, implementation)
@@ -204,16 +207,16 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
     return public
 
 
-def _check_types(operators: Sequence[Operator], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+def _check_types(signatures: Sequence[CallSignature], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Check all arguments that have no handler, as upstream's parser does before handlers are called.
 
     Raises:
         CallError: no operator takes them, whatever those with handlers stand for.
     """
     first: CallError | None = None
-    for operator in operators:
+    for signature in signatures:
         try:
-            operator.table.signature.check_given(args, kwargs, _is_anything)
+            signature.check_given(args, kwargs, _is_anything)
         except CallError as error:
             first = first or error
         else:
@@ -223,7 +226,8 @@ def _check_types(operators: Sequence[Operator], args: Sequence[object], kwargs: 
 
 
 def _is_anything(value: object) -> bool:
-    return has_handler(type(value), FUNCTION) and not isinstance(value, Tensor)
+    enabled = not special or function_thread.state is FunctionState.ENABLED
+    return enabled and has_handler(type(value), FUNCTION) and not isinstance(value, Tensor)
 
 
 _LONE = frozenset(

@@ -217,11 +217,9 @@ def call_c_handlers(
             return implementation(*args, **kwargs)
         enabled = function_thread.state is FunctionState.ENABLED
         called = _modes_are_called()
-    overloaded = [
-        one
-        for one in (overloaded_args(candidates, FUNCTION) if enabled else ())
-        if not is_plain(type(one))  # the order of the others does not depend on them
-    ]
+    # A plain tensor would have its subclasses come first.
+    others = [one for one in candidates if not is_plain(type(one))] if enabled else []
+    overloaded = overloaded_args(others, FUNCTION)
     if not overloaded and not called:
         return implementation(*args, **kwargs)
     if is_lone:

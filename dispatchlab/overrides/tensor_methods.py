@@ -11,17 +11,16 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor import NUMBERS, Tensor
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import COMPARISONS
-from dispatchlab.overrides.functional import adopted, lu_factors, python_overridable, unique_elements
+from dispatchlab.overrides.functional import Wrap, adopted, composed_functions, python_overridable
 from dispatchlab.overrides.handlers import call_c_handlers, handle_torch_function, has_torch_function
 from dispatchlab.overrides.subclass import as_subclass, unseen_by_modes
 
 Function = Callable[..., Any]
-Wrap = Callable[[Function, str], Function]
 
 FUNCTIONS_ONLY = frozenset(
     ("alias", "linalg_lu_factor_ex", "ones_like", "select_backward", "threshold_backward", "unique_dim", "zeros_like")
@@ -34,7 +33,11 @@ _IN_PLACE = {"iadd": "add_", "isub": "sub_", "imul": "mul_"}
 
 
 def tensor_methods(
-    lab: Lab, own: type[Tensor], implementations: Mapping[str, Function], wrap: Wrap
+    lab: Lab,
+    own: type[Tensor],
+    implementations: Mapping[str, Function],
+    wrap: Wrap,
+    inner: Mapping[str, Function],
 ) -> dict[str, Function]:
     """The members of the class of tensors of a lab, by name.
 
@@ -43,6 +46,7 @@ def tensor_methods(
         own: the class.
         implementations: the functions of the operators, that know of no handlers.
         wrap: makes one overridable, with that name.
+        inner: functions that some of them call.
     """
     members: dict[str, Any] = {}
     for name, implementation in implementations.items():
@@ -55,7 +59,7 @@ def tensor_methods(
         members[f"__{form}__"] = _left_to_the_other(members[name], f"__{form}__")
     members["__neg__"] = members["neg"]
     members["__hash__"] = Tensor.__hash__
-    members |= _python_methods(lab, own, members)
+    members |= _python_methods(lab, own, members, inner)
     members |= _indexing(lab, own)
     return members
 
@@ -113,7 +117,9 @@ def _conversions(lab: Lab) -> dict[str, Function]:
     }
 
 
-def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]) -> dict[str, Function]:
+def _python_methods(
+    lab: Lab, own: type[Tensor], members: Mapping[str, Function], inner: Mapping[str, Function]
+) -> dict[str, Function]:
     """What upstream writes in Python."""
 
     def reflected(name: str, compute: Function) -> Function:
@@ -147,6 +153,8 @@ def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]
             raise TypeError("iteration over a 0-d tensor")
         return iter(members["unbind"](self, 0))
 
+    composed = composed_functions(lab, inner)
+
     def unique(
         self: Any,
         sorted: bool = True,  # noqa: FBT001, FBT002 - upstream's parameters
@@ -154,10 +162,12 @@ def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]
         return_counts: bool = False,  # noqa: FBT001, FBT002
         dim: int | None = None,
     ) -> Any:
-        return unique_elements(lab, own, self, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
+        named: dict[str, Any] = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
+        return composed["unique"](self, sorted=sorted, **named)
 
     def lu(self: Any, pivot: bool = True, get_infos: bool = False) -> Any:  # noqa: FBT001, FBT002
-        return lu_factors(lab, own, self, pivot=pivot, get_infos=get_infos)
+        results = inner["_lu_with_info"](self, pivot=pivot, check_errors=not get_infos)
+        return results if get_infos else (results[0], results[1])
 
     def backward(
         self: Any,
@@ -180,9 +190,9 @@ def _python_methods(lab: Lab, own: type[Tensor], members: Mapping[str, Function]
         method.__name__, method.__qualname__ = name, f"Tensor.{name}"
         method.__dict__["alias"] = unseen_by_modes(lab.alias)
     for name, compute in {
-        "__rsub__": lambda self, other: lab("sub.Tensor")(other, self),
+        "__rsub__": inner["rsub"],
         "__rtruediv__": lambda self, other: lab("div.Tensor")(other, self),
-        "__rmatmul__": lambda self, other: lab("matmul")(other, self),
+        "__rmatmul__": lambda self, other: inner["matmul"](other, self),
     }.items():
         found[name] = reflected(name, compute)
     return {
@@ -221,6 +231,9 @@ def _indexing(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
 
     def setitem(self: Any, index: Any, value: Any) -> Any:
         def run(self: Tensor, index: Any, value: Any) -> None:
+            if not isinstance(value, (Tensor, *NUMBERS)):
+                message = f"a tensor or a number can be assigned to elements, and this is {type(value).__name__}"
+                raise CallError(ErrorKind.WRONG_TYPE, message)
             lab("copy_")(viewed(self, index), value)
 
         call_c_handlers(setitem, run, (self, *_flat(index), value), (self, index, value), {})
