@@ -63,6 +63,8 @@ CASES: tuple[Case, ...] = (
     *(Case(name, ((2, 3, 4),), (0, -1)) for name in ("transpose.int", "transpose_copy.int")),
     *(Case(name, ((2, 3, 4),), ([2, 0, 1],)) for name in ("permute_copy",)),
     *(Case(name, ((2, 3),)) for name in ("alias", "alias_copy", "t_copy")),
+    Case("mv", ((2, 3), (3,))),
+    Case("dot", ((3,), (3,))),
     Case("bmm", ((2, 3, 4), (2, 4, 2))),
     *(Case("select_scatter", ((2, 3), (2,)), (dim, index)) for dim, index in ((1, 2), (-1, 0))),
     *(Case(name, ((2, 6),), ([3, -1],)) for name in ("view_copy",)),

@@ -186,7 +186,7 @@ def test_every_operator_is_in_the_cases_or_a_factory() -> None:
         *WITHOUT_FORMULA,
         *("_unique2", "unique_dim", "linalg_lu_factor_ex"),  # several results; see test_functional_live.py
     }
-    assert len(defined) == 74
+    assert len(defined) == 76
 
 
 def test_tensors_of_two_devices_do_not_meet(lab: Lab) -> None:

@@ -48,7 +48,8 @@ POLICIES: dict[str, dict[str, CastPolicy]] = {
         "stack": CastPolicy.PROMOTE,
     },
     "cuda": {
-        **dict.fromkeys(("mm", "bmm", "matmul"), CastPolicy.LOWER_PRECISION),
+        **dict.fromkeys(("mm", "mv", "bmm", "matmul"), CastPolicy.LOWER_PRECISION),
+        "dot": CastPolicy.PROMOTE,
         "exp": CastPolicy.FLOAT32,
         **dict.fromkeys(("sum", "sum.dim_IntList"), CastPolicy.FLOAT32_RESULT),
     },
@@ -174,7 +175,8 @@ def autocast_kernel(calls: Calls, device: str, policy: CastPolicy) -> BoxedKerne
                     _set_dtype(called, device, stack, start)
                     called.call_boxed(stack)
                     return
-            stack[start:] = [_cast(calls, device, one, wanted) for one in stack[start:]]
+            for at in range(len(stack) - 1, start - 1, -1):  # the last first, as compilers evaluate arguments
+                stack[at] = _cast(calls, device, stack[at], wanted)
             called.call_boxed(stack)
 
     return kernel

@@ -20,6 +20,7 @@ from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_options import MemoryFormat, result_dtype
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.dynamic_layers import VmapLayer, current_layer, is_in_place
+from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.level_tensors import LevelBatchedTensor, unwrapped_at
 from dispatchlab.layers.schemas import COMPARISONS
 from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
@@ -200,8 +201,7 @@ def _padded(calls: Calls, tensor: Tensor, batch: Batch, rank: int) -> Tensor:
 def _wrapped(dim: int, rank: int) -> int:
     rank = max(rank, 1)
     if not -rank <= dim < rank:
-        message = f"dimension {dim} is out of range for a tensor of {rank} dimensions inside of vmap()"
-        raise TransformError(TransformErrorKind.WRONG_DIMS, message)
+        raise refused(f"dimension {dim} is out of range for a tensor of {rank} dimensions inside of vmap()")
     return dim % rank
 
 
@@ -250,6 +250,17 @@ def _binary(name: str) -> Rule:
     return rule
 
 
+def _boxed_pointwise(name: str) -> Rule:
+    """Of a binary operator whatever it writes: the result is what it returns, with the dimension in front."""
+
+    def rule(calls: Calls, self: Batch, other: Batch, *others: object) -> Batch:
+        rank = max(self.rank, other.rank)
+        one, two = (_padded(calls, _front(calls, each), each, rank) for each in (self, other))
+        return Batch(_called(calls, name, one, two, *others), 0)
+
+    return rule
+
+
 def _binary_in_place(name: str) -> Rule:
     def rule(calls: Calls, self: Batch, other: Batch, *others: object) -> None:
         if self.bdim is None and other.bdim is not None:
@@ -260,30 +271,48 @@ def _binary_in_place(name: str) -> Rule:
     return rule
 
 
-def _threshold_backward(calls: Calls, grad: Batch, self: Batch, threshold: object) -> Batch:
-    one, two = _binary_arguments(calls, grad, self, promotes=False)
-    return Batch(_called(calls, "threshold_backward", one, two, threshold), 0)
-
-
-def _copy(calls: Calls, self: Batch, src: Batch, non_blocking: object) -> None:
-    if self.bdim is None and src.bdim is not None:
-        raise _unbatched_write("copy_")
-    one, two = _binary_arguments(calls, self, src, promotes=False)
-    _called(calls, "copy_", one, two, non_blocking)
-
-
 def _mm(calls: Calls, self: Batch, mat2: Batch) -> Batch:
     if self.rank != 2 or mat2.rank != 2:
-        message = f"mm expects two matrices, but got tensors of {self.rank} and {mat2.rank} dimensions inside of vmap()"
-        raise TransformError(TransformErrorKind.WRONG_DIMS, message)
+        raise refused(
+            f"mm expects two matrices, but got tensors of {self.rank} and {mat2.rank} dimensions inside of vmap()"
+        )
     one, two = _front(calls, self), _front(calls, mat2)
     return Batch(_called(calls, "matmul", one, two), 0)
 
 
+def _mv(calls: Calls, self: Batch, vec: Batch) -> Batch:
+    if self.rank != 2 or vec.rank != 1:
+        raise refused(
+            f"mv expects a matrix and a vector, but got {self.rank} and {vec.rank} dimensions inside of vmap()"
+        )
+    if self.bdim is None:
+        assert vec.bdim is not None
+        columns = moved(calls, vec.tensor, vec.bdim, vec.tensor.dim - 1)
+        return Batch(_called(calls, "matmul", self.tensor, columns), 1)
+    if vec.bdim is None:
+        return Batch(_called(calls, "matmul", _front(calls, self), vec.tensor), 0)
+    matrices = moved(calls, self.tensor, self.bdim, 0)
+    vectors = calls("unsqueeze")(_front(calls, vec), -1)
+    result = calls("squeeze.dim")(_called(calls, "matmul", matrices, vectors), -1)
+    return Batch(result, result.dim - 2)
+
+
+def _dot(calls: Calls, self: Batch, tensor: Batch) -> Batch:
+    if self.rank != 1 or tensor.rank != 1:
+        raise refused(f"dot expects two vectors, but got {self.rank} and {tensor.rank} dimensions inside of vmap()")
+    one, two = _front(calls, self), _front(calls, tensor)
+    if self.bdim is None or tensor.bdim is None:
+        return Batch(_called(calls, "matmul", one, calls("t")(two)), 0)
+    product = _called(calls, "matmul", calls("unsqueeze")(one, -2), calls("unsqueeze")(two, -1))
+    squeeze = calls("squeeze.dim")
+    return Batch(squeeze(squeeze(product, -1), -1), 0)
+
+
 def _bmm(calls: Calls, self: Batch, mat2: Batch) -> Batch:
     if self.rank != 3 or mat2.rank != 3:
-        message = f"bmm expects batches of matrices, but got {self.rank} and {mat2.rank} dimensions inside of vmap()"
-        raise TransformError(TransformErrorKind.WRONG_DIMS, message)
+        raise refused(
+            f"bmm expects batches of matrices, but got {self.rank} and {mat2.rank} dimensions inside of vmap()"
+        )
     one, two = _front(calls, self), _front(calls, mat2)
     return Batch(_called(calls, "matmul", one, two), 0)
 
@@ -348,8 +377,7 @@ def _squeeze(calls: Calls, self: Batch, dim: int) -> Batch:
     assert bdim is not None
     if not self.rank:
         if dim not in (0, -1):
-            message = f"squeeze cannot take dimension {dim} of a scalar inside of vmap()"
-            raise TransformError(TransformErrorKind.WRONG_DIMS, message)
+            raise refused(f"squeeze cannot take dimension {dim} of a scalar inside of vmap()")
         return Batch(calls("alias")(self.tensor), bdim)
     actual = _wrapped(dim, self.rank)
     if actual >= bdim:
@@ -421,8 +449,7 @@ def _new_empty_strided(
 ) -> Batch:
     front = _front(calls, self)
     if len(size) != len(stride):
-        message = f"new_empty_strided got the size {list(size)} and the strides {list(stride)}"
-        raise TransformError(TransformErrorKind.WRONG_DIMS, message)
+        raise refused(f"new_empty_strided got the size {list(size)} and the strides {list(stride)}")
     gap = 1 + sum((one - 1) * step for one, step in zip(size, stride, strict=True)) if 0 not in size else 0
     made = _called(calls, "new_empty_strided", front, [front.shape[0], *size], [gap, *stride], *options)
     return Batch(made, 0)
@@ -430,8 +457,7 @@ def _new_empty_strided(
 
 def _lu_factor(calls: Calls, self: Batch, *options: object) -> list[Batch]:
     if self.rank < 2:
-        message = f"linalg_lu_factor_ex expects matrices, but got {self.rank} dimensions inside of vmap()"
-        raise TransformError(TransformErrorKind.WRONG_DIMS, message)
+        raise refused(f"linalg_lu_factor_ex expects matrices, but got {self.rank} dimensions inside of vmap()")
     stack: list[object] = [_front(calls, self), *options]
     calls("linalg_lu_factor_ex").call_boxed(stack)
     return [Batch(one, 0) for one in stack if isinstance(one, Tensor)]
@@ -453,10 +479,11 @@ RULES: dict[str, Rule] = {
     **{name: _unary(name) for name in (*_POINTWISE, "alias")},
     **{f"{name}.Scalar": _unary(f"{name}.Scalar") for name in COMPARISONS},
     **{f"{name}.Tensor": _binary(f"{name}.Tensor") for name in ("add", "sub", "mul", "div", *COMPARISONS)},
-    **{f"{name}_.Tensor": _binary_in_place(f"{name}_.Tensor") for name in ("add", "sub", "mul")},
-    "threshold_backward": _threshold_backward,
-    "copy_": _copy,
+    **{name: _boxed_pointwise(name) for name in ("add_.Tensor", "threshold_backward")},
+    **{name: _binary_in_place(name) for name in ("sub_.Tensor", "mul_.Tensor", "copy_")},
     "mm": _mm,
+    "mv": _mv,
+    "dot": _dot,
     "bmm": _bmm,
     "sum.dim_IntList": _sum,
     "clone": _clone,
@@ -499,8 +526,7 @@ def t_decomposed(calls: Calls) -> Callable[..., Tensor]:
 
     def kernel(self: Tensor) -> Tensor:
         if self.dim > 2:
-            message = f"t expects at most two dimensions, but got {self.dim} inside of vmap()"
-            raise TransformError(TransformErrorKind.WRONG_DIMS, message)
+            raise refused(f"t expects at most two dimensions, but got {self.dim} inside of vmap()")
         result: Tensor = calls("transpose.int")(self, 0, 0 if self.dim < 2 else 1)
         return result
 

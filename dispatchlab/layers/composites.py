@@ -49,14 +49,12 @@ def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
             message = f"matmul expects vectors and matrices, but got {self.dim} and {other.dim} dimensions"
             raise CallError(ErrorKind.OTHER, message)
         result: Tensor
-        if self.dim == 1 or other.dim == 1:
-            left = calls("unsqueeze")(self, 0) if self.dim == 1 else self
-            right = calls("unsqueeze")(other, 1) if other.dim == 1 else other
-            result = kernel(left, right)
-            if other.dim == 1:
-                result = calls("squeeze.dim")(result, -1)
-            if self.dim == 1:
-                result = calls("squeeze.dim")(result, -2 if other.dim > 1 else -1)
+        if self.dim == other.dim == 1:
+            result = calls("dot")(self, other)
+        elif self.dim == 2 and other.dim == 1:
+            result = calls("mv")(self, other)
+        elif self.dim == 1 and other.dim == 2:
+            result = calls("squeeze.dim")(calls("mm")(calls("unsqueeze")(self, 0), other), 0)
         elif self.dim == other.dim == 2:
             result = calls("mm")(self, other)
         elif _folds(calls, self, other):
@@ -69,7 +67,7 @@ def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def _folds(calls: Calls, self: Tensor, other: Tensor) -> bool:
-    """Whether one is a matrix, and the batch of the other one can be part of its rows."""
+    """Whether one is a matrix or a vector, and the batch of the other one can be part of its rows."""
     larger, smaller = (self, other) if self.dim >= other.dim else (_transposed(calls, other), self)
     if smaller.dim > 2:
         return False
@@ -86,15 +84,21 @@ def _folds(calls: Calls, self: Tensor, other: Tensor) -> bool:
 def _folded(calls: Calls, self: Tensor, other: Tensor) -> Tensor:
     is_first = self.dim > other.dim
     larger = self if is_first else _transposed(calls, other)
-    matrix = other if is_first else calls("t")(self)
+    smaller = other if is_first else calls("t")(self) if self.dim == 2 else self
     rows = reshape(calls, larger, [prod(larger.shape[:-1]), larger.shape[-1]])
-    product = calls("mm")(rows, matrix)
-    result: Tensor = calls("_unsafe_view")(product, [*larger.shape[:-1], matrix.shape[1]])
-    if not is_first:
-        result = _transposed(calls, result)
-        if not is_viewable(result.shape, result.strides, [prod(result.shape)]):
-            result = calls("clone")(result, memory_format=MemoryFormat.contiguous_format)
-    return result
+    if smaller.dim == 1:
+        whole: Tensor = calls("_unsafe_view")(calls("mv")(rows, smaller), [*larger.shape[:-1]])
+        return whole
+    product = calls("mm")(rows, smaller)
+    result: Tensor = calls("_unsafe_view")(product, [*larger.shape[:-1], smaller.shape[1]])
+    return result if is_first else _contiguous(calls, _transposed(calls, result))
+
+
+def _contiguous(calls: Calls, tensor: Tensor) -> Tensor:
+    if is_viewable(tensor.shape, tensor.strides, [prod(tensor.shape)]):
+        return tensor
+    copied: Tensor = calls("clone")(tensor, memory_format=MemoryFormat.contiguous_format)
+    return copied
 
 
 def _transposed(calls: Calls, tensor: Tensor) -> Tensor:
@@ -103,15 +107,22 @@ def _transposed(calls: Calls, tensor: Tensor) -> Tensor:
 
 
 def _batched(calls: Calls, self: Tensor, other: Tensor) -> Tensor:
-    batch = _broadcast(self.shape[:-2], other.shape[:-2])
-    bmm = calls("bmm")(*(_as_batch(calls, one, batch) for one in (self, other)))
-    result: Tensor = calls("_unsafe_view")(bmm, [*batch, self.shape[-2], other.shape[-1]])
+    rows = [*self.shape[-2:-1]]
+    columns = [*other.shape[-1:]] if other.dim > 1 else []
+    batch = _broadcast(self.shape[:-2], other.shape[: -2 if other.dim > 1 else -1])
+    first = _as_batch(calls, self, batch, [*(rows or [1]), self.shape[-1]])
+    second = _as_batch(calls, other, batch, [*other.shape[-2:]])
+    if columns:
+        product = calls("bmm")(first, second)
+    else:
+        product = calls("squeeze.dim")(calls("bmm")(first, calls("unsqueeze")(second, 2)), -1)
+    result: Tensor = calls("_unsafe_view")(product, [*batch, *rows, *columns])
     return result
 
 
-def _as_batch(calls: Calls, tensor: Tensor, batch: Sequence[int]) -> Tensor:
-    expanded = calls("expand")(tensor, [*batch, *tensor.shape[-2:]])
-    return reshape(calls, expanded, [prod(batch), *tensor.shape[-2:]])
+def _as_batch(calls: Calls, tensor: Tensor, batch: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    expanded = calls("expand")(tensor, [*batch, *sizes])
+    return reshape(calls, expanded, [prod(batch), *sizes])
 
 
 def _broadcast(first: Sequence[int], second: Sequence[int]) -> list[int]:

@@ -7,6 +7,7 @@ with operators: a gradient can be recorded like any call.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import MemoryFormat
@@ -17,10 +18,12 @@ from dispatchlab.layers.formulas import FORMULAS
 
 def _copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     """Source: torch/csrc/autograd/functions/tensor.cpp (`CopyBackwards`)."""
-    return (
-        calls("zeros_like")(grad, memory_format=MemoryFormat.contiguous_format) if node.needs(0) else None,
-        grad if node.needs(1) else None,
-    )
+    self = calls("zeros_like")(grad, memory_format=MemoryFormat.contiguous_format) if node.needs(0) else None
+    if not node.needs(1):
+        return self, None
+    inputs: Any = node.stash["inputs"]
+    dtype = inputs[1][1]
+    return self, grad if grad.dtype == dtype else calls("_to_copy")(grad, dtype=dtype)
 
 
 DERIVATIVES: Mapping[str, Derivative] = {**FORMULAS, "copy_": Derivative("CopyBackwards", _copy)}

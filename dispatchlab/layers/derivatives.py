@@ -48,6 +48,7 @@ HELPERS: Mapping[str, str] = {
     "conj": "conj(Tensor self) -> Tensor",
     "div_tensor_other_backward": "div_tensor_other_backward(Tensor grad, Tensor self, Tensor other) -> Tensor",
     "div_tensor_self_backward": "div_tensor_self_backward(Tensor grad, Tensor other, ScalarType self_st) -> Tensor",
+    "ger": "ger(Tensor self, Tensor vec2) -> Tensor",
     "handle_r_to_c": "handle_r_to_c(ScalarType self_st, Tensor gradient_result) -> Tensor",
     "maybe_multiply": "maybe_multiply(Tensor t, Scalar s) -> Tensor",
     "mul_tensor_backward": "mul_tensor_backward(Tensor grad, Tensor other, ScalarType self_st) -> Tensor",
@@ -103,6 +104,12 @@ def _is_complex(dtype: DType) -> bool:
 def _not_for_complex(what: str) -> AutogradError:
     message = f"the formula of this gradient {what}, and no operator of the layers does: differentiate real tensors"
     return AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
+
+
+def ger(calls: Calls, self: Tensor, vec2: Tensor) -> Tensor:
+    """The products of every element of one vector with every element of another."""
+    product: Tensor = calls("mul.Tensor")(calls("view")(self, [*self.shape, 1]), vec2)
+    return product
 
 
 def maybe_multiply(calls: Calls, t: Tensor, s: Number) -> Tensor:

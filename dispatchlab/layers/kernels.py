@@ -75,6 +75,8 @@ def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> Non
 
     Source: aten/src/ATen/MemoryOverlap.cpp.
     """
+    if written.elements is None:
+        return  # on Meta there is no memory that two elements could share
     if any(size > 1 and step == 0 for size, step in zip(written.shape, written.strides, strict=True)):
         raise refused(f"{name} would write several elements at one memory location, as expand makes them: clone first")
     if read is not None and read is not written and _overlap_in_part(written, read):
@@ -343,6 +345,8 @@ def meta_mul_scalar(self: Tensor, other: Number) -> Tensor:
 
 def _unary(compute: Callable[[Array], Array], *, floating: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def dtype_of(self: Tensor) -> DType:
+        if compute is np.negative and self.dtype is DType.bool:
+            raise refused("neg cannot negate bool: use logical operators")
         return DEFAULT_DTYPE if floating and self.dtype.category < 2 else self.dtype
 
     def kernel(self: Tensor) -> Tensor:
@@ -443,6 +447,44 @@ def meta_mm(self: Tensor, mat2: Tensor) -> Tensor:
     return like(stand_in(_mm_shape(self, mat2), self.dtype), self)
 
 
+def _mv_shape(self: Tensor, vec: Tensor) -> tuple[int, ...]:
+    if self.dim != 2 or vec.dim != 1 or self.shape[1] != vec.shape[0] or self.dtype != vec.dtype:
+        found = f"{self.dtype}{list(self.shape)} and {vec.dtype}{list(vec.shape)}"
+        raise refused(f"mv expects a matrix and a vector of one dtype and of shapes [n, m] and [m], but got {found}")
+    return self.shape[:1]
+
+
+def mv(self: Tensor, vec: Tensor) -> Tensor:
+    """`mv`."""
+    _together("mv", self, vec)
+    _mv_shape(self, vec)
+    return like(self.data @ vec.data, self, self.dtype)
+
+
+def meta_mv(self: Tensor, vec: Tensor) -> Tensor:
+    """`mv` on Meta."""
+    return like(stand_in(_mv_shape(self, vec), self.dtype), self)
+
+
+def _check_dot(self: Tensor, tensor: Tensor) -> None:
+    if self.dim != 1 or tensor.dim != 1 or self.shape != tensor.shape or self.dtype != tensor.dtype:
+        found = f"{self.dtype}{list(self.shape)} and {tensor.dtype}{list(tensor.shape)}"
+        raise refused(f"dot expects two vectors of one dtype and size, but got {found}")
+
+
+def dot(self: Tensor, tensor: Tensor) -> Tensor:
+    """`dot`."""
+    _together("dot", self, tensor)
+    _check_dot(self, tensor)
+    return like(np.asarray(self.data @ tensor.data), self, self.dtype)
+
+
+def meta_dot(self: Tensor, tensor: Tensor) -> Tensor:
+    """`dot` on Meta."""
+    _check_dot(self, tensor)
+    return like(stand_in((), self.dtype), self)
+
+
 def _bmm_shape(self: Tensor, mat2: Tensor) -> tuple[int, ...]:
     if self.dim != 3 or mat2.dim != 3 or self.shape[::2] != (mat2.shape[0], mat2.shape[1]) or self.dtype != mat2.dtype:
         found = f"{self.dtype}{list(self.shape)} and {mat2.dtype}{list(mat2.shape)}"
@@ -540,7 +582,7 @@ def _empty_strided(device: str) -> Callable[..., Tensor]:
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """`normal_`."""
-    check_overlap("normal_", self)
+    _check_normal(self)
     source = _random if generator is None else generator
     self.data[...] = stored(source.random.normal(mean, std, self.shape), self.dtype)
     return self
@@ -548,8 +590,14 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Gen
 
 def meta_normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """`normal_` on Meta."""
-    check_overlap("normal_", self)
+    _check_normal(self)
     return self
+
+
+def _check_normal(self: Tensor) -> None:
+    if self.dtype.category < 2:
+        raise refused(f"normal_ draws floating point numbers, and cannot write them to {self.dtype}")
+    check_overlap("normal_", self)
 
 
 def stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
@@ -819,6 +867,8 @@ BACKEND_KERNELS: dict[str, Callable[..., Any]] = {
     "mul.Scalar": mul_scalar,
     "threshold_backward": threshold_backward,
     "mm": mm,
+    "mv": mv,
+    "dot": dot,
     "bmm": bmm,
     "select_scatter": select_scatter,
     "sum": sum_all,
@@ -845,6 +895,8 @@ META_KERNELS: dict[str, Callable[..., Tensor]] = {
     "mul.Scalar": meta_mul_scalar,
     "threshold_backward": meta_threshold_backward,
     "mm": meta_mm,
+    "mv": meta_mv,
+    "dot": meta_dot,
     "bmm": meta_bmm,
     "select_scatter": meta_select_scatter,
     "sum": meta_sum_all,

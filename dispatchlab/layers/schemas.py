@@ -32,6 +32,8 @@ SCHEMAS: tuple[str, ...] = (
     "relu(Tensor self) -> Tensor",
     "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
     "mm(Tensor self, Tensor mat2) -> Tensor",
+    "mv(Tensor self, Tensor vec) -> Tensor",
+    "dot(Tensor self, Tensor tensor) -> Tensor",
     "bmm(Tensor self, Tensor mat2) -> Tensor",
     "matmul(Tensor self, Tensor other) -> Tensor",
     "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",

@@ -106,6 +106,8 @@ def _without_batch(calls: Calls, one: Any, level: int, size: int, dim: int | Non
         raise TransformError(TransformErrorKind.WRONG_OUTPUT, message)
     if not (isinstance(one, LevelBatchedTensor) and one.level == level):
         at = dim if dim >= 0 else dim + one.dim + 1
+        if not 0 <= at <= one.dim:
+            raise _wrong_dims(f"out_dims has {dim}, and the result has the shape {list(one.shape)} without the batch")
         return calls("expand")(one, [*one.shape[:at], size, *one.shape[at:]])
     rank = one.value.dim
     if not -rank <= dim < rank:
@@ -216,6 +218,11 @@ def functionalize(calls: Calls, function: Function, *, remove: str = "mutations"
             def wrapped(one: Any) -> Any:
                 if not isinstance(one, Tensor):
                     return one
+                if isinstance(one, FunctionalTensor):
+                    message = (
+                        "functionalize() got a tensor of another one: one inside of the other is all that there is"
+                    )
+                    raise TransformError(TransformErrorKind.WRONG_ARGUMENT, message)
                 made = FunctionalTensor(one)
                 made.level = layer.level
                 return made

@@ -213,6 +213,8 @@ PROGRAMS: dict[str, Any] = {
     "squeeze_copy": _of("squeeze_copy.dim", 0, shape=(1, 2)),
     "squeeze_copy of several": _of("squeeze_copy.dims", [0, 1], shape=(1, 2, 1)),
     "select_copy": _of("select_copy.int", 0, 1),
+    "mv": _of_two("mv", (2, 3), (3,)),
+    "dot": _of_two("dot", (3,), (3,)),
     "bmm": _of_two("bmm", (2, 3, 2), (2, 2, 4)),
     "mm": _of_two("mm"),
     "matmul": _of_two("matmul", (2, 3), (3, 4)),
