@@ -119,7 +119,7 @@ def test_vmap_refuses_what_it_cannot_do(lab: Lab) -> None:
         ("wrong_dims", lab.sin, (), {}),
         ("wrong_output", lambda row: 1.0, (x,), {}),
         ("wrong_output", lab.sin, (x,), {"out_dims": None}),
-        ("unbatched_write", lambda row: lab.add_(tensor(np.zeros(3)), row), (x,), {}),
+        ("unbatched_write", lambda row: lab.mul_(tensor(np.zeros(3)), row), (x,), {}),
         ("randomness", lambda row: lab.randn([2]), (x,), {}),
         ("randomness", lambda row: lab.normal_(tensor(np.zeros(3))), (x,), {"randomness": "different"}),
         ("no_batching_rule", lab("_unique2"), (x,), {}),

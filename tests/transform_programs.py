@@ -163,13 +163,13 @@ class Side(Protocol):
     def dtype(self, name: str) -> Any:
         """A dtype by its name."""
 
-    def vmap(self, function: Any, in_dims: Any, out_dims: Any, randomness: str) -> Any:
+    def vmap(self, function: Any, in_dims: Any, out_dims: Any, randomness: str) -> Callable[..., Any]:
         """The transform."""
 
-    def grad(self, function: Any) -> Any:
+    def grad(self, function: Any) -> Callable[..., Any]:
         """The transform, by the first argument."""
 
-    def functionalize(self, function: Any, remove: str) -> Any:
+    def functionalize(self, function: Any, remove: str) -> Callable[..., Any]:
         """The transform."""
 
     def autocast(self, dtype: str) -> AbstractContextManager[object]:
@@ -335,6 +335,8 @@ def _step(side: Side, statement: Statement, pool: list[Any]) -> Any:
             return op(x, 0.5 if third % 2 else 2)
         case "normal_":
             return op(x, 3.0, 0.0)
+        case "randn" if third % 3 == 0:
+            return side.op("normal_")(op([*shape]), 1.0, 0.0)
         case "randn":
             return side.op("add.Tensor")(x, side.op("mul.Scalar")(op([*shape]), 0.0))
         case "gt.Tensor":

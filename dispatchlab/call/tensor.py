@@ -290,7 +290,8 @@ def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
         kind: the class of the copy; what its slots hold besides is copied when it is the same class.
     """
     made = object.__new__(kind)
-    more = getattr(kind, "__slots__", ()) if kind is type(tensor) and kind is not Tensor else ()
+    own = kind is type(tensor) and kind is not Tensor
+    more = [name for one in kind.__mro__ for name in getattr(one, "__slots__", ())] if own else ()
     for name in (*Tensor.__slots__, *more):
         if name != "__weakref__" and hasattr(tensor, name):
             setattr(made, name, getattr(tensor, name))

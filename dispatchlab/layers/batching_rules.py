@@ -242,9 +242,9 @@ def _as_scalar(calls: Calls, scalars: Tensor, other: Tensor) -> tuple[Tensor, Te
     )
 
 
-def _binary(name: str) -> Rule:
+def _binary(name: str, *, promotes: bool = True) -> Rule:
     def rule(calls: Calls, self: Batch, other: Batch, *others: object) -> Batch:
-        one, two = _binary_arguments(calls, self, other, promotes=True)
+        one, two = _binary_arguments(calls, self, other, promotes=promotes)
         return Batch(_called(calls, name, one, two, *others), 0)
 
     return rule
@@ -303,7 +303,8 @@ def _dot(calls: Calls, self: Batch, tensor: Batch) -> Batch:
     one, two = _front(calls, self), _front(calls, tensor)
     if self.bdim is None or tensor.bdim is None:
         return Batch(_called(calls, "matmul", one, calls("t")(two)), 0)
-    product = _called(calls, "matmul", calls("unsqueeze")(one, -2), calls("unsqueeze")(two, -1))
+    column = calls("unsqueeze")(two, -1)
+    product = _called(calls, "matmul", calls("unsqueeze")(one, -2), column)
     squeeze = calls("squeeze.dim")
     return Batch(squeeze(squeeze(product, -1), -1), 0)
 
@@ -478,7 +479,8 @@ _POINTWISE = ("neg", "sin", "cos", "exp", "relu", "mul.Scalar", "detach", "_to_c
 RULES: dict[str, Rule] = {
     **{name: _unary(name) for name in (*_POINTWISE, "alias")},
     **{f"{name}.Scalar": _unary(f"{name}.Scalar") for name in COMPARISONS},
-    **{f"{name}.Tensor": _binary(f"{name}.Tensor") for name in ("add", "sub", "mul", "div", *COMPARISONS)},
+    **{f"{name}.Tensor": _binary(f"{name}.Tensor") for name in ("add", "sub", "mul", "div")},
+    **{f"{name}.Tensor": _binary(f"{name}.Tensor", promotes=False) for name in COMPARISONS},
     **{name: _boxed_pointwise(name) for name in ("add_.Tensor", "threshold_backward")},
     **{name: _binary_in_place(name) for name in ("sub_.Tensor", "mul_.Tensor", "copy_")},
     "mm": _mm,

@@ -20,7 +20,7 @@ from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_views
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
-from dispatchlab.layers.level_tensors import LevelBatchedTensor, Lifetime, TensorWrapper
+from dispatchlab.layers.level_tensors import LevelTensor, Lifetime, TensorWrapper
 from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -67,19 +67,12 @@ class DynamicLayer:
             called.call_boxed(stack)
 
     def send_to_next(self, called: Operator, stack: list[object]) -> None:
-        """Call what is below this layer; below the last one, no tensor of a transform may arrive.
+        """Call what is below this layer.
 
         Raises:
-            TransformError: one does, which a kernel of this layer handed on.
+            TransformError: there is no layer below, and a kernel of this one handed on a tensor of a transform.
         """
-        if not layers() and any(
-            isinstance(one, LevelBatchedTensor | TensorWrapper) for one in _arguments(called, stack)
-        ):
-            message = (
-                f"{called.name} got a tensor of a transform below all transforms: a kernel at a key of the transform "
-                "has to call on with the tensors that it stands for, and a fallthrough there does not"
-            )
-            raise TransformError(TransformErrorKind.ESCAPED_TENSOR, message)
+        _check_outside(called, stack)
         called.call_boxed(stack)
 
     def __repr__(self) -> str:
@@ -187,20 +180,14 @@ class FunctionalizeLayer(DynamicLayer):
                 one.level = self.level
 
     def send_to_next(self, called: Operator, stack: list[object]) -> None:
-        """Call what is below this layer, which no functional tensor may get to.
+        """Call what is below, which must neither get nor return functional tensors.
 
         Raises:
             TransformError: a kernel of Functionalize handed one on, or let the call pass it by.
         """
-        if any(
-            isinstance(one, FunctionalTensor) for one in _tensors(stack[len(stack) - len(called.schema.arguments) :])
-        ):
-            message = (
-                f"{called.name} got a functional tensor below functionalize(): its kernel at Functionalize has to call "
-                "on with the values, or leave the key to the builtin fallback"
-            )
-            raise TransformError(TransformErrorKind.ESCAPED_TENSOR, message)
+        _check_not_functional(called, stack[len(stack) - len(called.schema.arguments) :])
         super().send_to_next(called, stack)
+        _check_not_functional(called, stack[len(stack) - len(called.schema.returns) :])
 
 
 class EnterLayer(ForceDispatchKeyGuard):
@@ -313,6 +300,28 @@ def is_in_place(schema: FunctionSchema) -> bool:
     return returned is not None and returned.is_write
 
 
+def _check_outside(called: Operator, stack: list[object]) -> None:
+    """Below the last layer no tensor may belong to one."""
+    if _thread.layers:
+        return
+    for one in _tensors(stack[len(stack) - len(called.schema.arguments) :]):
+        if isinstance(unwrapped_if_dead(one), LevelTensor):
+            message = (
+                f"{called.name} got a tensor of a transform below all transforms: a kernel at a key of the transform "
+                "has to call on with the tensors that it stands for, and a fallthrough there does not"
+            )
+            raise TransformError(TransformErrorKind.ESCAPED_TENSOR, message)
+
+
+def _check_not_functional(called: Operator, values: list[object]) -> None:
+    if any(isinstance(one, FunctionalTensor) for one in _tensors(values)):
+        message = (
+            f"{called.name} got a functional tensor below functionalize(): its kernel at Functionalize has to call "
+            "on with the values, or leave the key to the builtin fallback"
+        )
+        raise TransformError(TransformErrorKind.ESCAPED_TENSOR, message)
+
+
 def _aliased_result(schema: FunctionSchema, at: int) -> int | None:
     alias = schema.arguments[at].alias
     if alias is None:
@@ -337,11 +346,6 @@ def _replace(
             stack[at] = function(value)
         elif isinstance(value, list) and any(isinstance(one, Tensor) for one in value):
             stack[at] = [function(one) if isinstance(one, Tensor) else one for one in value]
-
-
-def _arguments(called: Operator, stack: list[object]) -> list[Tensor]:
-    """The tensors among the arguments, those in lists included."""
-    return _tensors(stack[len(stack) - len(called.schema.arguments) :])
 
 
 def _tensors(values: list[object]) -> list[Tensor]:

@@ -21,6 +21,7 @@ from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.derivatives import Calls, sum_to_size
 from dispatchlab.layers.kernels import stand_in
+from dispatchlab.layers.level_tensors import TransformTensor
 from dispatchlab.layers.schemas import COPIES
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -87,7 +88,7 @@ class FunctionalStorage:
         return f"<FunctionalStorage of {self.base!r} with {len(self._updates)} updates>"
 
 
-class FunctionalTensor(Tensor):
+class FunctionalTensor(TransformTensor):
     """A tensor whose value changes while no memory is written.
 
     Args:
@@ -96,8 +97,7 @@ class FunctionalTensor(Tensor):
         steps: the views from the base to here.
     """
 
-    __slots__ = ("generation", "level", "steps", "storage", "value")
-    __torch_function__ = None  # type: ignore[assignment]  # what it stands for has the handlers
+    __slots__ = ("generation", "level", "steps", "storage")
 
     def __init__(
         self, value: Tensor, storage: FunctionalStorage | None = None, steps: tuple[ViewStep, ...] = ()
@@ -382,7 +382,7 @@ _INVERSES: dict[str, Inverse] = {
     "permute": _permute_inverse,
     "expand": _expand_inverse,
     "unsqueeze": lambda views, calls, base, changed, others: views("squeeze.dim")(changed, *others),
-    "alias": lambda views, calls, base, changed, others: changed,
+    "alias": lambda views, calls, base, changed, others: views("alias")(changed),
     "squeeze.dim": _squeeze_inverse,
     "squeeze.dims": _squeeze_inverse,
     "select.int": lambda views, calls, base, changed, others: calls("select_scatter")(base, changed, *others),

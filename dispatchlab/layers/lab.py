@@ -174,12 +174,12 @@ class Lab:
         for view, copy in COPIES.items():
             library.impl(copy, composites.copy_of_view(self, view))
         library.impl("copy", composites.copy(self))
-        library.impl("normal_functional", composites.normal_functional(self))
 
     def _factories(self) -> None:
         randn = randn_kernel(self("empty.memory_format"), self("normal_"))
         composite = self._library("IMPL", "CompositeExplicitAutograd")
         composite.impl("randn", randn)
+        composite.impl("normal_functional", composites.normal_functional(self))
         composite.impl("zeros", zeros_kernel(self("empty.memory_format")))
         composite.impl("copy_", copy_)
         composite.impl("clone", clone_kernel(self("empty_strided"), self("copy_")))
@@ -218,6 +218,9 @@ class Lab:
             library.impl(name, boxed(batching_rules.plumbing(self, rule)))
         library.impl("sum", batching_rules.sum_decomposed(self))
         library.impl("t", batching_rules.t_decomposed(self))
+        self._library("IMPL", "FuncTorchBatchedDecomposition").impl(
+            "alias_copy", composites.copy_of_view(self, "alias")
+        )
         random = self._library("IMPL", "FuncTorchVmapMode")
         random.impl("randn", boxed(batching_rules.random_factory))
         random.impl("normal_", boxed(batching_rules.random_in_place(self)))

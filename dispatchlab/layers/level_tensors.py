@@ -29,7 +29,15 @@ class Lifetime:
         return f"<Lifetime {'of a running transform' if self.alive else 'that is over'}>"
 
 
-class LevelTensor(Tensor):
+class TransformTensor(Tensor):
+    """A tensor that stands for another one inside of a transform; what copies it asks no handler."""
+
+    __slots__ = ("value",)
+    __torch_function__ = None  # type: ignore[assignment]  # a place in a transform is nothing to preserve
+    value: Tensor
+
+
+class LevelTensor(TransformTensor):
     """A tensor that stands for another one at one level.
 
     Args:
@@ -40,8 +48,7 @@ class LevelTensor(Tensor):
         key: its own key.
     """
 
-    __slots__ = ("level", "value")
-    __torch_function__ = None  # type: ignore[assignment]  # a place in a transform is nothing to preserve
+    __slots__ = ("level",)
 
     def __init__(
         self, value: Tensor, level: int, *, shape: tuple[int, ...], strides: tuple[int, ...], key: DispatchKey

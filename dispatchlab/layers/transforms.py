@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from dispatchlab.call.local_key_set import KeyGuard, excluded, included
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.layers import backward
 from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
@@ -19,6 +20,7 @@ from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_vi
 from dispatchlab.layers.grad_mode import set_grad_enabled
 from dispatchlab.layers.level_tensors import LevelBatchedTensor, TensorWrapper
 from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
+from dispatchlab.model.key_set import DispatchKeySet
 
 Function: TypeAlias = Callable[..., Any]
 Dims: TypeAlias = Any
@@ -128,7 +130,7 @@ def grad_and_value(
     """
 
     def differentiated(*arguments: Any, **named: Any) -> tuple[Any, Any]:
-        with active(GradLayer) as layer, set_grad_enabled(True):
+        with active(GradLayer) as layer, NormalTensors(), set_grad_enabled(enabled=True):
             assert isinstance(layer, GradLayer)
 
             def wrapped(one: Any) -> Any:
@@ -175,6 +177,15 @@ def grad(calls: Calls, function: Function, argnums: int | tuple[int, ...] = 0, *
         return (gradient, value[1]) if has_aux else gradient
 
     return differentiated
+
+
+class NormalTensors(KeyGuard):
+    """Tensors that are made now are no inference tensors; what is included and excluded stays as it is."""
+
+    __slots__ = ()
+
+    def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
+        return included(), excluded(), False
 
 
 def _differentiable(one: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -42,7 +41,7 @@ class OurSide:
     def dtype(self, name: str) -> Any:
         return DType[name]
 
-    def vmap(self, function: Any, in_dims: Any, out_dims: Any, randomness: str) -> Any:
+    def vmap(self, function: Any, in_dims: Any, out_dims: Any, randomness: str) -> Callable[..., Any]:
         def watched(*given: Any) -> Any:
             result = function(*given)
             layer = current_layer()
@@ -54,10 +53,10 @@ class OurSide:
 
         return self.lab.vmap(watched, in_dims, out_dims, randomness=randomness)
 
-    def grad(self, function: Any) -> Any:
+    def grad(self, function: Any) -> Callable[..., Any]:
         return self.lab.grad(function)
 
-    def functionalize(self, function: Any, remove: str) -> Any:
+    def functionalize(self, function: Any, remove: str) -> Callable[..., Any]:
         return self.lab.functionalize(function, remove=remove)
 
     def autocast(self, dtype: str) -> AbstractContextManager[object]:
@@ -140,14 +139,17 @@ class TheirSide:
     def dtype(self, name: str) -> Any:
         return getattr(self.torch, name)
 
-    def vmap(self, function: Any, in_dims: Any, out_dims: Any, randomness: str) -> Any:
-        return self.torch.func.vmap(function, in_dims, out_dims, randomness)
+    def vmap(self, function: Any, in_dims: Any, out_dims: Any, randomness: str) -> Callable[..., Any]:
+        found: Callable[..., Any] = self.torch.func.vmap(function, in_dims, out_dims, randomness)
+        return found
 
-    def grad(self, function: Any) -> Any:
-        return self.torch.func.grad(function)
+    def grad(self, function: Any) -> Callable[..., Any]:
+        found: Callable[..., Any] = self.torch.func.grad(function)
+        return found
 
-    def functionalize(self, function: Any, remove: str) -> Any:
-        return self.torch.func.functionalize(function, remove=remove)
+    def functionalize(self, function: Any, remove: str) -> Callable[..., Any]:
+        found: Callable[..., Any] = self.torch.func.functionalize(function, remove=remove)
+        return found
 
     def autocast(self, dtype: str) -> AbstractContextManager[object]:
         wanted = None if dtype == "off" else getattr(self.torch, dtype)
@@ -171,7 +173,8 @@ class TheirSide:
             core._dispatch_tls_local_exclude_set(),
             core._dispatch_keys(tensor),
         )
-        return tuple(one.raw_repr() for one in sets)  # type: ignore[return-value]  # three of them
+        included, excluded, keys = (one.raw_repr() for one in sets)
+        return included, excluded, keys
 
     def found(self, tensor: Any) -> tuple[str, Any]:
         plain = tensor.detach()
@@ -189,8 +192,9 @@ class TheirSide:
 
     def logged(self) -> AbstractContextManager[list[str]]:
         torch = self.torch
+        base: Any = torch.utils._python_dispatch.TorchDispatchMode
 
-        class Mode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]  # torch is Any
+        class Mode(base):  # type: ignore[misc]  # torch is Any
             def __init__(self, write: Callable[[str], None]) -> None:
                 super().__init__()
                 self.write = write
@@ -201,8 +205,3 @@ class TheirSide:
                 return func(*args, **(kwargs or {}))
 
         return listing(Mode)
-
-
-def quiet() -> AbstractContextManager[object]:
-    """Without the warnings of the slow fallback."""
-    return warnings.catch_warnings(action="ignore")
