@@ -209,6 +209,16 @@ def _bmm(maker: _Maker) -> FormulaCall:
     return FormulaCall("bmm", (maker.leaf((batch, rows, inner)), maker.leaf((batch, inner, columns))))
 
 
+def _mv(maker: _Maker) -> FormulaCall:
+    rows, inner = (int(size) for size in maker.random.integers(1, 4, size=2))
+    return FormulaCall("mv", (maker.leaf((rows, inner)), maker.leaf((inner,))))
+
+
+def _dot(maker: _Maker) -> FormulaCall:
+    size = int(maker.random.integers(1, 4))
+    return FormulaCall("dot", (maker.leaf((size,)), maker.leaf((size,))))
+
+
 def _stack(maker: _Maker) -> FormulaCall:
     shape = maker.shape()
     leaves = tuple(maker.leaf(shape) for _ in range(maker.random.integers(1, 4)))
@@ -244,6 +254,8 @@ MAKERS: dict[str, Make] = {
     **{name: _expanded(name) for name in ("expand", "expand_copy")},
     **{name: _selected(name) for name in ("select.int", "select_copy.int", "select_backward", "select_scatter")},
     "mm": _mm,
+    "mv": _mv,
+    "dot": _dot,
     "bmm": _bmm,
     "stack": _stack,
     "threshold_backward": _threshold,
