@@ -322,7 +322,7 @@ def _kernel(
     file = _GENERATED + generated.file
     if generated.inferred is None:
         file = "torch/csrc/autograd/autograd_not_implemented_fallback.cpp"
-        yield Frame(layer, f"torch::autograd::{_ANONYMOUS}::autogradNotImplementedFallbackImpl", file)
+        yield Frame(layer, "torch::autograd::autogradNotImplementedFallbackImpl", file)
         return
     name = generated.name.partition("::")[2] if generated.part is Part.AUTOGRAD else flat
     yield from _redispatching(function, layer, f"{namespace}::{name}", file, last=last)
@@ -365,6 +365,10 @@ def _other_kernel(function: NativeFunction, key: DispatchKey, kernel: Chosen, *,
         yield Frame(layer, name, "torch/csrc/autograd/VariableTypeManual.cpp")
         if not last:
             yield _redispatch_api(function)
+        return
+    if "VariableFallbackKernel.cpp" in kernel.debug:
+        name = "torch::autograd::basicAutogradNotImplementedFallbackImpl"
+        yield Frame(Layer.AUTOGRAD, name, "torch/csrc/autograd/autograd_not_implemented_fallback.cpp")
         return
     where = kernel.debug.removeprefix("registered at ").partition(" ")[0]
     where = re.sub(r"^.*/(?=(?:torch|aten|build|functorch)/)", "", where)

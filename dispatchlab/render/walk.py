@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dispatchlab.analysis.walk_calls import Walk
-from dispatchlab.codegen.cpp_frames import Frame
+from dispatchlab.codegen.cpp_frames import Entry, Frame
 from dispatchlab.escape import printable
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 
@@ -32,7 +32,8 @@ def heading(walk: Walk) -> Iterator[str]:
     explanation = walk.explained.explanation
     yield str(walk.function.schema)
     given = ", ".join(f"{one.name}: {printable(one.given)}" for one in explanation.arguments)
-    yield f"called as a {walk.entry} of {'C++' if walk.entry == 'C++' else 'Python'} with {given}" if given else ""
+    by = "called from C++" if walk.entry is Entry.CPP else f"called as a {walk.entry} of Python"
+    yield f"{by} with {given}" if given else by
 
 
 def place(frame: Frame) -> str:
