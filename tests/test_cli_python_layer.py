@@ -53,18 +53,18 @@ def dump(*arguments: str) -> Result:
 
 @pytest.mark.usefixtures("folder")
 def test_what_python_registers_follows_the_table() -> None:
-    result = dump(NAME, "--from", "with.dlreg", "--key", "Meta", "--format", "text")
+    result = dump(NAME, "--from", "with.dlreg", "--format", "text")
     assert (result.exit_code, result.stderr) == (0, "")
+    head, table, python = result.stdout.split("\n\n")
+    assert "Meta: registered at mine.cpp:7 [kernel]" in table
     assert_expected_inline(
-        result.stdout,
+        f"{head}\n\n{python}",
         """\
 name: mine::f
 schema: mine::f(Tensor x) -> Tensor
 debug: mine.cpp:3
 alias analysis kind: CONSERVATIVE (default)
 Meta: registered at mine.cpp:7 :: (none) [ boxed ]
-
-Meta: registered at mine.cpp:7 [kernel]
 
 Python kernels, when the Python dispatcher is on, as under FakeTensorMode, make_fx and torch.compile: in place of the C++ kernel of the slot
   CPU: mine:cpu at (no line known)
@@ -80,6 +80,12 @@ Inductor lowerings (import torch._inductor.lowering), under torch.compile with I
   mine:lower at mine/b.py:8
 """,  # noqa: E501
     )
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_key_chooses_what_python_registers_at_it() -> None:
+    result = dump(NAME, "--from", "with.dlreg", "--key", "Meta", "--layer", "python", "--format", "text")
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["Python", "Meta:"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -56,8 +56,9 @@ def dumped(*arguments: str) -> str:
 
 def test_an_operator_is_shown_as_pytorch_prints_it() -> None:
     first = OPERATORS.partition("\nname: ")[0]
-    assert dumped("aten::add.Tensor") == first
-    assert dumped("add.Tensor", "--semantics", "torch-2.13") == first
+    assert dumped("aten::add.Tensor", "--layer", "cxx") == first
+    assert dumped("add.Tensor", "--semantics", "torch-2.13", "--layer", "cxx") == first
+    assert dumped("aten::add.Tensor").startswith(f"{first}\nPython kernels, when the Python dispatcher is on, ")
     rows = dumped("aten::add.Tensor", "--key", "CPU", "--key", "Python").partition("\n\n")[2]
     assert [line.partition(":")[0] for line in rows.splitlines()] == ["CPU", "Python"]
 

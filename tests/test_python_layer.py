@@ -166,3 +166,31 @@ def test_the_page_lists_every_registry() -> None:
     for one, row in zip(PYTHON_REGISTRIES, rows, strict=True):
         needs = f"`{one.needs}`" if one.needs else ""
         assert row == f"| `{one.name}` | {one.title} | `{one.home}` | {needs} | {one.applies} |"
+
+
+_DATA = python_layers_bytes(
+    {
+        name: python_layer(
+            torch,
+            [
+                PythonRegistration("jagged", operator, "", "a:b", f"a.py:{line}")
+                for line, operator in enumerate(_OPERATORS, start=start)
+            ],
+        )
+        for name, torch, start in (("new", "2.15.0", 3), ("old", "2.4.0", 9))
+    }
+)
+
+
+@given(st.integers(HEAD.size - 48, len(_DATA) - 1), st.integers(1, 255), st.booleans())
+@examples(600)
+def test_a_byte_that_is_changed_is_refused_or_harmless(at: int, change: int, seal: bool) -> None:  # noqa: FBT001
+    data = bytearray(_DATA)
+    data[at] ^= change
+    try:
+        read = PythonLayers(sealed(bytes(data)) if seal else bytes(data))
+        for name in read.names:
+            read.layer(name).load()
+    except RegistryFileError:
+        return
+    assert seal  # a checksum that is right again lets a change of the digest's own place through

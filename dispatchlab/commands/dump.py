@@ -67,7 +67,7 @@ class DumpOptionsError(DispatchLabError):
     metavar="KEY",
     multiple=True,
     type=ROW,
-    help="Show only this row of the table; may be repeated.",
+    help="Show only this row of the table, and what Python registers at this key; may be repeated.",
 )
 @click.option("--list", "listing", is_flag=True, help="List the operators of a registry, one a line.")
 @click.option("--dangling", is_flag=True, help="List the operators of a registry that have no def.")
@@ -306,7 +306,13 @@ def _show(
         note(refused_step_text(step, registration, refusal))
     for warning in found.warnings:
         note(f"note: {warning}")
-    parts = [_Part(snapshot, found.python_rows(snapshot.operator)) for snapshot in found.snapshots]
+    parts = [
+        _Part(
+            snapshot,
+            tuple(row for row in found.python_rows(snapshot.operator) if not rows or row.registration.key in rows),
+        )
+        for snapshot in found.snapshots
+    ]
     for snapshot, python in parts:
         if not snapshot.exists and not python:
             from dispatchlab.model.sequence import format_sequence
