@@ -51,10 +51,10 @@ if TYPE_CHECKING:
         dump,
         explain,
         open_registry,
+        trace,
     )
     from dispatchlab.call.operators import Operator, operator, ops
     from dispatchlab.call.tensor import Tensor, tensor
-    from dispatchlab.call.trace import trace
     from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, OverrideWarning
     from dispatchlab.engine.handle import RegistrationHandle
     from dispatchlab.engine.kernel import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
@@ -102,7 +102,7 @@ _HOME = {
     "ops": ".call.operators",
     "Tensor": ".call.tensor",
     "tensor": ".call.tensor",
-    "trace": ".call.trace",
+    "trace": ".api",
     "Dispatcher": ".engine.dispatcher",
     "InvariantError": ".engine.dispatcher",
     "Listener": ".engine.listeners",

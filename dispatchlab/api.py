@@ -1,11 +1,11 @@
-"""The public functions that tie packages together: `check_order`, `explain`, `dump`, `diff`, the bundled registries."""
+"""The public functions that tie packages together: `check_order`, `explain`, `dump`, `diff`, `trace`, registries."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args, overload
 
 from dispatchlab.analysis.engines import EngineName
 from dispatchlab.analysis.report import Report
@@ -20,9 +20,11 @@ from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
 if TYPE_CHECKING:
+    from dispatchlab.analysis.torch_trace import TorchTrace
     from dispatchlab.analysis.upgrade import UpgradeReport
     from dispatchlab.call.explain import ArgumentSpec
     from dispatchlab.call.operators import Operator
+    from dispatchlab.call.trace import Trace
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.operator_view import OperatorView
@@ -45,6 +47,18 @@ class CheckSubjectError(DispatchLabError):
             f"check_order expects a scenario file, a Scenario, registrations such as Def and Impl, or "
             f"package='my_package', and was given {self.found}"
         )
+
+
+class TraceOptionError(DispatchLabError):
+    """`trace` was given what is for the other engine."""
+
+    def __init__(self, option: str, engine: str) -> None:
+        super().__init__(option, engine)
+        self.option, self.engine = option, engine
+
+    def __str__(self) -> str:
+        other = "torch" if self.engine == "lab" else "lab"
+        return f"{self.option} is for trace(engine={other!r}), and engine={self.engine!r} was asked for: leave it out"
 
 
 class NothingRegisteredError(DispatchLabError):
@@ -581,3 +595,51 @@ def bundled_registries() -> tuple[str, ...]:
     ('torch-2.13-cpu', 'torch-2.14', 'torch-2.15')
     """
     return bundled_names()
+
+
+@overload
+def trace(line: Callable[[str], object] | None = None, *, engine: Literal["lab"] = "lab") -> Trace: ...
+
+
+@overload
+def trace(*, engine: Literal["torch"], limit: int | None = None) -> TorchTrace: ...
+
+
+def trace(
+    line: Callable[[str], object] | None = None, *, engine: EngineName = "lab", limit: int | None = None
+) -> Trace | TorchTrace:
+    """Record what the operators do inside of a `with` block.
+
+    >>> from dispatchlab import Lab, tensor, trace
+    >>> lab = Lab()
+    >>> with trace(print) as record:
+    ...     _ = lab.sin(tensor([0.0]))
+     [call] op=[aten::sin], key=[AutogradCPU]
+      [redispatchBoxed] op=[aten::sin], key=[CPU]
+    >>> len(record.calls)
+    2
+
+    Args:
+        line: is given a line for each call of the lab as it begins, in upstream's format.
+        engine: `lab`, or `torch` for the operators of the PyTorch of this process, whose trace is read after the block.
+        limit: how many hops a trace of PyTorch keeps; later ones are counted alone.
+
+    Returns:
+        What is recorded, to be entered: `threads` and `calls`.
+
+    Raises:
+        TraceOptionError: `line` was given for PyTorch, or `limit` for the lab.
+        TorchMissingError: there is no PyTorch here.
+        TorchTraceError: its calls cannot be traced here.
+    """
+    if engine == "torch":
+        from dispatchlab.analysis.torch_trace import LIMIT, TorchTrace
+
+        if line is not None:
+            raise TraceOptionError("line", "torch")
+        return TorchTrace(limit=LIMIT if limit is None else limit)
+    from dispatchlab.call.trace import Trace
+
+    if limit is not None:
+        raise TraceOptionError("limit", "lab")
+    return Trace(line)

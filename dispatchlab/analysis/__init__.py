@@ -37,5 +37,5 @@ Both:
 - `explain_calls`: a call of an operator of any source, and whether the source can answer.
 - `check_record`: whether packages register what a record of them has.
 - `import_orders`: packages imported in every order; `import_groups`: those that share something.
-- `run_program`: a Python file as a program.
+- `run_program`: a Python file as a program; `torch_trace`: calls of the installed PyTorch, traced.
 """

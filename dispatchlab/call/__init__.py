@@ -11,7 +11,7 @@
 - `torch_handlers`: whether a class has `__torch_function__` or `__torch_dispatch__`, and whether this thread calls it;
 - `tensor_options`: dtype, device, layout and memory format;
 - `call_observer`: observers of calls;
-- `trace`: records of calls, redispatches and guards;
+- `trace`: records of calls, redispatches and guards; `trace_views`: parts and summaries of them;
 - `explain`: the kernel that a call would run, and why, from specs such as `cuda requires_grad`, without running it.
 
 Autograd, batching, tracing and factories are in `dispatchlab.layers`, built on nothing but this.

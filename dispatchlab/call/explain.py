@@ -562,6 +562,8 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     current = thread
     while True:
         after = _after(hops[-1], described, current, view.by_rule, factory=factory, aliases=aliases)
+        if _works_alone(view.name, hops[-1]):
+            after = f"the kernel of {view.name} for {hops[-1].key} does the work, and redispatches no further"
         if isinstance(after, str | _Unknown):
             break
         if isinstance(after, ThreadKeys):
@@ -802,6 +804,31 @@ def _after(
     return _Next(below, f"the kernel redispatches with keys & full_after({functionality})")
 
 
+_CALLS_ANEW = re.compile(
+    r"(?:^|[ /])aten/src/ATen/(?:functorch/\w+|autocast_mode|LegacyBatchingRegistrations)\.cpp:\d+"
+)
+"""Where kernels are registered that exclude their key and call the operator again: batching rules and autocast."""
+
+
+def goes_on_by(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = ()) -> str:
+    """How a kernel hands its operator on to a lower key, if it does.
+
+    Args:
+        key: where it is.
+        kernel: the kernel.
+        by_rule: the keys whose kernels are known to follow PyTorch's rules.
+
+    Returns:
+        `redispatch` or `call` for a kernel of PyTorch that does so; empty when that is not known.
+    """
+    if not _is_builtin(key, kernel):
+        if _CALLS_ANEW.search(kernel.debug):
+            return "call"
+        return "redispatch" if _follows_rule(key, kernel, by_rule) else ""
+    anew = key in _OUTSIDE or key in _VMAP or key in (DispatchKey.Python, DispatchKey.Functionalize)
+    return "call" if anew else "redispatch"
+
+
 def _next_key(functionality: DispatchKey, keys: DispatchKeySet) -> DispatchKey:
     """The key that is next when a kernel redispatches as PyTorch's do."""
     is_autograd = AUTOGRAD_KEYS.bits & DispatchKeySet.of(functionality).bits
@@ -820,6 +847,23 @@ _OUTSIDE: Mapping[DispatchKey, str] = {
     DispatchKey.PythonDispatcher: "calls the Python dispatcher of the thread, and fails where there is none",
 }
 """What the builtin fallbacks do that run no kernel by themselves."""
+
+
+_ALONE = frozenset(
+    (
+        ("aten::detach_", DispatchKey.AutogradFunctionality),
+        ("aten::_fw_primal", DispatchKey.ADInplaceOrView),
+        ("aten::_make_dual", DispatchKey.ADInplaceOrView),
+    )
+)
+"""The kernels of VariableTypeManual.cpp that do not redispatch: no backend can do what they do."""
+
+
+def _works_alone(operator: str, hop: Hop) -> bool:
+    if hop.refusal is not None or hop.kernel is None or "VariableTypeManual" not in hop.kernel.debug:
+        return False
+    is_autograd = AUTOGRAD_KEYS.bits & DispatchKeySet.of(hop.key.functionality).bits
+    return (operator, DispatchKey.AutogradFunctionality if is_autograd else hop.key) in _ALONE
 
 
 def _is_builtin(key: DispatchKey, kernel: Chosen) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from time import monotonic_ns
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -47,6 +48,7 @@ class Trace:
 
     def __init__(self, line: Callable[[str], object] | None = None) -> None:
         self._line = line
+        self._started_ns = monotonic_ns()
         self._threads: dict[threading.Thread, _Thread] = {}  # NB: the numbers of threads come again
 
     @property
@@ -84,7 +86,8 @@ class Trace:
     def entered(self, call: ObservedCall) -> None:
         """A call begins."""
         thread = self._here()
-        running = _Call(call, 1 + sum(isinstance(one, _Call) for one in thread.open))
+        began_ns = monotonic_ns() - self._started_ns
+        running = _Call(call, 1 + sum(isinstance(one, _Call) for one in thread.open), began_ns)
         if self._line is not None:
             self._line(trace_line(call, running.depth))
         thread.begin(running)
@@ -95,7 +98,7 @@ class Trace:
         for at in range(len(thread.open) - 1, -1, -1):
             running = thread.open[at]
             if isinstance(running, _Call) and running.call is call:
-                running.error = error
+                running.error, running.ended_ns = error, monotonic_ns() - self._started_ns
                 del thread.open[at:]
                 return
 
@@ -190,8 +193,11 @@ class TracedCall:
         base: the set before fallthroughs were masked.
         keys: the final set.
         kernel: what ran; None when there was nothing that could.
-        error: what it raised, as `kind: message` on one line; None when it returned.
+        error: what it raised, as `kind: message` on one line; None when it returned, or when that is not seen.
         steps: what its kernel did.
+        began_ns: when it began, in nanoseconds since the trace did.
+        ended_ns: when it ended; None while it is running, or when that was not seen.
+        note: what is not known of it, a sentence; empty when all is.
     """
 
     kind: str
@@ -207,6 +213,9 @@ class TracedCall:
     kernel: TracedKernel | None
     error: str | None
     steps: tuple[TracedEvent, ...]
+    began_ns: int = 0
+    ended_ns: int | None = None
+    note: str = ""
 
 
 TracedEvent: TypeAlias = TracedCall | TracedGuard
@@ -241,9 +250,11 @@ class _Thread:
 class _Call:
     """A call that may still be running."""
 
-    def __init__(self, call: ObservedCall, depth: int) -> None:
+    def __init__(self, call: ObservedCall, depth: int, began_ns: int) -> None:
         self.call = call
         self.depth = depth
+        self.began_ns = began_ns
+        self.ended_ns: int | None = None
         self.error: BaseException | None = None
         self.steps: list[_Call | _Guard] = []
 
@@ -263,6 +274,8 @@ class _Call:
             _kernel(call),
             None if error is None else _error_line(error),
             _frozen(self.steps),
+            self.began_ns,
+            self.ended_ns,
         )
 
 

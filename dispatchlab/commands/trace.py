@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from dispatchlab.commands.options import format_option
+from dispatchlab.commands.options import OPERATOR, ROW, engine_option, format_option, refuse
 from dispatchlab.commands.output import (
     Format,
     OutputClosed,
@@ -17,54 +18,219 @@ from dispatchlab.commands.output import (
     chosen_format,
     exit_with,
     note,
+    save,
     show,
+    warn,
 )
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import printable
+from dispatchlab.file_kinds import FileKind, check_output
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dispatchlab.analysis.engines import EngineName
+    from dispatchlab.analysis.run_program import Program
     from dispatchlab.call.trace import TracedThread
+    from dispatchlab.call.trace_views import TraceSummary
+
+
+class TorchProgramError(DispatchLabError):
+    """A program of PyTorch was traced as one of the lab."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} called no operator of the lab and imports torch, whose operators the lab engine does not "
+            f"see: trace them with --engine torch"
+        )
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("file", metavar="FILE.py")
 @click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
+@engine_option("Whose operators to trace: the lab's, or those of the installed PyTorch.")
 @click.option("--sets", is_flag=True, help="Also show the key sets of each call, the guards and the kernels.")
+@click.option(
+    "--operator",
+    "operators",
+    metavar="OP",
+    multiple=True,
+    type=OPERATOR,
+    help="Show the calls of this operator only, a name or a glob; may be repeated.",
+)
+@click.option("--key", "keys", metavar="KEY", multiple=True, type=ROW, help="Show calls to KEY only; may be repeated.")
+@click.option("--summary", is_flag=True, help="Show which kernels ran, how often, and for how long.")
+@click.option(
+    "--perfetto",
+    metavar="PATH",
+    type=click.Path(),
+    help="Write the calls to PATH as well, for https://ui.perfetto.dev or chrome://tracing.",
+)
+@click.option("--force", is_flag=True, help="Write over whatever is at PATH.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1, max=10**8),
+    help="Keep the first N hops, with --engine torch; 160 bytes each. Default: 250000.",
+)
 @format_option
-def trace(*, file: str, arguments: tuple[str, ...], sets: bool, format: Format | None) -> None:
-    """Run FILE.py and show every call of the lab's operators: redispatches, keys, kernels, boxings and guards.
+@click.pass_context
+def trace(
+    context: click.Context,
+    *,
+    file: str,
+    arguments: tuple[str, ...],
+    engine: EngineName,
+    sets: bool,
+    operators: tuple[str, ...],
+    keys: tuple[str, ...],
+    summary: bool,
+    perfetto: str | None,
+    force: bool,
+    limit: int | None,
+    format: Format | None,
+) -> None:
+    """Run FILE.py and show every call of the operators: redispatches, keys, kernels, boxings and guards.
 
     This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. The output of the
     program goes to standard error. The exit code is the program's, and 1 when it raises.
 
-    --format text prints a line for each call as it begins, in the format of PyTorch's own trace, unless --sets.
+    --engine torch traces a program of PyTorch: each hop of each call in every thread of this process, as it was taken.
+    It prints when the program is over. It needs Linux on x86-64.
+
+    --format text prints a line for each call, in the format of PyTorch's own trace, unless --sets.
 
     \b
     Examples:
       dispatchlab trace program.py
       dispatchlab trace --sets program.py
       dispatchlab trace --format json program.py --epochs 3
+      dispatchlab trace --engine torch --summary train.py --epochs 1
+      dispatchlab trace --engine torch --sets --operator aten::mm --key AutogradCPU train.py
+      dispatchlab trace --engine torch --perfetto trace.json train.py
     """
-    from dispatchlab.analysis.run_program import program_at, run_program
-    from dispatchlab.call.trace import trace as traced
-    from dispatchlab.render.trace import trace_json, trace_text
+    from dispatchlab.analysis.run_program import program_at
 
+    if engine == "lab":
+        refuse(context, ("limit",), "is for --engine torch, which records before it shows: leave it out")
+    if summary:
+        refuse(context, ("sets",), "shows each call, and --summary none: leave one of them out")
+    if perfetto is None:
+        refuse(context, ("force",), "is for --perfetto PATH: leave it out")
     program = program_at(file)
-    live = _Lines(sys.stdout) if chosen_format(format) == "text" and not sets else None
-    with redirect_stdout(sys.stderr), traced(live) as calls:
-        code = run_program(program, arguments, report=note)
+    if perfetto is not None:
+        check_output(perfetto, FileKind.TRACE, force=force)
+    from dispatchlab.call.trace_views import only
+
+    live = None
+    if engine == "torch":
+        code, threads, notes = _trace_torch(program, arguments, limit)
+    else:
+        plain = not (sets or summary or operators or keys)
+        live = _Lines(sys.stdout) if chosen_format(format) == "text" and plain else None
+        code, threads, notes = _trace_lab(program, arguments, live)
+    if perfetto is not None:
+        from dispatchlab.render.chrome_trace import chrome_trace
+
+        save(perfetto, chrome_trace(threads, program=file), FileKind.TRACE, force=force)
+    shown = only(threads, operators=operators, keys=keys)
+    if threads and not shown:
+        note("no call is left: none is of what --operator and --key name")
     if live is None:
-        show(
-            format,
-            text=lambda: trace_text(calls.threads, sets=True),
-            json=lambda: trace_json(calls.threads),
-            rich=lambda console: _print_trace(console, calls.threads, sets=sets),
-        )
+        _show(format, shown, notes, sets=sets, summarised=summary)
     elif live.closed:
         abandon_stdout()
         raise OutputClosed
+    for text in notes:
+        warn(f"note: {text}")
     exit_with(code)
+
+
+def _trace_lab(
+    program: Program, arguments: Sequence[str], live: _Lines | None
+) -> tuple[int, Sequence[TracedThread], tuple[str, ...]]:
+    from dispatchlab.analysis.run_program import run_program
+    from dispatchlab.call.trace import trace as traced
+
+    had_torch = "torch" in sys.modules
+    with redirect_stdout(sys.stderr), traced(live) as calls:
+        code = run_program(program, arguments, report=note)
+    threads = calls.threads
+    if not threads and not had_torch and "torch" in sys.modules:
+        error = TorchProgramError(program.path)
+        if code == 0:
+            raise error
+        warn(f"note: {error}")
+    elif not threads and code == 0:
+        note(f"note: {program.path} called no operator")
+    return code, threads, ()
+
+
+def _trace_torch(
+    program: Program, arguments: Sequence[str], limit: int | None
+) -> tuple[int, Sequence[TracedThread], tuple[str, ...]]:
+    from dispatchlab.analysis.run_program import run_program
+    from dispatchlab.analysis.torch_trace import LIMIT, TorchTrace
+
+    process = os.getpid()
+    traced = TorchTrace(limit=limit or LIMIT)
+    with _stdout_on_stderr(), traced:
+        code = run_program(program, arguments, report=note)
+        if os.getpid() != process:  # a fork of the program has come to the program's end
+            sys.stderr.flush()
+            os._exit(code & 0xFF)
+    if not traced.threads and code == 0:
+        note(f"note: {program.path} called no operator of PyTorch")
+    return code, traced.threads, traced.notes
+
+
+@contextmanager
+def _stdout_on_stderr() -> Iterator[None]:
+    """Have what the program, its libraries and its child processes print go to standard error."""
+    try:
+        out, error = sys.stdout.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):  # there are no descriptors behind them
+        with redirect_stdout(sys.stderr):
+            yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(out)
+    try:
+        os.dup2(error, out)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, out)
+        os.close(kept)
+
+
+def _show(
+    format: Format | None,
+    threads: Sequence[TracedThread],
+    notes: Sequence[str],
+    *,
+    sets: bool,
+    summarised: bool,
+) -> None:
+    from dispatchlab.render.trace import trace_json, trace_text
+
+    if summarised:
+        from dispatchlab.call.trace_views import summary
+        from dispatchlab.render.trace_summary import summary_json, summary_text
+
+        found: TraceSummary = summary(threads)
+        show(format, text=lambda: summary_text(found), json=lambda: summary_json(found, notes))
+        return
+    show(
+        format,
+        text=lambda: trace_text(threads, sets=sets),
+        json=lambda: trace_json(threads, notes),
+        rich=lambda console: _print_trace(console, threads, sets=sets),
+    )
 
 
 class _Lines:

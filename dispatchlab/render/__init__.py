@@ -7,7 +7,8 @@ Plain text is the contract; rich is imported when a terminal is drawn on.
   terminal; page: lines in which no word is broken; styles: the colours of all views; rich_view: the console;
 - source_locations: source locations, short and as links; key_names: many dispatch keys in few words;
 - json_view: reports and operators as JSON; as_json: how any value becomes JSON, and its version;
-- explain, trace: explanations and recorded calls, as text and as JSON;
+- explain, trace, trace_summary: explanations, recorded calls and what ran in them, as text and as JSON;
+- chrome_trace: recorded calls for Perfetto;
 - golden: the golden file of a scenario; demo, doctor, init: what these commands show;
 - certify, coverage, lint: what these commands show, in every form; sarif: findings of lint for forges and editors;
 - generated_registrations: what is generated for native functions, as text and as JSON;

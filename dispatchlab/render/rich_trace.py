@@ -54,4 +54,5 @@ def _title(call: TracedCall) -> list[Text]:
 
 def _short(call: TracedCall) -> list[str]:
     kernel = "no kernel" if call.kernel is None else kernel_line(call.kernel)
-    return [kernel] if call.error is None else [kernel, f"raised {call.error}"]
+    raised = [] if call.error is None else [f"raised {call.error}"]
+    return [kernel, *raised, *([f"note: {call.note}"] if call.note else [])]

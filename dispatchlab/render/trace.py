@@ -2,10 +2,12 @@
 
     version           see JSON_VERSION
     threads           [{name, steps}]
+    notes             [a sentence for what the trace does not show]
     steps             of a thread, a call or a guard, in the order in which they began:
       a call          {step: "call", kind, operator, depth, arguments, included, excluded, local_included,
-                      local_excluded, base, keys, key, kernel, error, steps}; kernel: null, or {debug, reason, source,
-                      conversion}; conversion: "", "boxed" or "unboxed"; error: null, or what was raised
+                      local_excluded, base, keys, key, kernel, error, steps, began_ns, ended_ns, note}; kernel: null, or
+                      {debug, reason, source, conversion}; conversion: "", "boxed" or "unboxed"; error: null, or what
+                      was raised
       a guard         {step: "guard", name, included, excluded, newly_included, newly_excluded, steps}
 
 Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the runtime keys, highest priority first.
@@ -83,6 +85,8 @@ def detail_lines(call: TracedCall) -> Iterator[str]:
     yield "kernel: none" if call.kernel is None else f"kernel: {kernel_line(call.kernel)}"
     if call.error is not None:
         yield f"raised: {printable(call.error)}"
+    if call.note:
+        yield f"note: {printable(call.note)}"
 
 
 def kernel_line(kernel: TracedKernel) -> str:
@@ -91,9 +95,9 @@ def kernel_line(kernel: TracedKernel) -> str:
     return f"{printable(kernel.debug)} [{kernel.reason}], at {kernel.source}{conversion[kernel.conversion]}"
 
 
-def trace_json(threads: Sequence[TracedThread]) -> str:
-    """What was recorded, as one object on one line."""
-    return json_text({"threads": threads})
+def trace_json(threads: Sequence[TracedThread], notes: Sequence[str] = ()) -> str:
+    """What was recorded, and what was not, as one object on one line."""
+    return json_text({"threads": threads, "notes": notes})
 
 
 @as_json.register

@@ -25,7 +25,14 @@ UPSTREAM = "PyTorch's own check"
 def operator_names() -> tuple[OperatorName, ...]:
     """Every operator that has a def or a kernel, but for those of this package; sorted."""
     names = sorted(bindings()._dispatch_get_all_op_names())
-    return tuple(_name(text) for text in names if not is_own(text))
+    return tuple(operator_name(text) for text in names if not is_own(text))
+
+
+def operator_name(text: str) -> OperatorName:
+    """The name of an operator as PyTorch writes it."""
+    namespace, _, rest = text.rpartition("::")
+    name, _, overload = rest.partition(".")
+    return OperatorName(namespace, name, overload)
 
 
 def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:
@@ -104,9 +111,3 @@ def _look_at(
     )
     found = upstream_check(text)
     return snapshot, () if found is None else (Violation(name, UPSTREAM, found),)
-
-
-def _name(text: str) -> OperatorName:
-    namespace, _, rest = text.rpartition("::")
-    name, _, overload = rest.partition(".")
-    return OperatorName(namespace, name, overload)

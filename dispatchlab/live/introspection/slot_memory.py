@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
@@ -124,23 +124,36 @@ def entry_address(layout: MemoryLayout, name: str, overload: str = "") -> int | 
 
     The newest operators are looked at first, so one that was just registered is found at once.
     """
-    node = _words(layout.sentinel, 2)[1]
     wanted, wanted_overload = name.encode(), overload.encode()
-    while node != layout.sentinel:
-        if layout.old_strings:
-            _, previous, text, text2 = _words(node, 4)
-            size, size2 = (_words(at - _COUNT_BEFORE_TEXT, 1)[0] for at in (text, text2))
-        else:
-            _, previous, text, size, _, _, text2, size2 = _words(node, 8)
+    for address, (text, size), (text2, size2) in _entries(layout):
         if (
             size == len(wanted)
             and size2 == len(wanted_overload)
             and ctypes.string_at(text, size) == wanted
             and ctypes.string_at(text2, size2) == wanted_overload
         ):
-            return int(node) + 2 * _WORD
-        node = previous
+            return address
     return None
+
+
+def entry_addresses(layout: MemoryLayout) -> Iterator[tuple[str, int]]:
+    """Each operator with the address of its entry, with a schema or without; the newest first."""
+    for address, (text, size), (text2, size2) in _entries(layout):
+        name, overload = ctypes.string_at(text, size).decode(), ctypes.string_at(text2, size2).decode()
+        yield f"{name}.{overload}" if overload else name, address
+
+
+def _entries(layout: MemoryLayout) -> Iterator[tuple[int, tuple[int, int], tuple[int, int]]]:
+    """The address of each entry, and the address and length of its name and of its overload's."""
+    node = _words(layout.sentinel, 2)[1]
+    while node != layout.sentinel:
+        if layout.old_strings:
+            _, previous, text, text2 = _words(node, 4)
+            size, size2 = (_words(at - _COUNT_BEFORE_TEXT, 1)[0] for at in (text, text2))
+        else:
+            _, previous, text, size, _, _, text2, size2 = _words(node, 8)
+        yield int(node) + 2 * _WORD, (text, size), (text2, size2)
+        node = previous
 
 
 @cache

@@ -1,0 +1,108 @@
+"""`dispatchlab trace --engine torch` as a process: what is printed where, exit codes, Ctrl-C, no PyTorch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+EXAMPLES = Path(__file__).parents[2] / "examples" / "traced"
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line."""
+    return [sys.executable, "-m", "dispatchlab", "trace", "--engine", "torch", *arguments]
+
+
+def trace(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False, timeout=120)
+
+
+PROGRAM = """
+import os, subprocess, sys, torch
+print("from Python", sys.argv[1:])
+os.write(1, b"from C\\n")
+subprocess.run([sys.executable, "-c", "print('from a child')"])
+if os.fork() == 0:
+    torch.ones(3)
+else:
+    os.wait()
+    torch.ones(2, requires_grad=True).sin()
+    sys.exit(int(sys.argv[1]))
+"""
+
+
+def test_what_the_program_prints_is_on_standard_error_and_its_exit_code_is_ours(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    done = trace("--format", "json", "--operator", "sin", str(program), "5", "--more")
+    assert done.returncode == 5, done.stderr
+    found = json.loads(done.stdout)
+    (call,) = found["threads"][0]["steps"]
+    assert (call["operator"], call["key"], call["kernel"]["source"]) == ("aten::sin", "AutogradCPU", "Autograd")
+    assert [(inside["kind"], inside["key"]) for inside in call["steps"]] == [("[redispatch]", "CPU")]
+    assert call["began_ns"] <= call["steps"][0]["began_ns"] <= call["steps"][0]["ended_ns"] <= call["ended_ns"]
+    assert {"from Python ['5', '--more']", "from C", "from a child"} <= set(done.stderr.splitlines())
+
+
+def test_a_program_that_raises_shows_its_trace_and_what_it_raised(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import torch\ntorch.ones(2, 3) @ torch.ones(2, 3)\n")
+    done = trace("--sets", str(program))
+    assert done.returncode == 1
+    assert "raised: an exception; what it says is not seen here\n" in done.stdout
+    assert done.stderr.splitlines()[0] == "Traceback (most recent call last):"
+    assert "mat1 and mat2 shapes cannot be multiplied" in done.stderr
+    assert "dispatchlab/" not in done.stderr
+
+
+def test_ctrl_c_ends_the_program_and_shows_what_there_is(tmp_path: Path) -> None:
+    program, ready = tmp_path / "program.py", tmp_path / "ready"
+    program.write_text(
+        "import pathlib, torch\n"
+        "x = torch.ones(2).sin()\n"
+        f"pathlib.Path({str(ready)!r}).touch()\n"
+        "while True:\n    x = x.cos()\n"
+    )
+    with subprocess.Popen(
+        command("--limit", "100", str(program)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        until = time.monotonic() + 100
+        while not ready.exists():
+            assert running.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        time.sleep(0.2)
+        os.kill(running.pid, signal.SIGINT)
+        out, error = running.communicate(timeout=100)
+    assert running.returncode == 130
+    assert " [call] op=[aten::sin], key=[AutogradCPU]\n" in out
+    assert "the first 100 hops were kept" in error
+    assert "Traceback" not in error
+
+
+def test_without_pytorch_there_is_a_sentence(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("")
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')\n")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command(str(program)), capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_summary_of_an_example(tmp_path: Path) -> None:
+    out = tmp_path / "perfetto.json"
+    done = trace("--summary", "--perfetto", str(out), str(EXAMPLES / "vmap_over_grad.py"))
+    assert done.returncode == 0, done.stderr
+    assert "through backend fallbacks: " in done.stdout
+    assert "through decompositions (CompositeImplicitAutograd): " in done.stdout
+    assert len([one for one in json.loads(out.read_text())["traceEvents"] if one["ph"] == "X"]) > 250

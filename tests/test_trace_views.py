@@ -1,0 +1,174 @@
+"""Parts of traces of the lab: calls of some operators and keys, summaries, files for Perfetto; the probe's code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from dispatchlab import Lab, tensor, trace
+from dispatchlab.api import TraceOptionError
+from dispatchlab.call.trace import TracedThread, calls_in
+from dispatchlab.call.trace_views import only, summary
+from dispatchlab.cli import main
+from dispatchlab.file_kinds import FileKind, content_of
+from dispatchlab.model.dump_format import Provenance
+from dispatchlab.render.chrome_trace import chrome_trace
+from dispatchlab.render.trace_summary import summary_json, summary_text
+
+ROOT = Path(__file__).parents[1]
+
+
+def recorded() -> tuple[TracedThread, ...]:
+    """Two calls with redispatches."""
+    lab = Lab()
+    with trace() as seen:
+        lab.mul(tensor([1.0], requires_grad=True), tensor([2.0]))
+        lab.sin(tensor([1.0]))
+    return seen.threads
+
+
+@pytest.mark.parametrize(
+    ("operators", "keys", "left"),
+    [
+        ((), (), 4),
+        (("aten::sin",), (), 2),
+        (("sin",), (), 2),
+        (("mul.*",), ("CPU",), 1),
+        (("mul",), ("AutogradCPU",), 1),
+        (("test::*",), (), 0),
+        ((), ("Meta",), 0),
+    ],
+)
+def test_only_the_calls_that_are_asked_for_are_left(
+    operators: tuple[str, ...], keys: tuple[str, ...], left: int
+) -> None:
+    threads = only(recorded(), operators=operators, keys=keys)
+    assert sum(1 for thread in threads for _ in calls_in(thread.steps)) == left
+
+
+def test_a_summary_counts_each_kernel_by_operator_and_key() -> None:
+    found = summary(recorded())
+    assert (found.calls, found.redispatches, found.unclear, found.operators, found.threads) == (2, 2, 0, 2, 1)
+    assert sum(use.count for use in found.kernels) == 4
+    assert len(found.of(Provenance.AUTOGRAD)) == 2
+    text = summary_text(found)
+    assert text.startswith("2 calls and 2 redispatches, of 2 operators in 1 thread\n")
+    assert text.count("\n") == 7
+    assert json.loads(summary_json(found))["kernels"][0]["count"] == 1
+
+
+def test_every_event_for_perfetto_has_the_fields_of_the_format_and_lies_within_the_one_around_it() -> None:
+    found = json.loads(chrome_trace(recorded(), program="p.py"))
+    assert found["displayTimeUnit"] == "ns"
+    complete = [event for event in found["traceEvents"] if event["ph"] == "X"]
+    assert len(complete) == 4
+    for event in found["traceEvents"]:
+        assert event.keys() >= {"name", "ph", "ts", "pid", "tid", "args"}
+    ends: list[float] = []
+    for event in complete:
+        assert event["dur"] >= 0
+        while ends and ends[-1] <= event["ts"]:
+            ends.pop()
+        assert not ends or event["ts"] + event["dur"] <= ends[-1] + 0.001
+        ends.append(event["ts"] + event["dur"])
+
+
+def test_the_command_filters_sums_up_and_writes_a_file_for_perfetto(tmp_path: Path) -> None:
+    program, out = tmp_path / "p.py", tmp_path / "out.json"
+    program.write_text("from dispatchlab import Lab, tensor\nLab().sin(tensor([1.0]))\nprint('hello')\n")
+    run = CliRunner().invoke
+    result = run(main, ["trace", "--summary", "--perfetto", str(out), str(program)])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("1 call and 1 redispatch, of 1 operator in 1 thread")
+    kind = content_of(out)
+    assert kind is not None
+    assert (kind.kind, kind.is_written) == (FileKind.TRACE, True)
+    assert run(main, ["trace", "--perfetto", str(out), str(program)]).exit_code == 0  # ours may be written over
+    out.write_text('{"traceEvents": []}')
+    assert run(main, ["trace", "--perfetto", str(out), str(program)]).exit_code == 2
+    result = run(main, ["trace", "--key", "CPU", str(program)])
+    assert result.stdout == "  [redispatchBoxed] op=[aten::sin], key=[CPU]\n"
+    result = run(main, ["trace", "--operator", "cos", str(program)])
+    assert (result.stdout, "no call is left" in result.stderr) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--limit", "3"], "--limit is for --engine torch"),
+        (["--summary", "--sets"], "--sets shows each call"),
+        (["--force"], "--force is for --perfetto PATH"),
+    ],
+)
+def test_options_without_effect_are_refused(options: list[str], says: str) -> None:
+    result = CliRunner().invoke(main, ["trace", *options, "p.py"])
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_a_program_that_imports_torch_is_told_of_the_other_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    program = tmp_path / "p.py"
+    imports = "import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\n"
+    program.write_text(imports)
+    result = CliRunner().invoke(main, ["trace", str(program)])
+    assert result.exit_code == 2
+    assert "trace them with --engine torch" in result.stderr
+    assert result.stdout == ""
+    monkeypatch.delitem(sys.modules, "torch")
+    program.write_text(imports + "raise SystemExit(7)")
+    result = CliRunner().invoke(main, ["trace", str(program)])
+    assert (result.exit_code, "trace them with --engine torch" in result.stderr) == (7, True)
+    monkeypatch.delitem(sys.modules, "torch")
+    program.write_text(imports + "from dispatchlab import Lab, tensor\nLab().sin(tensor([1.0]))")
+    result = CliRunner().invoke(main, ["trace", str(program)])
+    assert (result.exit_code, "--engine torch" in result.stderr) == (0, False)
+    monkeypatch.delitem(sys.modules, "torch")
+    program.write_text("")
+    result = CliRunner().invoke(main, ["trace", str(program)])
+    assert (result.exit_code, result.stderr) == (0, f"note: {program} called no operator\n")
+
+
+def test_the_options_of_one_engine_are_refused_by_the_other() -> None:
+    with pytest.raises(TraceOptionError, match="line is for trace"):
+        trace(print, engine="torch")  # type: ignore[call-overload]  # that is the mistake
+    with pytest.raises(TraceOptionError, match="limit is for trace"):
+        trace(limit=1)  # type: ignore[call-overload]  # likewise
+
+
+def test_the_code_of_the_probe_is_that_of_its_source() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "tools" / "build_probe.py"), "--check"], check=False)
+    assert done.returncode == 0, "probe.c has changed: run python tools/build_probe.py"
+
+
+@pytest.mark.parametrize(
+    ("types", "first", "how", "places"),
+    [
+        (("Tensor", "Tensor"), 3, {}, [(1, 3), (1, 4)]),
+        (("Tensor", "float", "Tensor?"), 2, {}, [(1, 2), (2, 3)]),
+        (("int[]", "Tensor[]", "Tensor"), 3, {}, [(3, 6), (1, 5)]),
+        (("Tensor", "int[]", "Tensor"), 3, {"own": False}, [(1, 3), (7, 0)]),
+        (("Tensor[]", "int"), 3, {"by_list_reference": True}, [(7, 3)]),
+        (("Tensor", "SymInt[1]?", "Tensor"), 3, {}, [(1, 3), (1, 4)]),
+        (("Tensor", "SymInt?", "int"), 3, {}, [(1, 3)]),
+        (("Tensor?[]", "Tensor"), 3, {}, [(7, 3), (1, 4)]),
+        (("Tensor", "int", "Generator?"), 3, {"boxed": True}, [(4, 3), (6, 1)]),
+    ],
+)
+def test_tensors_are_where_the_calling_convention_puts_them(
+    types: tuple[str, ...], first: int, how: dict[str, bool], places: list[tuple[int, int]]
+) -> None:
+    pytest.importorskip("numpy")
+    from dispatchlab.live.tracing.slot_probes import places_of_tensors
+
+    options = SimpleNamespace(**{"boxed": False, "by_list_reference": False, "own": True, **how})
+    found = places_of_tensors(types, first, **vars(options))
+    assert [(one >> 24, one & 0xFFFFFF) for one in found] == places
