@@ -590,6 +590,21 @@ def an_object_with_a_handler_in_a_list_of_indices_is_asked(s: Side) -> Any:
 
 
 @program
+def a_handler_of_operators_may_be_an_instance_method_without_a_warning(s: Side) -> Any:
+    of_class = s.wrapper("OfClass", lambda cls, func, types, args, kwargs: args[0].elem)
+    plain = type(
+        "Plain", (of_class,), {"__torch_dispatch__": lambda self, func, types, args=(), kwargs=None: args[0].elem}
+    )
+    static = type(
+        "Static", (of_class,), {"__torch_dispatch__": staticmethod(lambda func, types, args, kwargs: args[0].elem)}
+    )
+    neg = s.op("aten::neg")
+    kinds = (of_class, plain, static)
+    results = [s.outcome(neg, kind(s.tensor([1.0]))) for kind in kinds]
+    return [results, [s.warned(s.outcome, neg, kind(s.tensor([1.0]))) for kind in kinds]]
+
+
+@program
 def nothing_for_a_tensor_may_be_returned_by_a_handler(s: Side) -> Any:
     def handler(cls: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result = func(*s.inner(args), **kwargs)

@@ -60,6 +60,7 @@ def test_each_upstream_test_has_a_program_or_a_reason() -> None:
 
 def test_each_program_is_for_an_upstream_test_or_named_here() -> None:
     own = {
+        "a_handler_of_operators_may_be_an_instance_method_without_a_warning",
         "a_handler_may_take_what_a_function_in_python_would_refuse_and_others_are_checked_first",
         "a_write_to_a_tensor_of_another_class_is_seen_by_its_base",
         "composed_functions_compute_what_they_say",
