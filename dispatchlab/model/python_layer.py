@@ -19,7 +19,7 @@ class PythonRegistry(NamedTuple):
         home: the module and the attribute that PyTorch keeps it in, `module:attribute`.
         applies: when what it holds runs, one sentence.
         needs: the module that has to be imported before it is filled; empty when `import torch` does.
-        since: the version of PyTorch that had it first; an upper bound where it is older than those that are recorded.
+        since: the version of PyTorch that has it, or the oldest that was looked at where that has it.
         one_each: whether an operator can be in it once, whatever the key.
     """
 
@@ -132,6 +132,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "fake functions of higher-order operators",
         "torch._higher_order_ops.utils:registered_hop_fake_fns",
         "when a higher-order operator is called under FakeTensorMode",
+        since="2.8",
     ),
     PythonRegistry(
         "dtensor_rules",
@@ -139,7 +140,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch.distributed.tensor._sharding_prop:ShardingPropagator",
         "when an argument is a DTensor: they say how the results are sharded",
         needs=_DTENSOR,
-        since="2.5",
         one_each=False,
     ),
     PythonRegistry(
@@ -148,7 +148,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch.distributed.tensor._dispatch:OpDispatcher._custom_op_handlers",
         "when an argument is a DTensor: in place of its sharding rules",
         needs=_DTENSOR,
-        since="2.5",
     ),
     PythonRegistry(
         "jagged",
