@@ -247,7 +247,7 @@ def to_copy_backward(calls: Calls, grad: Tensor, self_options: Options) -> Tenso
 
 def unsqueeze_to(calls: Calls, self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """With the dimension that `squeeze` left out, where it did."""
-    unsqueezed: Tensor = calls("unsqueeze")(self, dim) if sizes and sizes[dim] == 1 else self
+    unsqueezed: Tensor = calls("unsqueeze")(self, dim % len(sizes)) if sizes and sizes[dim] == 1 else self
     return unsqueezed
 
 

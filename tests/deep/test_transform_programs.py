@@ -22,13 +22,13 @@ torch: Any = pytest.importorskip("torch", reason="compares with the installed Py
 
 
 def test_generated_programs_under_transforms_do_what_torchs_do() -> None:
-    found = compared(torch, range(120, 1420))
-    assert found["equal"] + found["equal error"] >= 1200
-    assert found["equal"] >= 800
+    found = compared(torch, range(120, 3120))
+    assert found["equal"] + found["equal error"] >= 2800
+    assert found["equal"] >= 1900
     named = {UNDEFINED, SCATTERED, STRIDED, MULTIPLIED, REFUSED_LATER, ADD_RETURNS}
     assert {*found} <= {"equal", "equal error", *named}
-    assert sum(found[name] for name in (MULTIPLIED, REFUSED_LATER)) < 15
-    assert found.total() == 1300
+    assert sum(found[name] for name in (MULTIPLIED, REFUSED_LATER)) < 20
+    assert found.total() == 3000
 
 
 def test_kernels_of_a_custom_operator_see_the_keys_that_torchs_see() -> None:
