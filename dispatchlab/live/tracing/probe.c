@@ -23,7 +23,6 @@ struct control {
     u64 head, capacity;
     struct record *records;
     const struct probe *probes;
-    u64 *counts;
     u64 module, offset;       /* of the thread's local key sets */
     u64 key_set;              /* of a TensorImpl */
     u64 first_probe, last_probe; /* addresses of the probes' code */
@@ -48,6 +47,8 @@ enum { BY_A_JUMP = 2 };
 enum { TENSOR = 1, OPTIONAL_TENSOR, TENSORS, BOXED, OPTIONAL_OTHER, BOXED_OTHER, UNKNOWN };
 enum { IVALUE_NONE = 0, IVALUE_TENSOR = 1, IVALUE_BYTES = 16 };
 enum { REGISTERS = 6, RETURN_ADDRESS = 7 };
+
+_Static_assert(__builtin_offsetof(struct control, check) == 120, "probe_check has it");
 
 static inline u64 keys_of(const struct control *control, u64 tensor) {
     return *(const u64 *)(tensor + control->key_set);
@@ -85,7 +86,6 @@ static u64 of_arguments(const struct control *control, const u32 *plan, const u6
    arguments on the stack. */
 __attribute__((used, noinline)) u64 probe_hop(struct control *control, u64 number, u64 *words) {
     const struct probe *probe = &control->probes[number];
-    __atomic_fetch_add(&control->counts[number], 1, __ATOMIC_RELAXED);
     u64 index = __atomic_fetch_add(&control->head, 1, __ATOMIC_RELAXED);
     if (index < control->capacity) {
         struct record *record = &control->records[index];
@@ -163,7 +163,7 @@ __asm__(".globl probe_control\nprobe_control: .quad 0\n"
         "jmp *%r11\n"
         ".globl probe_check\nprobe_check:\n"
         "mov %rdi, %rsi; mov probe_control(%rip), %rdi; push %rdi; call probe_copy; pop %rsi\n"
-        "mov %rax, %rdi; mov 128(%rsi), %rax; jmp *%rax\n"
+        "mov %rax, %rdi; mov 120(%rsi), %rax; jmp *%rax\n"
         ".globl probe_return\nnop\nprobe_return:\n" /* an unwinder looks for what is before an address of return */
         "sub $8, %rsp; push %rax; push %rdx; push %rcx\n"
         "mov probe_control(%rip), %rdi; lea 24(%rsp), %rsi; call probe_back\n"

@@ -9,7 +9,7 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
@@ -44,7 +44,8 @@ from dispatchlab.live.tracing.probe_code import CHECK, CLOCK, CODE, CONTROL, ENT
 # PyTorch compares its tables with what it computes before it reports a missing kernel. It gets a copy of the operator
 # without the probes for that, or a user would read of a broken invariant: see `probe_check` in probe.c.
 #
-# Nothing of this is taken on faith: `unavailable` says why not, and `Probes` makes calls whose records must be right.
+# Nothing of this is taken on faith: the places in memory are found by what must be there, and the first `Probes` of a
+# process makes calls on a thread of its own whose records must be right, with one that raises among them.
 
 # Note [Entries that go]
 # ~~~~~~~~~~~~~~~~~~~~~~
@@ -72,7 +73,7 @@ class _Control(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_uint64)
         for name in (
-            *("head", "capacity", "records", "probes", "counts", "module", "offset", "key_set"),
+            *("head", "capacity", "records", "probes", "module", "offset", "key_set"),
             *("first_probe", "last_probe", "table", "entry_bytes", "slot_words"),
             *("copies", "copies_count", "copies_taken", "check", "returns", "mask", "stack_of"),
         )
@@ -179,18 +180,17 @@ class Probes:
         self._entry = start + ENTRY
         self.capacity = capacity
         # NB: the memory of the records is touched as they come, so a large limit costs nothing by itself.
-        self._records = self._zeroed(capacity * RECORD.itemsize).view(RECORD)
+        room = max(capacity, _ROOM)  # of which the calls that try it take some
+        self._records = self._zeroed(room * RECORD.itemsize).view(RECORD)
         self._table = self._zeroed(MOST_PROBES * 32).view(np.uint64).reshape(-1, 4)
-        self.counts = self._zeroed(MOST_PROBES * 8).view(np.uint64)
         entry_bytes = layout.table + layout.count * layout.stride + _BEHIND_TABLE
         copies = self._zeroed(_COPIES * entry_bytes)
         module, offset = _place_of_local_sets()
         returns, unwinder = _room_for_returns(), _unwinder()
         self._control = _Control(
-            capacity=capacity,
+            capacity=capacity if _tried else room,
             records=self._records.ctypes.data,
             probes=self._table.ctypes.data,
-            counts=self.counts.ctypes.data,
             module=module,
             offset=offset,
             key_set=_place_of_key_set(),
@@ -210,7 +210,51 @@ class Probes:
         ctypes.c_uint64.from_address(start + CONTROL).value = ctypes.addressof(self._control)
         self.clock = ctypes.CFUNCTYPE(ctypes.c_uint64)(start + CLOCK)
         self._checks = _Checks(start + CHECK, self._control)
-        _kept_for_ever.append((self._control, self._records, self._table, self.counts, copies, returns, frames))
+        _kept_for_ever.append((self._control, self._records, self._table, copies, returns, frames))
+
+        if not _tried:
+            self._try()
+            _tried.append(None)
+
+    def _try(self) -> None:
+        """Make calls whose records are known. See Note [Probes in the slots].
+
+        Raises:
+            ProbeError: the records are others.
+        """
+        found: list[tuple[int, ...]] = []
+        wanted: list[tuple[int, ...]] = []
+
+        def calls() -> None:
+            t, c = torch(), bindings()
+            x = t.ones(2, 2, requires_grad=True)
+            arguments = c._dispatch_keys(x).raw_repr()
+            cpu = c.DispatchKeySet(c.DispatchKey.CPU)
+            both = cpu.add(c.DispatchKey.AutogradCPU).raw_repr()
+            self.attach(_TRIED)
+            try:
+                t.sin(x)
+                t.mm(x, t.ones(3, 1))
+            except RuntimeError:
+                pass
+            finally:
+                self.detach()
+            begun = [(both, arguments), (cpu.raw_repr(), arguments)]
+            wanted.extend((*begun, (RETURNED,), (RETURNED,), *begun, (RAISED,), (RAISED,)))
+            mine = threading.get_ident()
+            for record in self.recorded().records:
+                if int(record["thread"]) == mine and record["probe"] >= RETURNED:
+                    found.append((int(record["probe"]),))
+                elif int(record["thread"]) == mine:
+                    found.append((int(record["keys"]), int(record["of_arguments"])))
+
+        alone = threading.Thread(target=calls, name="dispatchlab")  # where no guard is open, and no mode on
+        alone.start()
+        alone.join()
+        if not wanted or found != wanted:
+            raise ProbeError("calls that were made to try it were not recorded as they are")
+        self._records[: min(self.hops, len(self._records))] = 0
+        self._control.head, self._control.capacity = 0, self.capacity
 
     def attach(self, names: Iterable[str] | None = None) -> None:
         """Put probes into the slots of operators, of all of them when no names are given; those that are there stay."""
@@ -248,14 +292,9 @@ class Probes:
     def recorded(self) -> Recorded:
         """What was recorded so far, in the order in which the hops began."""
         hops = self.hops
-        count = min(hops, self.capacity)
+        count = min(hops, int(self._control.capacity))
         found = self._records[:count].copy()
         return Recorded(found[found["probe"] != 0], hops - count)
-
-    def counted(self) -> Iterator[tuple[Probe, int]]:
-        """Each probe that was passed, and how often; hops beyond the limit count as well."""
-        for number in np.flatnonzero(self.counts[: len(self._probes)]).tolist():
-            yield self._probes[number], int(self.counts[number])
 
     def kernels_now(self, operators: Iterable[str]) -> dict[str, list[frozenset[int]]]:
         """The functions of the kernel in each slot of these operators, as they would be without probes."""
@@ -331,6 +370,9 @@ class Probes:
 
 
 _kept_for_ever: list[object] = []
+_tried: list[None] = []  # not empty when the probes of this process were found to work
+_TRIED = ("aten::sin", "aten::mm")
+_ROOM = 1024
 
 
 def _address(room: mmap.mmap) -> int:
