@@ -29,6 +29,7 @@ def trace(*arguments: str) -> subprocess.CompletedProcess[str]:
 PROGRAM = """
 import os, subprocess, sys, torch
 print("from Python", sys.argv[1:])
+print("ours", [name for name in torch._C._dispatch_get_all_op_names() if "dlab" in name or "dispatchlab" in name])
 os.write(1, b"from C\\n")
 subprocess.run([sys.executable, "-c", "print('from a child')"])
 if os.fork() == 0:
@@ -50,7 +51,7 @@ def test_what_the_program_prints_is_on_standard_error_and_its_exit_code_is_ours(
     assert (call["operator"], call["key"], call["kernel"]["source"]) == ("aten::sin", "AutogradCPU", "Autograd")
     assert [(inside["kind"], inside["key"]) for inside in call["steps"]] == [("[redispatch]", "CPU")]
     assert call["began_ns"] <= call["steps"][0]["began_ns"] <= call["steps"][0]["ended_ns"] <= call["ended_ns"]
-    assert {"from Python ['5', '--more']", "from C", "from a child"} <= set(done.stderr.splitlines())
+    assert {"from Python ['5', '--more']", "ours []", "from C", "from a child"} <= set(done.stderr.splitlines())
 
 
 def test_a_program_that_raises_shows_its_trace_and_what_it_raised(tmp_path: Path) -> None:

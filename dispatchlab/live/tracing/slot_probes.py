@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.reserved_namespaces import is_own
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
+from dispatchlab.live.introspection.builtin_fallbacks import shared_kernels
 from dispatchlab.live.introspection.slot_memory import MemoryLayout, entry_address, entry_addresses, memory_layout
 from dispatchlab.live.tracing.loaded_libraries import function_slots, libraries, thread_local_module
 from dispatchlab.live.tracing.probe_code import CHECK, CLOCK, CODE, CONTROL, ENTRY, PERSONALITY, RETURN
@@ -161,8 +161,7 @@ class Probes:
         self._plans: dict[tuple[tuple[str, ...], tuple[bool, ...]], tuple[int, int]] = {}
         self.lock = threading.RLock()
         self.is_full = False
-        skipped = builtin_fallbacks()
-        self._fallthrough, self._ambiguous = np.uint64(skipped.fallthrough), np.uint64(skipped.ambiguous)
+        self._fallthrough, self._ambiguous = map(np.uint64, shared_kernels())
         try:
             code = mmap.mmap(
                 -1,
