@@ -58,6 +58,13 @@ def reason(one: ImportRun, other: ImportRun) -> str:
             {"by_torch": {"x::o"}, "dump": "2"},
             "PyTorch registers x::o in another way for each",
         ),
+        ({"python": {"x::o"}}, {"python": {"x::o.out"}}, "both register x::o in Python"),
+        ({"python": {"x::o"}}, {"python_by_torch": {"x::o"}}, "both register x::o in Python"),
+        ({"python": {"x::o.*"}}, {"operators": {"x::o.out"}}, "both register x::o in Python"),
+        ({"python": {"x::o"}}, {"by_torch": {"x::o"}}, "both register x::o in Python"),
+        ({"python": {"x::o"}}, {"python": {"x::p"}}, ""),
+        ({"python": {"python::math.ceil"}}, {"python": {"python::math.floor"}}, ""),
+        ({"python_by_torch": {"x::o"}}, {"python_by_torch": {"x::o"}}, ""),
         ({"namespaces": {"n"}}, {"namespaces": {"n"}}, "both make libraries of n"),
         ({"fallbacks": True}, {}, "a registers backend fallbacks, which reach what b registers"),
         ({}, {"fallbacks": True}, "b registers backend fallbacks, which reach what a registers"),
@@ -114,6 +121,25 @@ def test_a_prediction_is_the_union_and_none_where_it_contradicts_itself() -> Non
         found = predicted(order, "-")
         assert found is not None
         assert found.tables[FALLBACKS] == "fallback"
+
+
+def test_predictions_have_each_slot_of_python_from_the_group_that_writes_it() -> None:
+    first, second = ("decompositions", "x::o", "meta"), ("decompositions", "x::o", "post_autograd")
+    one, other = (ImportOutcome({}, {}, {}, {}, python={slot: "f"}) for slot in (first, second))
+    whole = predicted([one, other], "-")
+    assert whole is not None
+    assert whole.observed == ImportOutcome({}, {}, {}, {}, python={first: "f", second: "f"}).observed != one.observed
+    assert predicted([one, ImportOutcome({}, {}, {}, {}, python={first: "g"})], "-") is None
+    assert predicted([one, one], "-") is not None
+
+
+def test_an_entry_of_python_that_differs_for_each_is_shared_although_pytorch_writes_it() -> None:
+    slot = ("inductor_lowerings", "x::o", "")
+    one, other = (
+        replace(run, first=replace(run.first, python={slot: text}))
+        for run, text in ((alone("a", python_by_torch={"x::o"}), "f"), (alone("b", python_by_torch={"x::o"}), "g"))
+    )
+    assert reason(one, other) == "PyTorch registers x::o in another way for each"
 
 
 def test_runs_that_come_in_any_order_are_kept_once_for_each_outcome_by_the_first_order() -> None:

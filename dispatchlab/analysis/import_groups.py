@@ -9,9 +9,12 @@
 # So a package can make a difference to what another one registers in these ways alone:
 #   - both register for an operator, or make libraries of a namespace, whose claim is exclusive;
 #   - one registers a backend fallback, which reaches every operator, and the other one registers anything;
+#   - both write into Python-side registries of PyTorch for one name of operators, or one does and the other registers
+#     an operator of this name. The registry and the overload do not matter: a lowering replaces a decomposition, and
+#     what is written for a name reaches all its overloads;
 #   - one runs the other's code, or looks whether it is there: it imports it, or a source that it loads names it;
 #   - it does something to PyTorch or to a third module that the other one depends on, and that no registration shows.
-# The first three are found when each package is imported by itself, in a fresh process. A package that fails there may
+# The first four are found when each package is imported by itself, in a fresh process. A package that fails there may
 # need any other one, so it shares with all. An operator that a part of PyTorch registers for itself when that is first
 # loaded is the same whoever loads it: it counts as shared only where a package registers for it, too, or where it is
 # not the same after the two.
@@ -28,6 +31,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
+
+from dispatchlab.model.python_layer import base_name
 
 if TYPE_CHECKING:
     from dispatchlab.live.recording.import_footprint import ImportFootprint
@@ -83,6 +88,9 @@ def _reason(one: str, other: str, mine: ImportRun, theirs: ImportRun) -> str:
     operators = (a.operators & (b.operators | b.by_torch)) | (b.operators & a.by_torch)
     if operators:
         return f"both register {_few(operators)}"
+    in_python = _shared_in_python(a, b) | _shared_in_python(b, a)
+    if in_python:
+        return f"both register {_few(in_python)} in Python"
     namespaces = a.namespaces & b.namespaces
     if namespaces:
         return f"both make libraries of {_few(namespaces)}"
@@ -97,7 +105,16 @@ def _reason(one: str, other: str, mine: ImportRun, theirs: ImportRun) -> str:
             for side_a, side_b in ((mine.first.dumps, theirs.first.dumps), (mine.first.tables, theirs.first.tables))
         )
     ]
+    python, other_python = mine.first.python, theirs.first.python
+    unlike += sorted({slot[1] for slot in python.keys() & other_python.keys() if python[slot] != other_python[slot]})
     return f"PyTorch registers {_few(unlike)} in another way for each" if unlike else ""
+
+
+def _shared_in_python(one: ImportFootprint, other: ImportFootprint) -> frozenset[str]:
+    """The names for which one writes into a registry of Python, and the other one does or registers an operator."""
+    names = (other.python, other.python_by_torch, other.operators, other.by_torch)
+    theirs = {base_name(each) for some in names for each in some}
+    return frozenset(map(base_name, one.python)) & theirs
 
 
 def _registers(footprint: ImportFootprint) -> bool:
@@ -150,7 +167,10 @@ def predicted(groups: Sequence[ImportOutcome], untouched: str) -> ImportOutcome 
     dumps: dict[str, str] = {}
     tables: dict[str, str] = {}
     owners: dict[str, tuple[str, ...]] = {}
+    python: dict[tuple[str, str, str], str] = {}
     for each in groups:
+        if any(python.setdefault(slot, text) != text for slot, text in each.python.items()):
+            return None
         for mine, theirs in ((failures, each.failures), (dumps, each.dumps), (tables, each.tables)):
             for name, text in theirs.items():
                 known = mine.get(name, text)
@@ -160,4 +180,4 @@ def predicted(groups: Sequence[ImportOutcome], untouched: str) -> ImportOutcome 
                     return None
         for name, sites in each.owners.items():
             owners[name] = tuple(dict.fromkeys((*owners.get(name, ()), *sites)))
-    return ImportOutcome(failures, dumps, tables, owners, ended=any(each.ended for each in groups))
+    return ImportOutcome(failures, dumps, tables, owners, ended=any(each.ended for each in groups), python=python)

@@ -101,6 +101,7 @@ class ImportComparison:
         whole: how many of the orders are of all packages.
         skipped: how many orders of all packages were skipped because groups share nothing; else 0.
         not_skipped: why none was skipped although there are groups, a clause; else empty.
+        in_python: the operators for which an entry of a Python-side registry is new or changed after any of them.
     """
 
     packages: tuple[str, ...]
@@ -116,6 +117,7 @@ class ImportComparison:
     whole: int = 0
     skipped: int = 0
     not_skipped: str = ""
+    in_python: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -226,6 +228,7 @@ def _comparison(packages: Sequence[str], collected: Sequence[_Collected], *, aga
         packages=tuple(packages),
         orders=tuple(order for each in collected for order in each.orders),
         operators=tuple(sorted({name for run in runs for name in run.first.dumps})),
+        in_python=tuple(sorted({operator for run in runs for _, operator, _ in run.first.python})),
         failed=_failures(runs, ended=False),
         ended=_failures(runs, ended=True),
         between_orders=tuple(
@@ -431,15 +434,30 @@ def _compared(expected: str, actual: str, one: ImportOutcome, other: ImportOutco
             found.append(Difference(expected, actual, package, (), _diff("import", expected, actual, *texts)))
     if one.ended or other.ended:
         return found
-    for name in sorted({*one.tables, *other.tables, *one.dumps, *other.dumps}):
+    in_python = [_by_operator(side) for side in (one, other)]
+    texts_of: tuple[tuple[str, Mapping[str, str], Mapping[str, str]], ...] = (
+        ("dump", one.dumps, other.dumps),
+        ("table", one.tables, other.tables),
+        ("Python", in_python[0], in_python[1]),
+    )
+    for name in sorted({name for _, before, after in texts_of for name in (*before, *after)}):
         diff = "".join(
             _diff(title, expected, actual, before.get(name, ""), after.get(name, ""))
-            for title, before, after in (("dump", one.dumps, other.dumps), ("table", one.tables, other.tables))
+            for title, before, after in texts_of
         )
         if diff:
             owners = tuple(dict.fromkeys((*one.owners.get(name, ()), *other.owners.get(name, ()))))
             found.append(Difference(expected, actual, name, owners, diff))
     return found
+
+
+def _by_operator(outcome: ImportOutcome) -> dict[str, str]:
+    """What the Python-side registries have, a text for each operator."""
+    found: dict[str, list[str]] = {}
+    for (registry, operator, key), text in sorted(outcome.python.items()):
+        where = f"{registry}{f' {key}' if key else ''}"
+        found.setdefault(operator, []).extend(f"{where}: {line}\n" for line in (text or "taken away").splitlines())
+    return {operator: "".join(lines) for operator, lines in found.items()}
 
 
 def _diff(title: str, expected: str, actual: str, before: str, after: str) -> str:

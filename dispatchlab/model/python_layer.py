@@ -215,6 +215,12 @@ EVERY_OVERLOAD = "*"
 """The overload here of what a registry has for a name without one: the packet of all overloads."""
 
 
+def base_name(operator: str) -> str:
+    """An operator without its overload; a Python function and a higher-order operator as they are."""
+    namespace, colons, name = operator.partition("::")
+    return operator if namespace in (FUNCTIONS, "higher_order") else f"{namespace}{colons}{name.partition('.')[0]}"
+
+
 class PythonRegistration(NamedTuple):
     """Python code that one registry has for one operator.
 

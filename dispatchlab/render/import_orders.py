@@ -16,6 +16,7 @@ As JSON, one object on one line; a field is never renamed or dropped within a ve
     whole             how many of the orders are of all packages
     skipped           how many orders of all packages were skipped, because groups share nothing
     not_skipped       why none was skipped although there are groups
+    in_python         the operators for which an entry of a Python-side registry is new or changed after any of them
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def import_orders_text(found: ImportComparison) -> str:
         *_groups(found),
         *(["one package has one order: name those that are imported with it"] if len(found.packages) == 1 else ()),
         f"operators: {len(found.operators):,} new or changed, those of PyTorch's own modules included",
+        *([f"in Python: {_in_python(found)}"] if found.in_python else []),
         *(f"failed: {package}: {reason}" for package, reason in sorted(found.failed.items())),
         *(f"failed: {package}: it {how}" for package, how in sorted(found.ended.items())),
         f"differences between orders: {len(found.between_orders) or 'none'}",
@@ -64,6 +66,10 @@ def _(value: Difference) -> dict[str, object]:
         "owners": list(value.owners),
         "diff": value.diff,
     }
+
+
+def _in_python(found: ImportComparison) -> str:
+    return f"{len(found.in_python):,} operators with registrations that are new or changed, PyTorch's own included"
 
 
 def _orders(found: ImportComparison) -> str:
@@ -129,6 +135,8 @@ def print_import_orders(console: Console, found: ImportComparison) -> None:
             page.field("", words("one package has one order: name those that are imported with it"), width=_FIELD)
         new = f"{len(found.operators):,} new or changed, those of PyTorch's own modules included"
         page.field("operators", words(new), width=_FIELD)
+        if found.in_python:
+            page.field("in Python", words(_in_python(found)), width=_FIELD)
         for package, reason in sorted(failed.items()):
             page.field("failed", [*words(f"{package}:", BAD), *page.words(reason)], width=_FIELD, style=BAD)
         if found.again:

@@ -36,7 +36,7 @@ def test_a_source_that_cannot_be_read_may_name_every_package(
             "package_of_a_test",
             ("one_other", "another"),
             before=(),
-            modules=before,
+            modules=(before, set(sys.modules)),
             changed=(),
             calls=(),
             namespaces=(),

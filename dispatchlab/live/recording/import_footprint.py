@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.live.bridge.torch import torch
+from dispatchlab.live.recording.python_watch import Slot
 from dispatchlab.live.recording.watch import WatchedCall
 from dispatchlab.model.registration import Fallback
 
@@ -30,6 +31,8 @@ class ImportFootprint:
         fallbacks: whether it registers backend fallbacks, which reach every operator.
         packages: those of the other packages that it imports, or that a source that it loads names.
         untouched: the table of an operator that nobody touched, before it was imported.
+        python: the operators for which it writes into a registry of Python, whichever that is.
+        python_by_torch: those for which only a part of PyTorch does.
     """
 
     operators: frozenset[str]
@@ -38,6 +41,8 @@ class ImportFootprint:
     fallbacks: bool
     packages: frozenset[str]
     untouched: str
+    python: frozenset[str] = frozenset()
+    python_by_torch: frozenset[str] = frozenset()
 
 
 def footprint(
@@ -45,11 +50,13 @@ def footprint(
     others: Sequence[str],
     *,
     before: Collection[str],
-    modules: Collection[str],
+    modules: tuple[Collection[str], Collection[str]],
     changed: Iterable[str],
     calls: Sequence[WatchedCall],
     namespaces: Iterable[str],
     untouched: tuple[str, str],
+    python: Iterable[Slot] = (),
+    python_by_torch: Collection[Slot] = frozenset(),
 ) -> ImportFootprint:
     """The footprint of a package that was just imported.
 
@@ -57,11 +64,13 @@ def footprint(
         package: the package.
         others: the others of the list.
         before: the operators that there were before.
-        modules: the modules that were imported before.
+        modules: the modules that were imported before, and when its import was over.
         changed: the operators that are not as they were.
         calls: what was registered.
         namespaces: of the libraries that were made.
         untouched: the table of an operator that nobody touched, before and now.
+        python: the slots of Python-side registries that are not as they were.
+        python_by_torch: those of them that PyTorch alone has written.
     """
     by_torch: dict[str, bool] = {}
     fallbacks = untouched[0] != untouched[1]
@@ -81,8 +90,10 @@ def footprint(
         by_torch=of_torch,
         namespaces=frozenset({*namespaces, *(name.partition("::")[0] for name in own)} - old),
         fallbacks=fallbacks,
-        packages=_packages(package, others, frozenset(sys.modules) - frozenset(modules)),
+        packages=_packages(package, others, frozenset(modules[1]) - frozenset(modules[0])),
         untouched=untouched[0],
+        python=frozenset(slot[1] for slot in python if slot not in python_by_torch),
+        python_by_torch=frozenset(slot[1] for slot in python_by_torch),
     )
 
 

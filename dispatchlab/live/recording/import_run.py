@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import invalidate_caches
+from typing import Any
 
 from dispatchlab.live.bridge.call_sites import CallSite
 from dispatchlab.live.bridge.reserved_namespaces import IMPORT_ORDERS
@@ -17,7 +18,9 @@ from dispatchlab.live.introspection.package_paths import package_path, package_r
 from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.introspection.site_log import SiteLog, placed_texts
 from dispatchlab.live.recording.import_footprint import ImportFootprint, footprint
+from dispatchlab.live.recording.python_watch import PythonWatch, Slot, is_in_pytorch
 from dispatchlab.live.recording.watch import RegistrationWatch, WatchedCall
+from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import Fallback
 
 FALLBACKS = "backend fallbacks"
@@ -36,6 +39,7 @@ class ImportOutcome:
         tables: the table of each of these, and of an untouched one under `FALLBACKS`.
         owners: where these were registered, by operator, `file:line` each.
         ended: the process ended over an import, so that nothing is known of what is registered.
+        python: what each slot of a Python-side registry has that is not as it was before, a line for each entry.
     """
 
     failures: Mapping[str, str]
@@ -43,11 +47,13 @@ class ImportOutcome:
     tables: Mapping[str, str]
     owners: Mapping[str, tuple[str, ...]]
     ended: bool = False
+    python: Mapping[Slot, str] = field(default_factory=dict)
 
     @property
     def observed(self) -> tuple[object, ...]:
         """What two outcomes are compared by."""
-        return tuple(tuple(sorted(mapping.items())) for mapping in (self.failures, self.dumps, self.tables))
+        compared: tuple[Mapping[Any, str], ...] = (self.failures, self.dumps, self.tables, self.python)
+        return tuple(tuple(sorted(mapping.items())) for mapping in compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +88,33 @@ def run_order(packages: Sequence[str], again: bool, others: Sequence[str] = ()) 
     before = all_dumps()
     kept = bindings()._dispatch_library("FRAGMENT", IMPORT_ORDERS, "")
     kept.define("untouched() -> ()", "")
-    modules = frozenset(sys.modules)
     untouched = _untouched()
-    with SiteLog() as log, RegistrationWatch() as watch:
-        first = _look(before, _import_all(packages), watch.calls, log)
+    with SiteLog() as log, RegistrationWatch() as watch, PythonWatch(package_roots()) as python:
+        modules = frozenset(sys.modules)
+        failures = _import_all(packages)
+        loaded = frozenset(sys.modules)  # the packages load no more, but what looks at them may
+        changed = python.changed()
+        first = _look(before, failures, watch.calls, log, changed)
         if others:
             (package,) = packages
             found = footprint(
                 package,
                 others,
                 before=before,
-                modules=modules,
+                modules=(modules, loaded),
                 changed=first.dumps,
                 calls=watch.calls,
                 namespaces=watch.namespaces,
                 untouched=(untouched, _untouched()),
+                python=changed,
+                python_by_torch=python.by_torch(changed),
             )
             return ImportRun(tuple(packages), first, footprint=found)
         if not again:
             return ImportRun(tuple(packages), first)
         _purge(packages, modules)
-        return ImportRun(tuple(packages), first, _look(before, _import_all(packages), watch.calls, log))
+        failures = _import_all(packages)
+        return ImportRun(tuple(packages), first, _look(before, failures, watch.calls, log, python.changed()))
 
 
 def _untouched() -> str:
@@ -134,10 +146,17 @@ def _purge(packages: Sequence[str], before: frozenset[str]) -> None:
 # Two packages that register by `torch.library.impl` for the same operator and key look alike in dumps: both are from
 # torch/library.py:931. So what is compared names the line that made each call. Not the whole chain, because the package
 # that is imported first may be the one that makes a third register something, and that is no difference.
+#
+# In the Python-side registries the newest entry of a slot is the only one, so what is there names the last writer: its
+# function, and the line of the call where the call is known, else that of the function.
 
 
 def _look(
-    before: Mapping[str, str], failures: dict[str, str], calls: Sequence[WatchedCall], log: SiteLog
+    before: Mapping[str, str],
+    failures: dict[str, str],
+    calls: Sequence[WatchedCall],
+    log: SiteLog,
+    python: Mapping[Slot, Sequence[PythonRegistration]],
 ) -> ImportOutcome:
     """What is registered now. See Note [Sites in orders of imports]."""
     now, roots = all_dumps(), package_roots()
@@ -149,6 +168,11 @@ def _look(
             if not isinstance(one, Fallback):
                 name = str(replace(one.operator, namespace=call.namespace))
             owners.setdefault(name, {})[" via ".join(package_path(at, roots) for at in _lines(call.site))] = None
+    for has in python.values():
+        for entry in has:
+            if entry.site and not is_in_pytorch(entry):
+                owners.setdefault(entry.operator, {})[entry.site] = None
+    in_python = {operator for _, operator, _ in python}
     table = bindings()._dispatch_dump_table
     texts = {name: placed_texts(log, now[name], table(name), whole=False) for name in changed if name in now}
     return ImportOutcome(
@@ -158,8 +182,19 @@ def _look(
             **{name: without_roots(of_table, roots) for name, (_, of_table) in texts.items()},
             FALLBACKS: without_roots(table(_UNTOUCHED), roots),
         },
-        {name: tuple(sites) for name, sites in owners.items() if name in changed or name == FALLBACKS},
+        {
+            name: tuple(sites)
+            for name, sites in owners.items()
+            if name in changed or name in in_python or name == FALLBACKS
+        },
+        python={slot: "\n".join(map(_entry, has)) for slot, has in python.items()},
     )
+
+
+def _entry(one: PythonRegistration) -> str:
+    """One entry of a slot; of the chain of lines that led to it, the one that made the call."""
+    site = one.site.rpartition(" via ")[2]
+    return f"{one.function}{f', registered at {site}' if site else ''}{'' if one.active else ' (replaced)'}"
 
 
 def _lines(site: CallSite) -> tuple[str, ...]:

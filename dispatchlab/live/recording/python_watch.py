@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from dispatchlab.live.bridge.call_sites import CallSites
 from dispatchlab.live.bridge.torch import torch
@@ -27,6 +27,10 @@ from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_
 #
 # The site is the line of the package that made the call, where the call goes through a function that can be wrapped
 # before the package is imported; else the line of the function, which for a decorator is the same.
+
+
+Slot: TypeAlias = tuple[str, str, str]
+"""The registry, the operator and the key of a registration in Python."""
 
 
 class PythonWatch:
@@ -99,6 +103,20 @@ class PythonWatch:
             if one not in self._before and not _is_left_by(one, called) and not _is_own(one, own)
         )
 
+    def changed(self) -> dict[Slot, tuple[PythonRegistration, ...]]:
+        """What each slot that is not as it was has now, PyTorch's own included; nothing where it is empty now."""
+        now: dict[Slot, list[PythonRegistration]] = {}
+        for one in read_python_layer():
+            now.setdefault(one.slot, []).append(one)
+        entries = frozenset(one for each in now.values() for one in each)
+        slots = sorted({one.slot for one in entries ^ self._before})
+        return {slot: tuple(self._placed(one) for one in now.get(slot, ())) for slot in slots}
+
+    def by_torch(self, changed: Mapping[Slot, Sequence[PythonRegistration]]) -> frozenset[Slot]:
+        """Those slots that have nothing but what PyTorch itself registers when a part of it is loaded."""
+        own = _own_layers(str(torch().__version__))
+        return frozenset(slot for slot, has in changed.items() if has and all(_is_own(one, own) for one in has))
+
     def _placed(self, one: PythonRegistration) -> PythonRegistration:
         """With the line that made the call in place of that of the function."""
         slot = f"{one.operator} {one.key}"
@@ -132,9 +150,14 @@ _PYTORCH = ("torch/", "functorch/", "torchgen/")
 _NAMESPACES = frozenset(("aten", "higher_order", "prim", "prims", "python", "quantized"))
 
 
+def is_in_pytorch(one: PythonRegistration) -> bool:
+    """Whether what registered this lies in PyTorch."""
+    return one.site.startswith(_PYTORCH)
+
+
 def _is_own(one: PythonRegistration, layers: Sequence[PythonLayer]) -> bool:
     """Whether PyTorch registers this by itself."""
-    if not one.site.startswith(_PYTORCH):
+    if not is_in_pytorch(one):
         return False
     for layer in layers:
         if any((other.slot, other.function) == (one.slot, one.function) for other in layer.of(one.operator)):
