@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from dispatchlab.api import check_order
 from dispatchlab.cli import main
 from dispatchlab.explore.result import Verdict
+from dispatchlab.lint.rule import Finding, Level
+from dispatchlab.lint.rules import selected
+from dispatchlab.lint.run import lint_source
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonRegistration
 from dispatchlab.scenario.load import ScenarioError, json_schema, parse_scenario
 from dispatchlab.scenario.write import digest_of, scenario_text
@@ -142,6 +145,61 @@ def test_a_certificate_is_about_the_layer_that_is_explored() -> None:
     result = run("certify", "python.yaml", "--jobs", "1")
     assert (result.exit_code, sentence in result.stderr) == (0, True)
     assert sentence not in run("certify", "plain.yaml", "--jobs", "1").stderr
+
+
+_OVER = f"""\
+packages: [first, second]
+python:
+  - registry: decompositions
+    operator: other::g
+    key: post_autograd
+    function: first:pieces
+    site: {{first}}/ops.py:7
+  - registry: decompositions
+    operator: other::g
+    key: post_autograd
+    function: second:pieces
+    site: {{second}}/ops.py:9
+  - registry: decompositions
+    operator: other::g
+    key: pre_autograd
+    function: second:pieces
+    site: second/ops.py:9
+{_ONE}"""
+
+
+def _findings(text: str, *operators: str, code: int) -> list[Finding]:
+    Path("over.yaml").write_text(text)
+    report = lint_source("over.yaml", selected(("DL002",)), operators=operators)
+    assert report.exit_code == code
+    return list(report.findings)
+
+
+@pytest.mark.usefixtures("folder")
+def test_one_that_takes_the_place_of_another_one_is_a_finding() -> None:
+    text = _HEAD + _OVER.format(first="first", second="second")
+    (found,) = _findings(text, code=1)
+    assert (found.code, found.operator, found.level) == ("DL002", "other::g", Level.WARNING)
+    assert found.message.startswith(
+        "the entry in decompositions post_autograd from second/ops.py:9 took the place of that of first/ops.py:7, "
+    )
+    assert not _findings(text, "mine::f", code=0)
+    verdict = "in the C++ layer; 3 registrations of Python not explored, of which 1 overwritten by a later one\n"
+    assert verdict in run("permute", "over.yaml").stdout
+    assert json.loads(run("permute", "over.yaml", "--format", "json").stdout)["overwritten"] == 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_within_one_package_it_is_information() -> None:
+    (found,) = _findings(_HEAD + _OVER.format(first="first", second="first"), code=0)
+    assert found.level is Level.INFORMATION
+
+
+@pytest.mark.usefixtures("folder")
+def test_it_is_found_in_a_record_without_registrations_of_the_dispatcher() -> None:
+    text = f"claim: A record.\nregistry: torch-2.13\n{_OVER.partition('registrations:')[0]}registrations: []\n"
+    (found,) = _findings(text.format(first="first", second="second"), code=1)
+    assert found.operator == "other::g"
 
 
 def test_the_api_says_it_too() -> None:

@@ -114,6 +114,7 @@ MEANINGS = {
     "exit_code": "what this scenario alone would end with",
     "layers": "the layers that the verdict is about",
     "unexplored": "how many registrations of Python there are besides, which no engine explores",
+    "overwritten": "how many of these a later one has taken the place of",
     "registration_texts": "what each registration is, in the order of the file",
     "counterexample.kind": "how the two sequences disagree",
     "dump: scenario": "the file that the registrations come from; null for a registry",

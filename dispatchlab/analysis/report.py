@@ -26,6 +26,7 @@ class Report:
         exit_code: what this scenario alone would end with.
         unexplored: how many registrations of Python the scenario has, which no engine explores; see
             Note [The layers of a verdict].
+        overwritten: how many of these a later one has taken the place of, so that their order matters.
     """
 
     scenario: str
@@ -38,6 +39,7 @@ class Report:
     as_expected: bool
     exit_code: int
     unexplored: int = 0
+    overwritten: int = 0
 
     @property
     def verdict_text(self) -> str:
@@ -50,7 +52,8 @@ class Report:
         if not self.unexplored:
             return ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
-        return f" in the C++ layer; {number} not explored"
+        over = f", of which {self.overwritten:,} overwritten by a later one" if self.overwritten else ""
+        return f" in the C++ layer; {number} not explored{over}"
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -84,4 +87,5 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         as_expected=as_expected,
         exit_code=code,
         unexplored=len(scenario.python),
+        overwritten=len(scenario.python) - len({one.slot for one in scenario.python}),
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.lint.debug_text import Packages, file_in, owner
 from dispatchlab.lint.rule import Found, Level, Rule, Subject, example
 from dispatchlab.registry.model import RecordedOperator
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonRegistration
 
 _KEYS_SHOWN = 4
 
@@ -34,6 +38,30 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
                 mend="remove one of the two, or, after importing the other, "
                 f'lib.impl("{_local(operator)}", fn, "{key}", allow_override=True)',
             )
+    yield from _overwritten(subject.python)
+
+
+def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]:
+    """The entries of registries of Python that took the place of another one."""
+    from dispatchlab.model.python_layer import by_slot  # costs start-up, and few have any
+
+    for (_, operator, key), (*losers, winner) in by_slot(registrations).items():
+        if not losers:
+            continue
+        sites = [f"registered at {one.site or one.function}" for one in (winner, *losers)]
+        fixed = len({site.partition("/")[0] for site in sites}) == 1
+        which = "which never runs" if fixed else "because it came later: another order of imports, another function"
+        where = f"{winner.registry}{f' {key}' if key else ''}"
+        them = " and of ".join(dict.fromkeys(map(owner, sites[1:])))
+        yield Found(
+            operator,
+            None,
+            f"the entry in {where} from {owner(sites[0])} took the place of that of {them}, {which}",
+            tuple(sites),
+            Level.INFORMATION if fixed else Level.WARNING,
+            cause=" over ".join(dict.fromkeys(map(file_in, sites))),
+            mend="remove one of the two, or import the package that is to win after the other one",
+        )
 
 
 def _local(operator: RecordedOperator) -> str:
@@ -44,7 +72,10 @@ SHADOWS = Rule(
     code="DL002",
     name="shadowed-kernel",
     level=Level.WARNING,
-    what="Two kernels of one operator are registered at one key; the newest is the one that runs.",
+    what=(
+        "Two kernels of one operator are registered at one key, or two functions in one entry of a registry of Python; "
+        "the newest is the one that runs."
+    ),
     why=(
         "Which one is newest is decided by the order of imports, which nobody writes down. The other kernel is dead "
         "code that looks alive, and comes back when the package of the newer one is not imported. Within one package "
@@ -57,7 +88,9 @@ SHADOWS = Rule(
     unknown=(
         "Whether the override is meant: a dump does not show allow_override. PyTorch's overrides of its own kernels "
         "are not reported, since it always imports both in one order, nor the two ADInplaceOrView kernels that "
-        "custom_op registers by itself. Kernels of C++ belong to a package as far as the path of their build shows it."
+        "custom_op registers by itself. Kernels of C++ belong to a package as far as the path of their build shows it. "
+        "Registries of Python are known from records of several packages alone, and what a package writes over within "
+        "itself is not seen there."
     ),
     bad=example(("CPU", "first_package/cpu.py:7"), ("CPU", "second_package/cpu.py:9")),
     good=example(("CPU", "first_package/cpu.py:7"), ("CUDA", "second_package/cpu.py:9")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dispatchlab.analysis.certificate import OrderReason
 from dispatchlab.lint.debug_text import file_in
@@ -14,6 +14,9 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.short_repr import member_repr
 from dispatchlab.registry.coverage import Filled, FillOf
 from dispatchlab.registry.model import Recorded, RecordedOperator
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonRegistration
 
 
 class Level(StrEnum):
@@ -186,6 +189,7 @@ class Subject:
         fill: what a dispatcher puts into a slot of one of its operators.
         order_of: see `OrderOf`; None where no engine is at hand.
         earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
+        python: what packages register in Python, the newest of each slot last.
         calls: operator -> the calls that registered it, as far as they are known; a dump does not say.
     """
 
@@ -194,6 +198,7 @@ class Subject:
     order_of: OrderOf | None = None
     earlier: Recorded | None = None
     calls: Mapping[str, OperatorCalls] = field(default_factory=dict)
+    python: tuple[PythonRegistration, ...] = ()
 
     def calls_of(self, operator: RecordedOperator) -> OperatorCalls:
         """The calls that registered an operator; nothing is known when they were not watched."""

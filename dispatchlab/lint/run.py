@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.certificate import OrderReason, pattern_of
 from dispatchlab.analysis.certify import certification_of
@@ -27,6 +29,9 @@ from dispatchlab.registry.model import Recorded, RecordedOperator, registry_of
 from dispatchlab.registry.overlay import Overlay
 from dispatchlab.registry.ownership import ownership_of
 from dispatchlab.scenario.load import load_scenario
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonRegistration
 
 
 class NothingToLintError(DispatchLabError):
@@ -75,7 +80,7 @@ def lint(
         RegistryFileError: the registry is in a file that is damaged.
     """
     chosen = list(subject.recorded) if operators is None else list(operators)
-    if not chosen and not (subject.earlier is not None and subject.earlier.names):
+    if not chosen and not subject.python and not (subject.earlier is not None and subject.earlier.names):
         raise NothingToLintError(source, "it has no operator")
     looked_at = chosen
     if base is not None and _same_fallbacks(subject.recorded, base.recorded):
@@ -86,7 +91,9 @@ def lint(
         own = [operator for operator in looked_at if ownership.is_own_operator(operator)]
         left_out = {operator.name for operator in own}
         looked_at = [operator for operator in looked_at if operator.name not in left_out]
-    names = None if operators is None else {str(operator.name) for operator in chosen}
+    names = None
+    if operators is not None:
+        names = {*(str(operator.name) for operator in chosen), *(one.operator for one in subject.python)}
     runnable = [rule for rule in rules if rule.can_run(subject)]
     if not runnable:
         raise NothingToLintError(
@@ -218,8 +225,10 @@ def lint_source(
             earlier = registry_of(base.torch, _of(base, recorded.over.names), base.fallbacks)  # no other one can go
         looked_at = looked_at or tuple(recorded.over)
         imports = recorded.over.imports  # the packages of the record, which may have imported others
+    asked = {str(operator.name) for operator in looked_at} if looked_at is not None and operators else None
+    python = tuple(one for one in _python(source) if asked is None or one.operator in asked)
     return lint(
-        _subject(recorded, earlier, calls),
+        replace(_subject(recorded, earlier, calls), python=python),
         rules,
         source=source,
         base=None if base is None else _subject(base, None),
@@ -259,6 +268,11 @@ def _subject(recorded: Recorded, earlier: Recorded | None, calls: Mapping[str, O
 def _calls(source: str) -> Mapping[str, OperatorCalls]:
     """The calls that a scenario is made of; a registry does not have them."""
     return calls_in(load_scenario(source).registrations) if is_scenario_source(source) else {}
+
+
+def _python(source: str) -> tuple[PythonRegistration, ...]:
+    """What a record lists of what its packages register in Python."""
+    return load_scenario(source).python if is_scenario_source(source) else ()
 
 
 class _Order:

@@ -6,7 +6,7 @@ by `live/introspection/python_registries.py`, a recording by `registry/python_pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 
@@ -254,6 +254,14 @@ class PythonRegistration(NamedTuple):
     def described(self) -> PythonRegistry:
         """What is known of its registry."""
         return REGISTRY_NAMED[self.registry]
+
+
+def by_slot(registrations: Iterable[PythonRegistration]) -> dict[tuple[str, str, str], list[PythonRegistration]]:
+    """Registrations in the order in which they were made, by where they are kept; the last of each is in force."""
+    found: dict[tuple[str, str, str], list[PythonRegistration]] = {}
+    for one in registrations:
+        found.setdefault(one.slot, []).append(one)
+    return found
 
 
 class PythonLayer(Protocol):

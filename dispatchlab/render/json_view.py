@@ -17,6 +17,7 @@ A report (`permute --format json`, one object on one line for each scenario):
     registration_texts  what each of them is, in the order of the file
     layers            the layers that the verdict is about: cxx
     unexplored        how many registrations of Python there are besides, which no engine explores
+    overwritten       how many of these a later one has taken the place of
     sets, states, edges  how many were reached; edges are the registrations and releases that were tried
     orders            how many orders this stands for, as a string of digits
     components        how many independent parts there are
@@ -80,6 +81,7 @@ def report_json(report: Report) -> str:
         "registration_texts": report.registrations,
         "layers": report.layers,
         "unexplored": report.unexplored,
+        "overwritten": report.overwritten,
     }
     return json_text(head | fields_of(found, without=head, orders=digits(found.orders)))
 

@@ -56,8 +56,9 @@ PYTHON = Field(
             },
         },
     ),
-    "What the packages register in Python beside the dispatch tables, as `dispatchlab record` found it. No engine "
-    "explores it, and no verdict is about it.",
+    "What the packages register in Python beside the dispatch tables, as `dispatchlab record` found it. Of two with "
+    "one registry, operator and key, the later one has taken the place of the other. No engine explores it, and no "
+    "verdict is about it.",
 )
 
 

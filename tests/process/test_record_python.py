@@ -143,6 +143,34 @@ def test_a_record_is_checked_in_python_as_well(tmp_path: Path) -> None:
     assert "fake_rules street::door" in done.stdout
 
 
+_PIECES = """\
+import torch
+from torch._decomp import decomposition_table
+
+
+def pieces(x, *rest):
+    return x
+
+
+decomposition_table[torch.ops.aten.bincount.default] = pieces
+"""
+
+
+def test_what_a_package_writes_over_is_listed_before_what_is_there_at_the_end(tmp_path: Path) -> None:
+    for name in ("left", "right"):
+        package(tmp_path, name, init=_PIECES)
+    done = dispatchlab(tmp_path, "record", "left", "right", "-o", "both.yaml")
+    assert done.returncode == 0, done.stderr
+    python = load_scenario(tmp_path / "both.yaml").python
+    assert [(one.slot, one.site) for one in python] == [
+        (("decompositions", "aten::bincount", "post_autograd"), f"{name}/__init__.py:5") for name in ("left", "right")
+    ]
+    linted = dispatchlab(tmp_path, "lint", "both.yaml")
+    assert linted.returncode == 1, linted.stderr
+    assert "from right/__init__.py:5 took the place of that of left/__init__.py:5" in " ".join(linted.stdout.split())
+    assert dispatchlab(tmp_path, "record", "--check", "both.yaml").returncode == 0
+
+
 def test_no_verdict_on_a_record_is_about_what_was_not_explored(tmp_path: Path) -> None:
     _recorded(tmp_path, _OPERATORS)
     done = dispatchlab(tmp_path, "permute", "street.yaml", "--require-proof")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from dispatchlab.live.bridge.call_sites import CallSites
@@ -12,7 +12,7 @@ from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.introspection.package_paths import package_path
 from dispatchlab.live.introspection.python_registries import key_text, operator_text, read_python_layer
 from dispatchlab.live.recording.wrapped_functions import WrappedFunctions
-from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
+from dispatchlab.model.python_layer import PythonLayer, PythonRegistration, by_slot
 from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_of
 
@@ -24,6 +24,9 @@ from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_
 #   and where there are none, it is what lies in PyTorch and is for operators of PyTorch's;
 # - what a call of torch.library that is a registration of the record left behind it: the fake implementation, the parts
 #   of a custom operator, a kernel of its own. A torch_dispatch rule reaches no dispatch table, so it is listed.
+#
+# What a package writes over is gone afterwards, so the registries are read between the packages as well, and what an
+# earlier one had written into a slot is listed before what is there at the end.
 #
 # The site is the line of the package that made the call, where the call goes through a function that can be wrapped
 # before the package is imported; else the line of the function, which for a decorator is the same.
@@ -46,6 +49,7 @@ class PythonWatch:
         self._sites = CallSites()
         self._lines: dict[tuple[str, str], str] = {}
         self._wrapped = WrappedFunctions()
+        self._kept: dict[PythonRegistration, None] = {}
 
     def __enter__(self) -> PythonWatch:
         self._before = frozenset(read_python_layer())
@@ -90,6 +94,10 @@ class PythonWatch:
             chain = " via ".join(package_path(at, self._roots) for at in (str(site), *site.via))
             self._lines[slot, place] = chain
 
+    def keep(self) -> None:
+        """Keep what is registered now, for what is imported later may write over it."""
+        self._kept |= dict.fromkeys(one for one in read_python_layer() if one not in self._before)
+
     def found(self, called: Collection[str]) -> tuple[PythonRegistration, ...]:
         """What was registered since, without what is PyTorch's own. See Note [What a package registers in Python].
 
@@ -97,11 +105,16 @@ class PythonWatch:
             called: the operators for which functions of torch.library were called that the record has.
         """
         own = _own_layers(str(torch().__version__))
-        return tuple(
-            self._placed(one)
-            for one in read_python_layer()
-            if one not in self._before and not _is_left_by(one, called) and not _is_own(one, own)
-        )
+
+        def of_packages(registrations: Iterable[PythonRegistration]) -> Iterator[PythonRegistration]:
+            for one in registrations:
+                if one not in self._before and not _is_left_by(one, called) and not _is_own(one, own):
+                    yield self._placed(one)._replace(active=True)  # the order says it
+
+        last = by_slot(of_packages(read_python_layer()))
+        there = {one for some in last.values() for one in some}
+        over = by_slot(one for one in dict.fromkeys(of_packages(self._kept)) if one not in there)
+        return tuple(one for slot, some in last.items() for one in (*over.get(slot, ()), *some))
 
     def changed(self) -> dict[Slot, tuple[PythonRegistration, ...]]:
         """What each slot that is not as it was has now, PyTorch's own included; nothing where it is empty now."""
