@@ -1,6 +1,7 @@
 """How registrations reach the running PyTorch: its bindings, `torch.library`, and the errors that come back.
 
 - `torch`: import PyTorch, and packages that register on it.
+- `native_libraries`: which compiled libraries have to do with PyTorch.
 - `running_keys`: the keys of the running PyTorch, and those of its slots in order.
 - `call_mark`: the file and line by which dumps show which call made a kernel.
 - `call_sites`: the source line that asked for a registration.

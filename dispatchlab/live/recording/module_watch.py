@@ -6,7 +6,6 @@ import builtins
 import ctypes
 import functools
 import importlib
-import mmap
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
 from dispatchlab.explore.program import Module, registering
+from dispatchlab.live.bridge.native_libraries import knows_torch
 from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.introspection.package_paths import without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps
@@ -36,8 +36,6 @@ from dispatchlab.registry.model import read_dump
 
 Native: TypeAlias = tuple[str, str, str]
 """A registration by C++, as dumps show it: operator, key, debug text without folders; the key of a def is empty."""
-
-_CORE = b"c10"
 
 
 class ModuleWatch:
@@ -143,7 +141,7 @@ class ModuleWatch:
 
     def _loaded(self, path: object) -> None:
         """A shared library was loaded; what is new is its own, or was registered by Python before."""
-        if not isinstance(path, str | os.PathLike) or not _knows_torch(path):
+        if not isinstance(path, str | os.PathLike) or not knows_torch(path):
             return
         now = self._registrations()
         self._add(now - self._seen)
@@ -189,14 +187,6 @@ def _registrations_of(name: str, text: str, roots: tuple[str, ...]) -> frozenset
             found.add(native(name, None, without_root(read.debug, roots)))
         return frozenset(found)
     return frozenset()
-
-
-def _knows_torch(path: str | os.PathLike[str]) -> bool:
-    try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(_CORE) >= 0
-    except (OSError, ValueError):
-        return False
 
 
 def _parents(name: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from dispatchlab.live.bridge.native_libraries import knows_torch
 from dispatchlab.live.bridge.torch import bindings
 
 # Note [Registrations during a trace]
@@ -22,7 +23,6 @@ from dispatchlab.live.bridge.torch import bindings
 _BY_NAME = ("impl", "define", "impl_t_t", "def_", "def_legacy", "def_name_t_t", "def_schema_t_t")
 _BY_NAME_MORE = ("impl_with_aoti_compile", "register_ad_inplace_or_view_fallback")
 _FOR_ALL = ("fallback", "fallback_fallthrough")
-_MARKS = (b"libtorch", b"libc10")
 _NAME = re.compile(r"[\w:.]+")
 
 
@@ -107,14 +107,5 @@ class RegistrationWatch:
         self._look_at(spec.origin)
 
     def _look_at(self, path: object) -> None:
-        if isinstance(path, str) and _has_to_do_with_torch(path):
+        if isinstance(path, str) and knows_torch(path):
             self._attach()
-
-
-def _has_to_do_with_torch(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except OSError:
-        return False
-    return any(mark in content for mark in _MARKS)
