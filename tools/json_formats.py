@@ -55,7 +55,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("coverage", "scenarios/defects/stale_slots_torch.yaml", "--key", "CPU", "--what-if", "impl test::foo CPU"),
     ),
     "lint": (("lint", "scenarios/lint/dl012_found.yaml"),),
-    "explain": (("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13"),),
+    "explain": (("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "fake"),),
     "codegen --registrations": (
         (
             *("codegen", "tests/data/codegen/operators.yaml", "--registrations", "--only", "add.out"),
@@ -176,6 +176,8 @@ MEANINGS = {
     "not_decided": "how many were not decided",
     "not_covered": "what no certificate covers",
     "registry": "the registry",
+    "explain: mode": "what runs under the mode of `--mode`; null when none was asked for",
+    "explain: mode.python_dispatcher": "whether the Python dispatcher is on",
     "no_answer": "why there is no answer; null when there is one",
     "coverage: key": "the backend key",
     "coverage: counts": "how many operators are covered in each way",

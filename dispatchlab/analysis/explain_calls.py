@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.engines import EngineName
 from dispatchlab.analysis.inspect_operators import Inspection, inspect_operator
-from dispatchlab.analysis.sources import named_key
+from dispatchlab.analysis.sources import LIVE, named_key
 from dispatchlab.call.explain import (
     ArgumentSpec,
     CallExplanation,
@@ -17,9 +18,26 @@ from dispatchlab.call.explain import (
     schema_of,
     thread_keys,
 )
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registry.builds import backend_named, default_registry, has_kernels_for, no_answer
+
+if TYPE_CHECKING:
+    from dispatchlab.call.explain_mode import ModeExplanation
+    from dispatchlab.model.python_layer import Mode
+
+
+class NoPythonRecordError(DispatchLabError):
+    """A call is to be explained under a mode, and the source does not say what Python registers."""
+
+    def __init__(self, source: str, missing: str) -> None:
+        super().__init__(source, missing)
+        self.source = source
+        self.missing = missing
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.missing}, so nothing can be said of a mode: record it anew, or use --from live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +49,13 @@ class ExplainedOperator:
         explanation: what the source shows.
         no_answer: a sentence, when the source has no kernels for the backend of the call, so that what it shows is no
             answer; else empty.
+        under: what runs under the mode that was asked for; None when none was.
     """
 
     inspection: Inspection
     explanation: CallExplanation
     no_answer: str = ""
+    under: ModeExplanation | None = None
 
 
 def explain_operator(
@@ -48,6 +68,7 @@ def explain_operator(
     imports: tuple[str, ...] = (),
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    mode: Mode | None = None,
     report: Callable[[str], None] | None = None,
 ) -> ExplainedOperator:
     """Explain a call.
@@ -61,6 +82,7 @@ def explain_operator(
         imports: modules that the live PyTorch imports first.
         include: the names of keys that a guard includes.
         exclude: the names of keys that a guard excludes.
+        mode: the mode of Python that the call is made under; the hops up to it take the place of those without it.
         report: see `inspect_operator`.
 
     Raises:
@@ -69,23 +91,46 @@ def explain_operator(
     chosen = source is None and engine == "lab"
     if chosen:
         source, reason = default_registry()
+    if mode == "compile" and (source == LIVE or engine == "torch"):
+        imports = (*imports, *(module for module in _COMPILER if module not in imports))
+    python = mode is not None
     found = inspect_operator(
-        operator, source=source, engine=engine, semantics=semantics, imports=imports, report=report
+        operator, source=source, engine=engine, semantics=semantics, imports=imports, python=python, report=report
     )
     described = _described(found, arguments)
     if chosen:
         answers, reason = default_registry(_keys(described))
         if answers != source:
-            found = inspect_operator(operator, source=answers, semantics=semantics, report=report)
+            found = inspect_operator(operator, source=answers, semantics=semantics, python=python, report=report)
             described = _described(found, arguments)
         if report is not None:
             report(f"note: {reason}")
     keys = [tuple(named_key(text, found.privateuse1) for text in texts) for texts in (include, exclude)]
-    explanation = explain(found.only_view, described, thread_keys(*keys))
+    under = None if mode is None else _under(mode, found, described, keys)
+    explanation = explain(found.only_view, described, thread_keys(*keys)) if under is None else under.call
     lacks = unanswered(explanation, source=found.source, build=found.build, imports=found.imports)
     if lacks:
         explanation = replace(explanation, end=f"in {found.source}: {explanation.end}")
-    return ExplainedOperator(found, explanation, lacks)
+    return ExplainedOperator(found, explanation, lacks, under)
+
+
+_COMPILER = ("torch._inductor.decomposition", "torch._inductor.lowering")
+"""The modules that torch.compile imports before it compiles, which fill its registries."""
+
+
+def _under(
+    mode: Mode, found: Inspection, described: Described, keys: Sequence[tuple[DispatchKey, ...]]
+) -> ModeExplanation:
+    from dispatchlab.call.explain_mode import REGISTRIES_OF, explain_under  # costs start-up, and few questions need it
+
+    layer = found.python
+    if layer is None:
+        raise NoPythonRecordError(found.source, "has no record of what Python registers")
+    missing = [name for name in REGISTRIES_OF[mode] if name in layer.missing]
+    if missing:
+        raise NoPythonRecordError(found.source, f"lacks what Python keeps in {', '.join(missing)}")
+    view = found.only_view
+    return explain_under(mode, view, described, layer.of(view.name), include=keys[0], exclude=keys[1])
 
 
 def _described(found: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:

@@ -159,6 +159,7 @@ def inspect_operator(
     engine: EngineName = "lab",
     semantics: str | None = None,
     imports: tuple[str, ...] = (),
+    python: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Inspection:
     """Inspect one operator of any source, with the lab's reasons where the source itself has none.
@@ -169,6 +170,7 @@ def inspect_operator(
         engine: see `inspect_operators`.
         semantics: see `inspect_operators`.
         imports: modules that the live PyTorch imports first.
+        python: see `inspect_operators`.
         report: see `recorded_from`.
 
     Raises:
@@ -179,7 +181,14 @@ def inspect_operator(
     if source == LIVE:
         source, engine = None, "torch"
     return inspect_operators(
-        operator, source=source, engine=engine, semantics=semantics, imports=imports, reasons=True, report=report
+        operator,
+        source=source,
+        engine=engine,
+        semantics=semantics,
+        imports=imports,
+        reasons=True,
+        python=python,
+        report=report,
     )
 
 

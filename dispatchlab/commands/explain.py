@@ -16,12 +16,14 @@ from dispatchlab.commands.options import (
     semantics_option,
 )
 from dispatchlab.commands.output import Format, note, show
+from dispatchlab.model.python_layer import EXPLAINED_MODES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from dispatchlab.analysis.engines import EngineName
     from dispatchlab.analysis.explain_calls import ExplainedOperator
+    from dispatchlab.model.python_layer import Mode
 
 
 @click.command()
@@ -41,6 +43,12 @@ if TYPE_CHECKING:
     "--include", metavar="KEY", multiple=True, type=ROW, help="Include KEY, as a guard does; may be repeated."
 )
 @click.option(
+    "--mode",
+    type=click.Choice(EXPLAINED_MODES),
+    help="Explain the call under a mode of Python: `fake`, under FakeTensorMode; `compile`, under torch.compile with "
+    "Inductor. Needs a source that has what Python registers. Default: no mode.",
+)
+@click.option(
     "--from",
     "source",
     metavar="SOURCE",
@@ -58,6 +66,7 @@ def explain(
     args: tuple[str, ...],
     exclude: tuple[str, ...],
     include: tuple[str, ...],
+    mode: Mode | None,
     source: str | None,
     engine: EngineName,
     semantics: str | None,
@@ -68,6 +77,9 @@ def explain(
 
     Shows the key sets, which keys are masked and whose fallthrough masks them, the keys that remain, the kernel, and
     the candidates that lost, with the reasons. Then shows the same for each redispatch, down to a backend kernel.
+
+    With --mode, then shows what the mode asks for an implementation: which one runs, why it comes first, and what
+    follows when it gives up.
 
     SPEC is a device (cpu, cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized,
     requires_grad, conj, neg, zero, inference, python (a subclass that intercepts calls). It is `none` for no tensor,
@@ -80,6 +92,8 @@ def explain(
       dispatchlab explain aten::add.Tensor --arg "cuda requires_grad" --arg cuda
       dispatchlab explain aten::randn --arg device=cuda
       dispatchlab explain aten::cat --arg "list:cpu, meta" --exclude Autograd
+      dispatchlab explain aten::nonzero --mode fake
+      dispatchlab explain aten::addmm --mode compile
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
       dispatchlab explain my::op --arg cpu --engine torch --import my_package
     """
@@ -96,6 +110,7 @@ def explain(
         imports=imports,
         include=include,
         exclude=exclude,
+        mode=mode,
         report=note,
     )
     found = explained.inspection
@@ -105,7 +120,7 @@ def explain(
         note(text)
     show(
         format,
-        text=lambda: explanation_text(explained.explanation, no_answer=explained.no_answer),
+        text=lambda: explanation_text(explained.explanation, no_answer=explained.no_answer, under=explained.under),
         json=lambda: explanation_json(explained, engine=engine),
         rich=lambda console: _print(console, explained),
     )
@@ -115,4 +130,4 @@ def _print(console: Console, explained: ExplainedOperator) -> None:
     from dispatchlab.render.rich_explain import print_explanation
 
     build = explained.inspection.build
-    print_explanation(console, explained.explanation, no_answer=explained.no_answer, torch=build)
+    print_explanation(console, explained.explanation, no_answer=explained.no_answer, torch=build, under=explained.under)

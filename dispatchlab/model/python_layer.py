@@ -7,7 +7,12 @@ by `live/introspection/python_registries.py`, a recording by `registry/python_pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+
+Mode: TypeAlias = Literal["fake", "compile"]
+"""The modes of Python that a call can be explained under: FakeTensorMode, and torch.compile with Inductor."""
+
+EXPLAINED_MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 class PythonRegistry(NamedTuple):

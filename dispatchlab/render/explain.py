@@ -12,6 +12,10 @@
                       reason}], reason: null for what is excluded; kernel: null, or {debug, reason, source, fallthrough,
                       stale, beaten}; refusal: null, or the kind of error; assumed: false, nothing is
     end               why there is no further hop
+    mode              null, or {mode, python_dispatcher, chain, symbolic, unsure}, what runs under the mode
+                      that was asked for; chain, symbolic: [{kind, where, function, site, why, gives_up}], what
+                      runs first, and what follows when it gives up; symbolic: the same when a size is symbolic,
+                      empty where nothing differs
     known             false when nobody knows what the last kernel does, so that it may redispatch
 
 Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the runtime keys, highest priority first.
@@ -20,6 +24,7 @@ Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dispatchlab.analysis.explain_calls import ExplainedOperator
 from dispatchlab.call.explain import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys, by_priority
@@ -30,13 +35,58 @@ from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.model.profile import CALLS, model_for, other_keys_of_calls
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 
+if TYPE_CHECKING:
+    from dispatchlab.call.explain_mode import Implementation, ModeExplanation
+
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
 
 
-def explanation_text(found: CallExplanation, *, no_answer: str = "") -> str:
+def explanation_text(found: CallExplanation, *, no_answer: str = "", under: ModeExplanation | None = None) -> str:
     """The whole of it; what is no answer says so first."""
-    lines = _lines(found) if not no_answer else (no_answer, "", *_lines(found))
+    lines = [no_answer, ""] if no_answer else []
+    lines += _lines(found)
+    if under is not None:
+        lines += ["", *mode_lines(under)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def mode_lines(under: ModeExplanation) -> Iterator[str]:
+    """What runs under a mode, why, and what follows when it gives up."""
+    yield mode_title(under)
+    for at, one in enumerate(under.chain):
+        yield from _implementation_lines(one, "runs" if not at else f"then, {under.chain[at - 1].gives_up}")
+    for when, one in symbolic_parts(under):
+        yield from _implementation_lines(one, when)
+    if under.unsure:
+        yield f"  {under.unsure}"
+
+
+def symbolic_parts(under: ModeExplanation) -> Iterator[tuple[str, Implementation]]:
+    """What differs when a size is symbolic, each with when it runs."""
+    for at, one in enumerate(under.symbolic):
+        if one not in under.chain:
+            after = f", {under.symbolic[at - 1].gives_up}" if at else ""
+            yield f"when a size is symbolic{after}", one
+
+
+def mode_title(under: ModeExplanation) -> str:
+    """`under FakeTensorMode, with the Python dispatcher off`."""
+    return f"under {MODE_TITLES[under.mode]}, with the Python dispatcher {'on' if under.python_dispatcher else 'off'}"
+
+
+MODE_TITLES = {"fake": "FakeTensorMode", "compile": "torch.compile with Inductor"}
+"""What the modes are called."""
+
+
+def _implementation_lines(one: Implementation, when: str) -> Iterator[str]:
+    yield f"  {when}: {implementation_text(one)}"
+    yield f"    {one.where}: {one.why}"
+
+
+def implementation_text(one: Implementation) -> str:
+    """`the fake-tensor rule torch._subclasses.fake_impls:nonzero at torch/_subclasses/fake_impls.py:1249`."""
+    at = f" at {one.site}" if one.site else ""
+    return printable(f"{one.kind}{f', {one.function}' if one.function else ''}{at}")
 
 
 def _lines(found: CallExplanation) -> Iterator[str]:
@@ -143,6 +193,9 @@ def explanation_json(found: ExplainedOperator, *, engine: str) -> str:
             "no_answer": found.no_answer or None,
             "privateuse1": inspection.privateuse1 or None,
             **fields_of(found.explanation),
+            "mode": None
+            if found.under is None
+            else {**fields_of(found.under, without=("call",)), "python_dispatcher": found.under.python_dispatcher},
         }
     )
 

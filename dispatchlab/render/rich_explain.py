@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from dispatchlab.call.explain import CallExplanation, Chosen, Hop
 from dispatchlab.model.operator_view import OUTRANKED
-from dispatchlab.render.explain import set_text, thread_set_text, thread_sets
+from dispatchlab.render.explain import (
+    implementation_text,
+    mode_title,
+    set_text,
+    symbolic_parts,
+    thread_set_text,
+    thread_sets,
+)
 from dispatchlab.render.page import Page, schema_words, words
 from dispatchlab.render.styles import BAD, GOOD, KERNEL, QUIET, REASON_STYLES, TITLE, WARNING
+
+if TYPE_CHECKING:
+    from dispatchlab.call.explain_mode import Implementation, ModeExplanation
 
 _FIELD = 11
 
 
-def print_explanation(console: Console, found: CallExplanation, *, no_answer: str = "", torch: str = "") -> None:
+def print_explanation(
+    console: Console,
+    found: CallExplanation,
+    *,
+    no_answer: str = "",
+    torch: str = "",
+    under: ModeExplanation | None = None,
+) -> None:
     """Print an explanation: the keys whose kernels run first, then why.
 
     Args:
@@ -24,6 +42,7 @@ def print_explanation(console: Console, found: CallExplanation, *, no_answer: st
         found: the explanation.
         no_answer: why the source cannot answer; empty when it can.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
+        under: what runs under a mode; None when no mode was asked for.
     """
     page = Page(console, torch=torch)
     refused = any(hop.refusal is not None for hop in found.hops)
@@ -34,6 +53,10 @@ def print_explanation(console: Console, found: CallExplanation, *, no_answer: st
         page.flow(schema_words(found.schema))
         page.flow(list(_path(found)), indent=2)
         page.line(found.end, "italic" if found.known else f"bold {WARNING}", indent=2)
+        if under is not None:
+            page.flow([*words("runs:", TITLE), *words(implementation_text(under.runs), f"bold {style}")], indent=2)
+    if under is not None:
+        _print_mode(page, under)
     page.title("key sets")
     for argument in found.arguments:
         page.flow(
@@ -54,6 +77,21 @@ def print_explanation(console: Console, found: CallExplanation, *, no_answer: st
             page.flow(line, indent=4, first=Text("  "))
     for number, hop in enumerate(found.hops, 1):
         _print_hop(page, number, hop)
+
+
+def _print_mode(page: Page, under: ModeExplanation) -> None:
+    page.title(mode_title(under))
+    parts = [("then" if at else "runs", _after(under.chain, at), one) for at, one in enumerate(under.chain)]
+    parts += [("symbolic", f"{when}; ", one) for when, one in symbolic_parts(under)]
+    for title, when, one in parts:
+        page.field(title, words(implementation_text(one)), width=_FIELD, indent=2)
+        page.field("", words(f"({when}{one.where}: {one.why})", QUIET), width=_FIELD, indent=2)
+    if under.unsure:
+        page.line(under.unsure, f"bold {WARNING}", indent=2)
+
+
+def _after(chain: Sequence[Implementation], at: int) -> str:
+    return f"{chain[at - 1].gives_up}; " if at else ""
 
 
 def _path(found: CallExplanation) -> Iterator[Text]:

@@ -1,0 +1,18 @@
+"""What `explain --mode` predicts for 500 operators with real arguments against what runs in PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.live.test_explain_modes_live import compared
+
+pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic", "compile"])
+def test_what_is_predicted_runs(mode: str) -> None:
+    found = compared(mode, 500, 1)
+    assert found["differences"] == []
+    assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == 500
+    few = 200 if mode == "symbolic" else 25
+    assert len(found["refused"]) + len(found["unseen"]) <= few

@@ -1,0 +1,165 @@
+"""What torch.compile runs for a call of an operator, seen by wrappers where AOTAutograd and Inductor look."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from operator import getitem
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._C import DispatchKey
+from torch._guards import detect_fake_mode as fake_mode_of
+from torch._inductor import graph as inductor_graph
+from torch._inductor import lowering
+from torch._inductor.compile_fx import compile_fx, record_original_output_strides
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.graph import GraphLowering
+from torch._inductor.virtualized import V
+from torch.fx.experimental import proxy_tensor
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+
+from dispatchlab.call.explain_mode import Kind
+from dispatchlab.live.introspection.package_paths import package_roots
+from dispatchlab.live.introspection.python_sites import FunctionSites
+from tests.live.mode_calls import OperatorCall, Seen
+
+
+def seen_under_compile(call: OperatorCall) -> tuple[Seen, ...]:
+    """What AOTAutograd and Inductor run for a call, up to the lowering of its graph, seen by wrappers.
+
+    An operator that gives nothing is not seen, since a graph leaves it out.
+    """
+    operator = call.operator
+    if not operator._schema.returns:
+        return ()
+    leaves, spec = tree_flatten((call.args, call.kwargs))
+    graph = torch.fx.Graph()
+    inputs = []
+    nodes = []
+    for at, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            node = graph.placeholder(f"input_{at}")
+            node.meta["val"] = leaf
+            inputs.append(leaf.clone())
+            nodes.append(node)
+        else:
+            nodes.append(leaf)
+    args, kwargs = tree_unflatten(nodes, spec)
+    result = graph.call_function(operator, tuple(args), kwargs)
+    graph.output((result,))
+    tracer = _CompileTracer(operator)
+    with tracer.planted():
+        made = operator(*tree_map_only(torch.Tensor, torch.clone, call.args), **call.kwargs)
+        if isinstance(made, (list, tuple)):
+            graph.erase_node(next(iter(reversed(graph.nodes))))
+            graph.output(tuple(graph.call_function(getitem, (result, at)) for at in range(len(made))))
+        tracer.seen.clear()
+        tracer.started = True
+        compile_fx(torch.fx.GraphModule({}, graph), inputs, inner_compile=tracer.lower)
+    return tuple(tracer.seen)
+
+
+class _CompileTracer:
+    """Wrappers for one operator, which note the first thing that runs for it, and what follows when this gives up."""
+
+    def __init__(self, operator: Any) -> None:
+        self.operator = operator
+        self.seen: list[Seen] = []
+        self.started = False
+        self.traced = False
+        self._done = False
+        self._depth = 0
+        self._sites = FunctionSites(package_roots())
+
+    def _noted(self, kind: Kind, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if not self.started or self._done or self._depth:
+                return function(*args, **kwargs)
+            self._depth += 1
+            self.seen.append(Seen(kind, self._sites.of(function).function))
+            self._done = True
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                self._depth -= 1
+            if result is NotImplemented:
+                self.seen[-1] = self.seen[-1]._replace(gave_up=True)
+                self._done = False
+            return result
+
+        return wrapper
+
+    def _fallback(self, kind: Kind) -> Callable[..., Any]:
+        """A function that makes a fallback, and notes the one that it makes for the operator."""
+        original = lowering.make_fallback if kind is Kind.IMPLICIT_FALLBACK else lowering.fallback_handler
+
+        def wrapper(target: Any, *args: Any, **kwargs: Any) -> Any:
+            if target is self.operator and not self._done and not self._depth:
+                self.seen.append(Seen(kind, ""))
+                self._done = True
+            return original(target, *args, **kwargs)  # type: ignore[no-untyped-call]
+
+        return wrapper
+
+    def _decomp(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(mode: Any, func: Any, *rest: Any) -> Any:
+            made = original(mode, func, *rest)
+            if func is self.operator and made is NotImplemented and not self._done:
+                self.traced = True
+            return made
+
+        return wrapper
+
+    def lower(self, module: Any, inputs: Any, **kwargs: Any) -> Any:
+        """Inductor's own lowering of a graph, without code."""
+        left = any(node.target is self.operator for node in module.graph.nodes)
+        if not self._done and not left and not self.traced:
+            self.seen.append(Seen(Kind.COMPOSITE, ""))
+            self._done = True
+        record_original_output_strides(module)
+        lowered = GraphLowering(module, example_inputs=inputs)
+        with V.set_graph_handler(lowered), V.set_fake_mode(fake_mode_of(inputs)):
+            lowered.run(*inputs)
+        return module.forward
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """With the wrappers in their places."""
+        operator = self.operator
+        with ExitStack() as stack:
+            enter = stack.enter_context
+            table = lowering.lowerings
+            enter(mock.patch.dict(table))
+            known = set(lowering.fallbacks)  # a graph adds the fallbacks that it makes
+            stack.callback(_restore, lowering.fallbacks, known)
+            kernels = {
+                key: self._noted(Kind.PYTHON_KERNEL, kernel)
+                for key, kernel in operator.py_kernels.items()
+                if key != DispatchKey.Meta
+            }
+            enter(mock.patch.dict(operator.py_kernels, kernels))
+            operator._dispatch_cache.clear()
+            stack.callback(operator._dispatch_cache.clear)
+            decompositions = select_decomp_table()
+            if operator in decompositions:
+                planted = {operator: self._noted(Kind.DECOMPOSITION, decompositions[operator])}
+                enter(mock.patch.dict(decompositions, planted))
+            if operator in table:
+                kind = Kind.FALLBACK if operator in lowering.fallbacks else Kind.LOWERING
+                enter(mock.patch.dict(table, {operator: self._noted(kind, table[operator])}))
+            else:
+                enter(mock.patch.object(inductor_graph, "make_fallback", self._fallback(Kind.IMPLICIT_FALLBACK)))
+            enter(mock.patch.object(inductor_graph, "fallback_handler", self._fallback(Kind.FALLBACK)))
+            enter(
+                mock.patch.object(proxy_tensor, "maybe_handle_decomp", self._decomp(proxy_tensor.maybe_handle_decomp))
+            )
+            yield
+
+
+def _restore(fallbacks: Any, known: set[Any]) -> None:
+    fallbacks.clear()
+    fallbacks.update(known)

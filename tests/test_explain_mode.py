@@ -1,0 +1,83 @@
+"""What `explain --mode` says off a bundled registry, without PyTorch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dispatchlab.analysis.explain_calls import NoPythonRecordError, explain_operator
+from dispatchlab.call.explain_mode import Kind, ModeExplanation
+from dispatchlab.cli import main
+from dispatchlab.model.python_layer import Mode
+
+SOURCE = "torch-2.13-cpu"
+
+
+def under(operator: str, mode: Mode, *arguments: str) -> ModeExplanation:
+    found = explain_operator(operator, arguments, source=SOURCE, mode=mode).under
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("operator", "mode", "kinds"),
+    [
+        ("aten::nonzero", "fake", [Kind.FAKE_RULE, Kind.META, Kind.REAL_KERNEL]),
+        ("aten::mm", "fake", [Kind.META, Kind.REAL_KERNEL]),
+        ("aten::native_batch_norm", "fake", [Kind.DECOMPOSITION]),
+        ("aten::matmul", "fake", [Kind.COMPOSITE]),
+        ("aten::is_coalesced", "fake", [Kind.DIRECT]),
+        ("prims::add", "fake", [Kind.PRIM_META]),
+        ("aten::matmul", "compile", [Kind.PYTHON_KERNEL]),
+        ("aten::mm", "compile", [Kind.DECOMPOSITION, Kind.LOWERING]),
+        ("aten::topk", "compile", [Kind.LOWERING]),
+        ("aten::sort.values_stable", "compile", [Kind.FUNCTIONALIZATION]),
+        ("aten::add_.Tensor", "compile", [Kind.FUNCTIONALIZATION]),
+        ("aten::lu_unpack", "compile", [Kind.FALLBACK]),
+        ("aten::equal", "compile", [Kind.IMPLICIT_FALLBACK]),
+        ("aten::rand_like", "compile", [Kind.DECOMPOSITION]),
+    ],
+)
+def test_chain(operator: str, mode: Mode, kinds: list[Kind]) -> None:
+    found = under(operator, mode)
+    assert [one.kind for one in found.chain] == kinds
+    assert all(one.gives_up for one in found.chain[:-1])
+    assert not found.chain[-1].gives_up
+
+
+def test_symbolic_sizes_bring_the_fast_rule() -> None:
+    found = under("aten::add.Tensor", "fake")
+    assert found.runs.kind is Kind.META
+    assert found.symbolic[0].kind is Kind.FAST_RULE
+
+
+def test_sparse_tensors_are_not_decomposed() -> None:
+    assert under("aten::native_batch_norm", "fake", "cpu sparse").runs.kind is not Kind.DECOMPOSITION
+
+
+def test_a_source_without_a_record_of_python_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text('claim: c\nregistrations:\n- def: "test::foo(Tensor self) -> Tensor"\n', encoding="utf-8")
+    with pytest.raises(NoPythonRecordError, match="has no record of what Python registers"):
+        explain_operator("test::foo", [], source=str(path), mode="fake")
+
+
+@pytest.mark.parametrize("format", ["text", "rich", "json"])
+def test_every_format_shows_what_runs(format: str) -> None:
+    call = ["explain", "aten::nonzero", "--from", SOURCE, "--mode", "fake", "--format", format]
+    done = CliRunner().invoke(main, call)
+    assert done.exit_code == 0
+    if format == "json":
+        mode = json.loads(done.stdout)["mode"]
+        assert mode["chain"][0]["function"] == "torch._subclasses.fake_impls:nonzero"
+        assert mode["python_dispatcher"] is False
+    else:
+        assert "torch._subclasses.fake_impls:nonzero" in " ".join(done.stdout.split())
+
+
+def test_without_a_mode_json_has_none() -> None:
+    done = CliRunner().invoke(main, ["explain", "aten::nonzero", "--from", SOURCE, "--format", "json"])
+    assert json.loads(done.stdout)["mode"] is None
