@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "lint": "Report likely mistakes in registrations.",
     "permute": "Check whether the order of registrations matters.",
     "profile": "Measure the dispatcher of the installed PyTorch.",
+    "readiness": "Show what the operators of packages lack for PyTorch 2.",
     "record": "Record what importing packages registers, as a scenario.",
     "schema": "Print the JSON Schema of scenario files.",
     "trace": "Run FILE.py and show every call of the lab's operators.",

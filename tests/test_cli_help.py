@@ -64,6 +64,7 @@ def test_every_command_has_examples_and_every_option_is_explained() -> None:
         "lint",
         "permute",
         "profile",
+        "readiness",
         "record",
         "schema",
         "trace",

@@ -12,11 +12,13 @@ from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.registry.model import Registry
 
 if TYPE_CHECKING:
+    from dispatchlab.live.introspection.readiness_reader import PackageOperators
     from dispatchlab.live.introspection.registry_reader import RegistryMoments
     from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
 
 _PYTHON_READER = "dispatchlab.live.introspection.python_registries"
 _READER = "dispatchlab.live.introspection.registry_reader"
+_READINESS_READER = "dispatchlab.live.introspection.readiness_reader"
 
 
 def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Registry:
@@ -64,4 +66,18 @@ def live_moments(imports: Sequence[str] = ()) -> RegistryMoments:
     """
     with LiveEngine() as engine:
         found: RegistryMoments = engine.ask(f"{_READER}:record_moments", tuple(imports))
+    return found
+
+
+def live_package_operators(imports: Sequence[str]) -> PackageOperators:
+    """What packages bring to a new process, with what Python registers besides.
+
+    Args:
+        imports: the packages.
+
+    Raises:
+        DispatchLabError: as for `live_registry`.
+    """
+    with LiveEngine() as engine:
+        found: PackageOperators = engine.ask(f"{_READINESS_READER}:record_package_operators", tuple(imports))
     return found

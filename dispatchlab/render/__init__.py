@@ -10,7 +10,8 @@ Plain text is the contract; rich is imported when a terminal is drawn on.
 - explain, trace, trace_summary: explanations, recorded calls and what ran in them, as text and as JSON;
 - chrome_trace: recorded calls for Perfetto;
 - golden: the golden file of a scenario; demo, doctor, init: what these commands show;
-- certify, coverage, lint: what these commands show, in every form; sarif: findings of lint for forges and editors;
+- certify, coverage, lint, readiness: what these commands show, in every form; sarif: findings of lint for forges and
+  editors;
 - generated_registrations: what is generated for native functions, as text and as JSON;
 - walk: the frames of a call, as text and as JSON; rich_walk: for a terminal;
 - registry, across_versions, import_orders, record: listings and comparisons; upgrade: what an upgrade means, in every

@@ -1,0 +1,62 @@
+"""The readiness of installed packages: their operators read in a process of its own, and a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from dispatchlab.analysis.coverage import Fill
+from dispatchlab.analysis.readiness import COMPILED, Aspect, OperatorFacts, Readiness, python_for, readiness
+from dispatchlab.analysis.replay_on_lab import for_registry
+from dispatchlab.analysis.sources import EmptySourceError, chosen
+from dispatchlab.model.printed_schema import parse_printed
+from dispatchlab.model.profile import model_for
+from dispatchlab.registry.builds import has_kernels_for
+from dispatchlab.registry.ownership import ownership_of
+
+
+def package_readiness(
+    packages: Sequence[str], *, operators: Sequence[str] = (), required: Sequence[Aspect] = COMPILED
+) -> Readiness:
+    """Import packages in a process of its own, and judge the operators that they define.
+
+    Args:
+        packages: the modules.
+        operators: names and globs of those that are judged; all of them when left out. PyTorch's own are left out
+            unless they are named.
+        required: the columns where a gap is not as expected.
+
+    Raises:
+        EmptySourceError: they define none.
+        UnknownOperatorError: a name or a glob means none.
+        DispatchLabError: PyTorch or a package cannot be imported.
+    """
+    from dispatchlab.live.registry import live_package_operators
+
+    found = live_package_operators(packages)
+    registry = found.registry
+    ownership = ownership_of(registry)
+    fill = Fill(for_registry(model_for(registry.torch)), registry.fallbacks)
+    python = registry.python
+    without = frozenset() if python is None else frozenset(python.missing)
+    if python is not None and "torch.distributed.tensor" in python.not_imported:
+        without |= {"dtensor_rules", "dtensor_handlers"}
+    facts = [
+        OperatorFacts(
+            operator,
+            parse_printed(operator.schema),
+            python_for(python, str(operator.name)),
+            found.functions.get(str(operator.name), frozenset()),
+            partial(fill, operator),
+            partial(has_kernels_for, registry.torch, ()),
+            without,
+            str(operator.name) in found.refusing,
+        )
+        for operator in chosen(registry, operators)
+        if operator.schema is not None
+        and (operators or str(operator.name) not in found.before)
+        and (operators or not ownership.is_own(str(operator.name), None, operator.debug))
+    ]
+    if not facts:
+        raise EmptySourceError(*packages)
+    return readiness(packages, registry.torch, facts, required=required, notes=registry.unreadable)

@@ -1,0 +1,77 @@
+"""`dispatchlab readiness`: what the operators of packages have of what users of PyTorch 2 expect."""
+
+from __future__ import annotations
+
+import click
+
+from dispatchlab.commands.options import format_option, operators_option
+from dispatchlab.commands.output import Format, exit_with, note, progress_display, show
+
+_COLUMNS = (
+    *("cpu", "cuda", "backends", "fake", "autograd", "functionalize", "vmap"),
+    *("autocast", "dtensor", "export", "inductor", "schema", "tags"),
+)
+
+
+@click.command()
+@click.argument("packages", metavar="PACKAGE...", nargs=-1, required=True)
+@operators_option
+@click.option(
+    "--fail-on",
+    "fail_on",
+    type=click.Choice([*_COLUMNS, "any", "nothing"]),
+    multiple=True,
+    help="Exit with 1 when an operator lacks this; may be repeated. Default: fake, functionalize, export and inductor.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Show the reason of every cell.")
+@format_option
+def readiness(
+    *,
+    packages: tuple[str, ...],
+    operators: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    show_all: bool,
+    format: Format | None,
+) -> None:
+    """Show what the operators of packages have of what users of PyTorch 2 expect, and which call closes each gap.
+
+    Imports PACKAGE in a process of its own and calls no operator. A cell is yes, no, not needed, or unknown where only
+    a run shows it. torch.library.opcheck finds other things: it runs an operator on inputs that you give, and checks
+    that its schema says what it writes, that its gradients are registered rightly, that its fake agrees with its
+    kernel, and that it compiles. Use both.
+    Exit codes: 0 when nothing of --fail-on is lacking, 1 when something is; unknown is not lacking.
+
+    \b
+    Examples:
+      dispatchlab readiness my_package
+      dispatchlab readiness my_package --operator 'my_package::*' --all
+      dispatchlab readiness my_package --fail-on fake --fail-on autograd --format json
+    """
+    from dispatchlab.analysis.package_readiness import package_readiness
+    from dispatchlab.analysis.readiness import COMPILED, Aspect
+    from dispatchlab.render.readiness import print_readiness, readiness_json, readiness_text
+
+    if len(fail_on) > 1 and {"any", "nothing"} & set(fail_on):
+        raise click.UsageError("--fail-on any and --fail-on nothing stand alone: name the columns, or one of these")
+    required: tuple[Aspect, ...]
+    match fail_on:
+        case ():
+            required = COMPILED
+        case ("any",):
+            required = tuple(Aspect)
+        case ("nothing",):
+            required = ()
+        case _:
+            required = tuple(one for one in Aspect if one in fail_on)
+    with progress_display(None) as display:
+        display.stage("live", f"starting PyTorch, importing {' and '.join(packages)} and reading its registries")
+        found = package_readiness(packages, operators=operators, required=required)
+    for each in found.notes:
+        note(f"note: {each}")
+    show(
+        format,
+        text=lambda: readiness_text(found, complete=show_all),
+        json=lambda: readiness_json(found),
+        rich=lambda console: print_readiness(console, found, complete=show_all),
+    )
+    exit_with(found.exit_code)

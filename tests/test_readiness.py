@@ -1,0 +1,164 @@
+"""The cells of readiness are derived from facts alone: synthetic operators, one fact changed at a time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dispatchlab.analysis.readiness import Answer, Aspect, Cell, OperatorFacts, cell_of, readiness, row_of
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.printed_schema import parse_printed
+from dispatchlab.model.python_layer import PythonRegistration
+from dispatchlab.model.registration import KernelFlags, TorchLibraryFunction
+from dispatchlab.registry.coverage import Filled, Way
+from dispatchlab.registry.model import RecordedKernel, RecordedOperator, name_of
+from dispatchlab.render.readiness import readiness_json, readiness_text, summary
+
+_UNARY = "(Tensor x) -> Tensor"
+
+
+def facts(
+    signature: str = _UNARY,
+    *keys: str,
+    functions: tuple[TorchLibraryFunction, ...] = (),
+    python: tuple[PythonRegistration, ...] = (),
+    tags: tuple[str, ...] = (),
+    filled: dict[str, Filled] | None = None,
+    cuda: bool = True,
+) -> OperatorFacts:
+    """Facts of an operator `my::op` with kernels at some keys; `filled` are further slots."""
+    kernels = tuple(
+        RecordedKernel(key, "registered at my.py:1", None, KernelFlags.BOXED)
+        for key in sorted(DispatchKey[k] for k in keys)
+    )
+    schema = f"my::op{signature}"
+    slots = {DispatchKey[key]: slot for key, slot in (filled or {}).items()}
+    slots |= {kernel.key: Filled(Way.DIRECT, kernel.key) for kernel in kernels}
+    return OperatorFacts(
+        RecordedOperator(name_of("my::op"), schema, "def", None, frozenset(tags), kernels),
+        parse_printed(schema),
+        python,
+        frozenset(functions),
+        lambda key: slots.get(key, Filled(Way.MISSING)),
+        lambda backend: cuda,
+    )
+
+
+def answer(given: OperatorFacts, aspect: Aspect) -> Answer:
+    return cell_of(given, aspect).answer
+
+
+COMPOSITE = {
+    key: Filled(Way.COMPOSITE, DispatchKey.CompositeImplicitAutograd)
+    for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "AutogradOther", "Meta", "FuncTorchBatched")
+}
+FALLBACK = {"FuncTorchBatched": Filled(Way.FALLBACK, DispatchKey.FuncTorchBatched)}
+
+
+def test_a_kernel_of_a_backend_is_a_yes_and_none_is_a_no_only_where_the_build_has_that_backend() -> None:
+    assert answer(facts(_UNARY, "CPU"), Aspect.CPU) is Answer.YES
+    assert answer(facts(_UNARY, "CPU"), Aspect.CUDA) is Answer.NO
+    assert answer(facts(_UNARY, "CPU", cuda=False), Aspect.CUDA) is Answer.UNKNOWN
+
+
+def test_what_a_composite_does_is_never_guessed() -> None:
+    given = facts(filled=COMPOSITE)
+    open_ = {one.aspect for one in row_of(given).cells if one.answer is Answer.UNKNOWN}
+    decided = {one.aspect for one in row_of(given).cells} - open_
+    assert decided == {Aspect.BACKENDS, Aspect.FUNCTIONALIZE, Aspect.AUTOCAST, Aspect.TAGS}
+
+
+def test_custom_op_has_a_fake_when_it_was_given_one_or_needs_none() -> None:
+    custom = (TorchLibraryFunction.CUSTOM_OP,)
+    assert answer(facts(_UNARY, "CPU", "Meta", functions=custom), Aspect.FAKE) is Answer.NO
+    with_fake = (*custom, TorchLibraryFunction.REGISTER_FAKE)
+    assert answer(facts(_UNARY, "CPU", "Meta", functions=with_fake), Aspect.FAKE) is Answer.YES
+    assert answer(facts("(Tensor(a!) x) -> ()", "CPU", "Meta", functions=custom), Aspect.FAKE) is Answer.YES
+
+
+def test_a_gap_names_the_call_that_closes_it_with_its_documentation() -> None:
+    cell = cell_of(facts(_UNARY, "CPU"), Aspect.FAKE)
+    assert cell == Cell(
+        Aspect.FAKE,
+        Answer.NO,
+        "nothing is registered for Meta, and there is no fake implementation",
+        'torch.library.register_fake("my::op", ...)',
+        "https://docs.pytorch.org/docs/stable/library.html#torch.library.register_fake",
+    )
+
+
+@pytest.mark.parametrize(
+    ("signature", "tags", "wanted"),
+    [
+        (_UNARY, (), Answer.NOT_NEEDED),
+        ("(Tensor(a!) x) -> ()", (), Answer.YES),
+        ("(Tensor(a!)[] xs) -> ()", (), Answer.YES),
+        ("(Tensor(a!) x) -> Tensor", (), Answer.YES),
+        ("(Tensor(a!) x) -> Tensor[]", (), Answer.NO),
+        ("(Tensor(a!) x) -> Tensor(a!)", (), Answer.NO),
+        ("(Tensor(a!) x) -> Tensor(a!)", ("inplace",), Answer.YES),
+        ("(Tensor(a) x) -> Tensor(a)", (), Answer.NO),
+    ],
+)
+def test_functionalization_goes_by_the_schema(signature: str, tags: tuple[str, ...], wanted: Answer) -> None:
+    assert answer(facts(signature, "CPU", tags=tags), Aspect.FUNCTIONALIZE) is wanted
+    assert answer(facts(signature, "CPU", "Functionalize", tags=tags), Aspect.FUNCTIONALIZE) in (
+        Answer.YES,
+        Answer.NOT_NEEDED,
+    )
+
+
+@pytest.mark.parametrize(
+    ("signature", "wanted"),
+    [
+        (_UNARY, Answer.YES),
+        ("(Tensor x) -> (Tensor, Tensor)", Answer.YES),
+        ("(Tensor x) -> Tensor[]", Answer.NO),
+        ("(Tensor[] xs) -> Tensor", Answer.NO),
+        ("(Tensor(a!) x) -> ()", Answer.NO),
+        ("(Tensor(a!) x) -> Tensor(a!)", Answer.UNKNOWN),
+        ("(int n) -> int", Answer.NOT_NEEDED),
+    ],
+)
+def test_the_fallback_of_vmap_takes_some_schemas(signature: str, wanted: Answer) -> None:
+    assert answer(facts(signature, "CPU", filled=FALLBACK), Aspect.VMAP) is wanted
+    assert answer(facts(signature, "CPU", "FuncTorchBatched"), Aspect.VMAP) in (Answer.YES, Answer.NOT_NEEDED)
+
+
+def test_the_compiled_columns_follow_the_fake() -> None:
+    without = facts(_UNARY, "CPU")
+    given = facts(_UNARY, "CPU", functions=(TorchLibraryFunction.REGISTER_FAKE,))
+    for aspect in (Aspect.EXPORT, Aspect.INDUCTOR):
+        assert answer(without, aspect) is Answer.NO
+        assert answer(given, aspect) is Answer.YES
+    lowered = (PythonRegistration("inductor_lowerings", "my::op", function="my:lower"),)
+    cell = cell_of(
+        facts(_UNARY, "CPU", functions=(TorchLibraryFunction.REGISTER_FAKE,), python=lowered), Aspect.INDUCTOR
+    )
+    assert cell.reason == "its lowering"
+
+
+def test_rules_of_dtensor_and_autocast_are_found() -> None:
+    rule = (PythonRegistration("dtensor_rules", "my::op", "rule", "my:shard"),)
+    assert answer(facts(_UNARY, "CPU", python=rule), Aspect.DTENSOR) is Answer.YES
+    assert answer(facts(_UNARY, "CPU"), Aspect.DTENSOR) is Answer.NO
+    assert answer(facts(_UNARY, "CPU", "AutocastCUDA"), Aspect.AUTOCAST) is Answer.YES
+    assert answer(facts(_UNARY, "CPU"), Aspect.AUTOCAST) is Answer.NO
+
+
+def test_the_exit_code_goes_by_the_columns_that_are_required() -> None:
+    given = [facts(_UNARY, "CPU")]
+    assert readiness(["my"], "2.13.0", given).exit_code == 1
+    assert readiness(["my"], "2.13.0", given, required=[Aspect.CPU]).exit_code == 0
+    assert readiness(["my"], "2.13.0", given, required=()).exit_code == 0
+
+
+def test_text_and_json_have_every_cell() -> None:
+    found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")])
+    assert summary(found) == "readiness of my: 0 of 1 operators ready, 1 with gaps"
+    text = readiness_text(found)
+    assert all(f"  {aspect} " in text for aspect in Aspect)
+    shown = json.loads(readiness_json(found))
+    assert shown["with_gaps"] == ["my::op"]
+    assert set(shown["operators"][0]["cells"]) == set(map(str, Aspect))
