@@ -14,6 +14,9 @@ from dispatchlab.model.profile import model_for
 from dispatchlab.registry.builds import has_kernels_for
 from dispatchlab.registry.ownership import ownership_of
 
+_REFUSING = "MetaFallbackKernel.cpp"
+"""The file of PyTorch's backend fallback for Meta, which raises for every operator."""
+
 
 def package_readiness(
     packages: Sequence[str], *, operators: Sequence[str] = (), required: Sequence[Aspect] = COMPILED
@@ -36,7 +39,8 @@ def package_readiness(
     found = live_package_operators(packages)
     registry = found.registry
     ownership = ownership_of(registry)
-    fill = Fill(for_registry(model_for(registry.torch)), registry.fallbacks)
+    fallbacks = [one for one in registry.fallbacks if _REFUSING not in one.debug]
+    fill = Fill(for_registry(model_for(registry.torch)), fallbacks)
     python = registry.python
     without = frozenset() if python is None else frozenset(python.missing)
     if python is not None and "torch.distributed.tensor" in python.not_imported:

@@ -1,4 +1,4 @@
-"""Two programs for test_readiness_truth.py: operators of every kind, and what runs the claims of `readiness` on them."""
+"""Programs of test_readiness_truth.py: operators of every kind, and what runs the claims of `readiness` on them."""
 
 PACKAGE = r"""# Operators of every kind that `readiness` tells apart, with arguments to run them on.
 
