@@ -66,7 +66,7 @@ debug: mine.cpp:3
 alias analysis kind: CONSERVATIVE (default)
 Meta: registered at mine.cpp:7 :: (none) [ boxed ]
 
-Python kernels, when the Python dispatcher is on, as under FakeTensorMode, make_fx and torch.compile: in place of the C++ kernel of the slot
+Python kernels, when the Python dispatcher is on, as under torch.compile, torch.export and make_fx with symbolic sizes: in place of the C++ kernel of the slot
   CPU: mine:cpu at (no line known)
   Meta: mine:meta at mine/a.py:20; in place of the kernel at Meta registered at mine.cpp:7
 decompositions, when a graph is traced with a table of decompositions (make_fx, AOTAutograd, torch.export): in place of the operator, after autograd or before it

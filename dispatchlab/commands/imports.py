@@ -60,9 +60,9 @@ def imports(
 
     Each order runs in its own process. Of four packages or more, each is first imported by itself; between those that
     share nothing, such as an operator, a library or a fallback, no order is tried, and a sample of whole orders checks
-    that. Reports differences between dumps, tables and failures, with the source
-    locations of the registrations that differ. Exit codes: 0 when nothing differs or fails, 5 when an import ends its
-    process, else 1.
+    that. Reports differences between dumps, tables, failures and what Python registers beside the tables, with the
+    source locations of the registrations that differ. Exit codes: 0 when nothing differs or fails, 5 when an import
+    ends its process, else 1.
 
     \b
     Examples:

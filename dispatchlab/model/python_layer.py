@@ -45,7 +45,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "py_kernels",
         "Python kernels",
         "torch._ops:OpOverload.py_kernels",
-        "when the Python dispatcher is on, as under FakeTensorMode, make_fx and torch.compile: "
+        "when the Python dispatcher is on, as under torch.compile, torch.export and make_fx with symbolic sizes: "
         "in place of the C++ kernel of the slot",
         one_each=False,
     ),
