@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.analysis.explain_calls import NoPythonRecordError, explain_operator
-from dispatchlab.call.explain_mode import Kind, ModeExplanation
+from dispatchlab.call.explain_mode import ImplementedBy, ModeExplanation
 from dispatchlab.cli import main
 from dispatchlab.model.python_layer import Mode
 
@@ -25,23 +25,23 @@ def under(operator: str, mode: Mode, *arguments: str) -> ModeExplanation:
 @pytest.mark.parametrize(
     ("operator", "mode", "kinds"),
     [
-        ("aten::nonzero", "fake", [Kind.FAKE_RULE, Kind.META, Kind.REAL_KERNEL]),
-        ("aten::mm", "fake", [Kind.META, Kind.REAL_KERNEL]),
-        ("aten::native_batch_norm", "fake", [Kind.DECOMPOSITION]),
-        ("aten::matmul", "fake", [Kind.COMPOSITE]),
-        ("aten::is_coalesced", "fake", [Kind.DIRECT]),
-        ("prims::add", "fake", [Kind.PRIM_META]),
-        ("aten::matmul", "compile", [Kind.PYTHON_KERNEL]),
-        ("aten::mm", "compile", [Kind.DECOMPOSITION, Kind.LOWERING]),
-        ("aten::topk", "compile", [Kind.LOWERING]),
-        ("aten::sort.values_stable", "compile", [Kind.FUNCTIONALIZATION]),
-        ("aten::add_.Tensor", "compile", [Kind.FUNCTIONALIZATION]),
-        ("aten::lu_unpack", "compile", [Kind.FALLBACK]),
-        ("aten::equal", "compile", [Kind.IMPLICIT_FALLBACK]),
-        ("aten::rand_like", "compile", [Kind.DECOMPOSITION]),
+        ("aten::nonzero", "fake", [ImplementedBy.FAKE_RULE, ImplementedBy.META, ImplementedBy.REAL_KERNEL]),
+        ("aten::mm", "fake", [ImplementedBy.META, ImplementedBy.REAL_KERNEL]),
+        ("aten::native_batch_norm", "fake", [ImplementedBy.DECOMPOSITION]),
+        ("aten::matmul", "fake", [ImplementedBy.COMPOSITE]),
+        ("aten::is_coalesced", "fake", [ImplementedBy.DIRECT]),
+        ("prims::add", "fake", [ImplementedBy.PRIM_META]),
+        ("aten::matmul", "compile", [ImplementedBy.PYTHON_KERNEL]),
+        ("aten::mm", "compile", [ImplementedBy.DECOMPOSITION, ImplementedBy.LOWERING]),
+        ("aten::topk", "compile", [ImplementedBy.LOWERING]),
+        ("aten::sort.values_stable", "compile", [ImplementedBy.FUNCTIONALIZATION]),
+        ("aten::add_.Tensor", "compile", [ImplementedBy.FUNCTIONALIZATION]),
+        ("aten::lu_unpack", "compile", [ImplementedBy.FALLBACK]),
+        ("aten::equal", "compile", [ImplementedBy.IMPLICIT_FALLBACK]),
+        ("aten::rand_like", "compile", [ImplementedBy.DECOMPOSITION]),
     ],
 )
-def test_chain(operator: str, mode: Mode, kinds: list[Kind]) -> None:
+def test_chain(operator: str, mode: Mode, kinds: list[ImplementedBy]) -> None:
     found = under(operator, mode)
     assert [one.kind for one in found.chain] == kinds
     assert all(one.gives_up for one in found.chain[:-1])
@@ -50,12 +50,12 @@ def test_chain(operator: str, mode: Mode, kinds: list[Kind]) -> None:
 
 def test_symbolic_sizes_bring_the_fast_rule() -> None:
     found = under("aten::add.Tensor", "fake")
-    assert found.runs.kind is Kind.META
-    assert found.symbolic[0].kind is Kind.FAST_RULE
+    assert found.runs.kind is ImplementedBy.META
+    assert found.symbolic[0].kind is ImplementedBy.FAST_RULE
 
 
 def test_sparse_tensors_are_not_decomposed() -> None:
-    assert under("aten::native_batch_norm", "fake", "cpu sparse").runs.kind is not Kind.DECOMPOSITION
+    assert under("aten::native_batch_norm", "fake", "cpu sparse").runs.kind is not ImplementedBy.DECOMPOSITION
 
 
 def test_a_source_without_a_record_of_python_is_refused(tmp_path: Path) -> None:

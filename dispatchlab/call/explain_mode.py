@@ -20,6 +20,7 @@ from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.operator_view import OperatorView, TableRow
 from dispatchlab.model.python_layer import Mode, PythonRegistration
 from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.short_repr import member_repr
 from dispatchlab.model.slot_set import keys_of, slots_of_key
 
 REGISTRIES_OF: dict[Mode, tuple[str, ...]] = {
@@ -29,7 +30,7 @@ REGISTRIES_OF: dict[Mode, tuple[str, ...]] = {
 """The registries of Python without which nothing can be said of a mode."""
 
 
-class Kind(StrEnum):
+class ImplementedBy(StrEnum):
     """What an implementation is."""
 
     KERNEL = "kernel of the dispatch table"
@@ -51,6 +52,8 @@ class Kind(StrEnum):
     FALLBACK = "Inductor fallback"
     IMPLICIT_FALLBACK = "implicit Inductor fallback"
 
+    __repr__ = member_repr
+
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
@@ -65,7 +68,7 @@ class Implementation:
         gives_up: how it hands the call on to the next; empty when it cannot.
     """
 
-    kind: Kind
+    kind: ImplementedBy
     where: str
     function: str
     site: str
@@ -176,10 +179,12 @@ def _before_the_mode(call: CallExplanation) -> Implementation | None:
     if last.key == DispatchKey.Python or not call.known:
         return None
     if last.kernel is None or last.refusal is not None:
-        return Implementation(Kind.UNSUPPORTED, str(last.key), "", "", f"nothing can run at {last.key}: {last.refusal}")
+        return Implementation(
+            ImplementedBy.UNSUPPORTED, str(last.key), "", "", f"nothing can run at {last.key}: {last.refusal}"
+        )
     composite = last.kernel.reason is Provenance.MATH
     return Implementation(
-        Kind.COMPOSITE if composite else Kind.KERNEL,
+        ImplementedBy.COMPOSITE if composite else ImplementedBy.KERNEL,
         str(last.key),
         last.kernel.debug,
         "",
@@ -267,7 +272,7 @@ _BELOW_OTHER = (
 )
 
 
-def _of(one: PythonRegistration, kind: Kind, where: str, why: str, gives_up: str = "") -> Implementation:
+def _of(one: PythonRegistration, kind: ImplementedBy, where: str, why: str, gives_up: str = "") -> Implementation:
     return Implementation(kind, where, one.function, one.site, why, gives_up)
 
 
@@ -281,7 +286,7 @@ def _python_kernel_of_hops(call: CallExplanation, found: _Registered) -> Impleme
         if registered is not None:
             why = "the Python dispatcher is on, and "
             why += f"it has a kernel for {key}" + ("" if key == str(hop.key) else f", which {hop.key} resolves to")
-            return _of(registered, Kind.PYTHON_KERNEL, str(hop.key), why)
+            return _of(registered, ImplementedBy.PYTHON_KERNEL, str(hop.key), why)
     return None
 
 
@@ -320,11 +325,13 @@ def _fake(found: _Registered, *, symbolic: bool) -> Iterator[Implementation]:
     """What FakeTensorMode asks, in order, up to the first that cannot give up."""
     name = found.view.name
     if name in _ANSWERED or name in _DIRECTLY:
-        yield Implementation(Kind.DIRECT, _FAKE, name, "", "the mode answers it from the tensor itself, first of all")
+        yield Implementation(
+            ImplementedBy.DIRECT, _FAKE, name, "", "the mode answers it from the tensor itself, first of all"
+        )
         return
     fast = found.one("fast_fake_rules") if symbolic else None
     if fast is not None:
-        yield _of(fast, Kind.FAST_RULE, _FAKE, "a size is symbolic, and fast rules are asked first")
+        yield _of(fast, ImplementedBy.FAST_RULE, _FAKE, "a size is symbolic, and fast rules are asked first")
         return
     if (
         found.one("meta_functions") is None
@@ -339,24 +346,30 @@ def _fake(found: _Registered, *, symbolic: bool) -> Iterator[Implementation]:
     if found.namespace in ("prims", "rngprims"):
         meta = found.one("torch_library", "fake")
         if meta is not None:
-            yield _of(meta, Kind.PRIM_META, _FAKE, "a prim has a meta function of its own")
+            yield _of(meta, ImplementedBy.PRIM_META, _FAKE, "a prim has a meta function of its own")
             return
         if found.namespace == "prims" and (debug := found.kernel_at("Meta")) is not None:
-            yield Implementation(Kind.PRIM_META, _FAKE, debug, "", "a prim has a meta function of its own")
+            yield Implementation(ImplementedBy.PRIM_META, _FAKE, debug, "", "a prim has a meta function of its own")
             return
     library = found.one("torch_library", "fake")
     if library is not None:
-        yield _of(library, Kind.LIBRARY_FAKE, _FAKE, "there is no decomposition, and torch.library comes next")
+        yield _of(library, ImplementedBy.LIBRARY_FAKE, _FAKE, "there is no decomposition, and torch.library comes next")
         return
     for registry in ("fake_rules", "fake_checks"):
         for rule in found.all(registry):
             why = "by the operator" if registry == "fake_rules" else "by a property of the operator"
-            yield _of(rule, Kind.FAKE_RULE, _FAKE, f"rules come before Meta kernels, this one {why}", _NOT_IMPLEMENTED)
+            yield _of(
+                rule,
+                ImplementedBy.FAKE_RULE,
+                _FAKE,
+                f"rules come before Meta kernels, this one {why}",
+                _NOT_IMPLEMENTED,
+            )
     meta_row = found.row("Meta")
     if meta_row is not None:
         raised = "when it raises NotImplementedError"
         why = "the kernel of the slot Meta, on meta tensors"
-        yield Implementation(Kind.META, _FAKE, meta_row.debug, "", why, raised)
+        yield Implementation(ImplementedBy.META, _FAKE, meta_row.debug, "", why, raised)
     yield _last_resort(found, symbolic=symbolic)
 
 
@@ -364,13 +377,17 @@ def _decomposed_fake(found: _Registered, *, symbolic: bool) -> Iterator[Implemen
     table = found.one("decompositions", "post_autograd")
     if table is not None and (symbolic or (table.function.startswith(_DECOMPOSITIONS) and not found.sparse)):
         why = "there is no meta function in Python, and decompositions in Python are preferred to C++"
-        yield _of(table, Kind.DECOMPOSITION, _FAKE, why)
+        yield _of(table, ImplementedBy.DECOMPOSITION, _FAKE, why)
     composite = found.one("py_kernels", "CompositeImplicitAutograd")
     if composite is not None:
-        yield _of(composite, Kind.COMPOSITE, _FAKE, "a Python kernel for CompositeImplicitAutograd decomposes it")
+        yield _of(
+            composite, ImplementedBy.COMPOSITE, _FAKE, "a Python kernel for CompositeImplicitAutograd decomposes it"
+        )
     debug = found.kernel_at("CompositeImplicitAutograd")
     if debug is not None:
-        yield Implementation(Kind.COMPOSITE, _FAKE, debug, "", "the kernel for CompositeImplicitAutograd decomposes it")
+        yield Implementation(
+            ImplementedBy.COMPOSITE, _FAKE, debug, "", "the kernel for CompositeImplicitAutograd decomposes it"
+        )
 
 
 def _last_resort(found: _Registered, *, symbolic: bool) -> Implementation:
@@ -379,15 +396,15 @@ def _last_resort(found: _Registered, *, symbolic: bool) -> Implementation:
         mutable = any(one.alias is not None and one.alias.is_write for one in found.schema.arguments)
         if {"out", "inplace"} & {*found.view.tags} or (mutable and not found.schema.returns):
             why = "there is no Meta kernel, and what an operator that only writes to its arguments gives is known"
-            return Implementation(Kind.TRIVIAL_FAKE, _FAKE, "", "", why)
+            return Implementation(ImplementedBy.TRIVIAL_FAKE, _FAKE, "", "", why)
     if found.namespace in _MAY_RUN_REAL and not symbolic and "inplace_view" not in found.view.tags:
         why = "there is no Meta kernel, so the kernel of the device runs on tensors of zeros"
-        return Implementation(Kind.REAL_KERNEL, _FAKE, found.view.name, "", why)
+        return Implementation(ImplementedBy.REAL_KERNEL, _FAKE, found.view.name, "", why)
     reason = (
         "a size is symbolic" if symbolic else f"operators of {found.namespace} are not run on zeros to find the result"
     )
     why = f"there is no Meta kernel, and {reason}; torch.library.register_fake would give it one"
-    return Implementation(Kind.UNSUPPORTED, _FAKE, "", "", why)
+    return Implementation(ImplementedBy.UNSUPPORTED, _FAKE, "", "", why)
 
 
 # -- torch.compile
@@ -414,14 +431,14 @@ def _random(found: _Registered) -> Implementation | None:
     why = "Inductor adds decompositions that draw random numbers to its table, unless its fallback_random is set"
     registered = found.one("decompositions", "post_autograd")
     if name.partition(".")[0] in _RANDOM and registered is not None:
-        return _of(registered, Kind.DECOMPOSITION, "make_fx", why)
+        return _of(registered, ImplementedBy.DECOMPOSITION, "make_fx", why)
     if name in _RANDOM_OF_INDUCTOR:
         function = f"torch._inductor.decomposition:{_RANDOM_OF_INDUCTOR[name]}"
     elif name == "bernoulli.p":
         function = "torch._decomp.decompositions_for_rng:bernoulli_p"
     else:
         return None
-    return Implementation(Kind.DECOMPOSITION, "make_fx", function, "", why)
+    return Implementation(ImplementedBy.DECOMPOSITION, "make_fx", function, "", why)
 
 
 def _compiled(found: _Registered) -> Iterator[Implementation]:
@@ -433,12 +450,12 @@ def _compiled(found: _Registered) -> Iterator[Implementation]:
             why = f"{name} writes to its arguments and has no kernel for Functionalize: auto_functionalized wraps it"
         else:
             why = f"{name} writes to its arguments: the graph has the functional operator, and copies at its end"
-        yield Implementation(Kind.FUNCTIONALIZATION, "FunctionalTensorMode", debug or "", "", why)
+        yield Implementation(ImplementedBy.FUNCTIONALIZATION, "FunctionalTensorMode", debug or "", "", why)
         return
     if found.view.name == "aten::lift_fresh":
         why = "the tensor is functional already, so the kernel for Functionalize gives a view of it"
         yield Implementation(
-            Kind.FUNCTIONALIZATION, "FunctionalTensorMode", found.kernel_at("Functionalize") or "", "", why
+            ImplementedBy.FUNCTIONALIZATION, "FunctionalTensorMode", found.kernel_at("Functionalize") or "", "", why
         )
         return
     table = found.one("inductor_decompositions")
@@ -448,23 +465,25 @@ def _compiled(found: _Registered) -> Iterator[Implementation]:
         return
     if table is not None:
         why = "the table of decompositions of Inductor has it, and AOTAutograd applies that after autograd"
-        yield _of(table, Kind.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
+        yield _of(table, ImplementedBy.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
     else:
         own = found.one("aot_decompositions")
         if own is not None:
             why = "the table of AOTAutograd has it, whatever the compiler"
-            yield _of(own, Kind.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
+            yield _of(own, ImplementedBy.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
     user = found.one("inductor_user_lowerings")
     if user is not None:
         why = "no decomposition takes its place, and lowerings of users come first"
-        yield _of(user, Kind.USER_LOWERING, "Inductor", why, "when it returns None")
+        yield _of(user, ImplementedBy.USER_LOWERING, "Inductor", why, "when it returns None")
     fallback = found.one("inductor_fallbacks")
     lowering = found.one("inductor_lowerings")
     if fallback is not None:
         why = "Inductor has a fallback for it: the compiled code calls the operator"
-        yield _of(fallback, Kind.FALLBACK, "Inductor", why)
+        yield _of(fallback, ImplementedBy.FALLBACK, "Inductor", why)
     elif lowering is not None:
-        yield _of(lowering, Kind.LOWERING, "Inductor", "no decomposition takes its place, and there is a lowering")
+        yield _of(
+            lowering, ImplementedBy.LOWERING, "Inductor", "no decomposition takes its place, and there is a lowering"
+        )
     else:
         why = "there is no decomposition and no lowering: Inductor makes a fallback, which calls the operator"
-        yield Implementation(Kind.IMPLICIT_FALLBACK, "Inductor", "", "", why)
+        yield Implementation(ImplementedBy.IMPLICIT_FALLBACK, "Inductor", "", "", why)

@@ -9,6 +9,7 @@
 - bundle: the registries of many versions in one file, in which what they share is there once;
 - locations: source locations that move alike from version to version;
 - python_parts: what Python had registered, in a file of its own or as a part of a recording;
+- operator_rows: what the bundle and that file are made of, a row for each operator;
 - overlay: a few operators laid over another registry;
 - builds: which backends a build of PyTorch has kernels for, and which bundled registry answers when none is named;
 - replay: a registry as the registrations that make it;

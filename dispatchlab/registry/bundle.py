@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-import zlib
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
 
 from dispatchlab.file_kinds import BUNDLE_MAGIC
 from dispatchlab.model.names import OperatorName
 from dispatchlab.registry.file_format import (
-    HEAD,
-    MAX_BLOCK,
     MAX_DIRECTORY,
     MAX_FILE,
     MAX_KERNELS,
     MAX_OPERATORS,
-    MAX_PLAIN,
     NONE,
     Damaged,
-    RegistryTooLargeError,
     Tables,
     fallback_row,
     impossible_name,
@@ -34,11 +26,19 @@ from dispatchlab.registry.file_format import (
     read_fallbacks,
     read_operator,
     read_whole,
-    sealed,
 )
-from dispatchlab.registry.locations import Locations, Place, read_columns
+from dispatchlab.registry.locations import Locations, Place
 from dispatchlab.registry.model import Recorded, RecordedFallback, RecordedOperator, Registry
-from dispatchlab.registry.packed import Directory, PackedFile, Part, Texts
+from dispatchlab.registry.operator_rows import (
+    MAX_LOCATIONS,
+    PER_BLOCK,
+    OperatorRows,
+    as_list,
+    file_of_rows,
+    item,
+    number_in,
+)
+from dispatchlab.registry.packed import PackedFile, Part, Texts
 
 # Note [The bundle of registries]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -53,25 +53,18 @@ from dispatchlab.registry.packed import Directory, PackedFile, Part, Texts
 #   registry, two columns have the source and the line of every location, each number as its difference from the one
 #   before. Where lines only moved, the differences stay the same and pack to almost nothing.
 #
-# The head, the directory and the parts are those of a registry file, with its bounds. The parts are two for each
-# registry, a table of what is its own and its columns (32-bit numbers, the sources first), and blocks of rows, a line
-# each. One operator of one registry costs the directory, two parts, one block and one row of it; the same operator of
-# every other registry is in that row.
+# The head, the directory and the parts are those of a registry file, with its bounds. What the parts are, and what one
+# operator costs, is in Note [Rows in blocks].
 
 MAGIC = BUNDLE_MAGIC
 
 VERSION = 1
 """The version of the format; it changes whenever an older reader would misread a file."""
 
-PER_BLOCK = 64
-
 MAX_REGISTRIES = 256
-MAX_LOCATIONS = 1_000_000
 
 _TEXTS = Texts("a bundle of registries", "install dispatchlab again", "or this one again")
 _VERSION = re.compile(r"\d+")
-
-T = TypeVar("T")
 
 
 def by_version(name: str) -> tuple[tuple[int, ...], str]:
@@ -104,17 +97,20 @@ class Bundle:
         self.sources, self.inferred, self.tags = map(directory.texts, ("sources", "inferred", "tags"))
         if not _are_texts(self.sources, self.inferred, self.tags):
             raise file.damaged("one of its texts has half of a surrogate pair")
-        self.location_count = directory.number("locations", MAX_LOCATIONS)
-        self._per_block = directory.number("per_block", MAX_OPERATORS)
         names = directory.texts("registries")
         if len(names) > MAX_REGISTRIES or sorted({*names}, key=by_version, reverse=True) != [*names]:
             raise file.damaged("its registries are not in order, or too many")
         self._number = {name: at for at, name in reversed([*enumerate(names)])}
-        parts = directory.parts("parts", directory.end)
-        self._parts, self._blocks = parts[: 2 * len(names)], parts[2 * len(names) :]
-        self._check_parts(directory, parts)
+        self.rows = OperatorRows(
+            file,
+            directory,
+            self.operators,
+            len(names),
+            width=4,
+            versions_are="registries",
+            row_is="the record of",
+        )
         self._opened: dict[str, BundledRegistry] = {}
-        self._last: tuple[int, Sequence[bytes]] = (-1, ())
 
     def __repr__(self) -> str:
         return f"<Bundle {self.path}: {len(self.names)} registries, {len(self.operators):,} operators>"
@@ -132,46 +128,8 @@ class Bundle:
         """
         if name not in self._opened:
             at = self._number[name]
-            self._opened[name] = BundledRegistry(self, name, at, *self._parts[2 * at : 2 * at + 2])
+            self._opened[name] = BundledRegistry(self, name, at, *self.rows.parts_of(at))
         return self._opened[name]
-
-    def place(self, operator: str) -> int | None:
-        """The number of an operator; None when no registry has it."""
-        at = bisect_left(self.operators, operator)
-        return at if at < len(self.operators) and self.operators[at] == operator else None
-
-    def row(self, at: int) -> list[list[object]]:
-        """The row of an operator, by its number.
-
-        Raises:
-            RegistryFileError: the block is damaged, or the row is not one.
-        """
-        block, place = divmod(at, self._per_block)
-        last = self._last
-        if last[0] != block:
-            last = self._last = block, self._lines(block)
-        row = self.file.decoded(last[1][place], f"the record of {self.operators[at]!r}")
-        try:
-            return [_list(part, "its parts") for part in _list(row, "its parts", 4)]
-        except Damaged as error:
-            raise self.file.damaged(f"the record of {self.operators[at]!r} is {error}") from None
-
-    def _lines(self, block: int) -> Sequence[bytes]:
-        what = f"its block {block}"
-        lines = self.file.part(self._blocks[block], MAX_BLOCK, what).split(b"\n")
-        wanted = min(self._per_block, len(self.operators) - block * self._per_block)
-        if len(lines) != wanted:
-            raise self.file.damaged(f"{what} does not hold the {wanted} operators that belong there")
-        return lines
-
-    def _check_parts(self, directory: Directory, parts: Sequence[Part]) -> None:
-        end = parts[-1].end if parts else directory.end
-        wanted = -(-len(self.operators) // self._per_block) if self._per_block else NONE
-        if len(self._parts) != 2 * len(self._number) or len(self._blocks) != wanted or end != self.file.size:
-            raise self.file.damaged("its parts do not make up its registries and operators")
-        plain = directory.plain_size + sum(part.plain_size for part in parts)
-        if plain > MAX_PLAIN:
-            raise self.file.damaged(f"it declares {plain:,} bytes unpacked, and {MAX_PLAIN:,} is the most")
 
 
 class BundledRegistry:
@@ -236,7 +194,7 @@ class BundledRegistry:
         Raises:
             RegistryFileError: the block is damaged.
         """
-        at = self._bundle.place(str(name))
+        at = self._bundle.rows.place(str(name))
         return None if at is None or at in self._absent else self._operator(at)
 
     def load(self) -> Registry:
@@ -253,11 +211,7 @@ class BundledRegistry:
     @cached_property
     def _columns(self) -> tuple[Sequence[int], Sequence[int]]:
         """The source and the line of every location."""
-        file, what, count = self._bundle.file, f"the columns of {self.name}", self._bundle.location_count
-        plain = file.part(self._part, MAX_BLOCK, what)
-        if len(plain) != 8 * count:
-            raise file.damaged(f"{what} do not have the {count:,} locations that belong there")
-        return read_columns(plain)
+        return self._bundle.rows.columns(self._part, self.name)
 
     @cached_property
     def _tables(self) -> Tables:
@@ -266,38 +220,26 @@ class BundledRegistry:
     def _operator(self, at: int) -> RecordedOperator:
         name = self._bundle.operators[at]
         try:
-            return read_operator(name, self._row(self._bundle.row(at)), self._tables)
+            return read_operator(name, self._row(self._bundle.rows.row(at)), self._tables)
         except Damaged as error:
             raise self._bundle.file.damaged(f"the record of {name!r} in {self.name} is {error}") from None
 
     def _row(self, row: list[list[object]]) -> list[object]:
         """The row that a file of this registry alone would have; raises Damaged."""
         schemas, kernels, variants, which = row
-        variant = _at(variants, _at(which, self._number, "a registry"), "a variant")
-        schema, location, alias, tags, chosen = _list(variant, "a variant", 5)
+        variant = item(variants, item(which, self._number, "a registry"), "a variant")
+        schema, location, alias, tags, chosen = as_list(variant, "a variant", 5)
         found = []
-        if len(_list(chosen, "its kernels")) > MAX_KERNELS:
+        if len(as_list(chosen, "its kernels")) > MAX_KERNELS:
             raise Damaged("wrong in the number of its kernels")
-        for number in _list(chosen, "its kernels"):
-            key, origin, *rest = _list(_at(kernels, number, "a kernel"), "a kernel", 4)
+        for number in as_list(chosen, "its kernels"):
+            key, origin, *rest = as_list(item(kernels, number, "a kernel"), "a kernel", 4)
             found.append([key, *self._place(origin), *rest])
-        return [_at(schemas, schema, "a schema"), *self._place(location), alias, tags, found]
+        return [item(schemas, schema, "a schema"), *self._place(location), alias, tags, found]
 
     def _place(self, location: object) -> tuple[int, int]:
         sources, lines = self._columns
-        return _at(sources, location, "a location"), _at(lines, location, "a location")
-
-
-def _at(table: Sequence[T], at: object, what: str) -> T:
-    if type(at) is not int or not 0 <= at < len(table):
-        raise Damaged(f"wrong in {what}")
-    return table[at]
-
-
-def _list(value: object, what: str, length: int | None = None) -> list[object]:
-    if not isinstance(value, list) or (length is not None and len(value) != length):
-        raise Damaged(f"wrong in {what}")
-    return value
+        return item(sources, location, "a location"), item(lines, location, "a location")
 
 
 def _are_texts(*tables: Iterable[str]) -> bool:
@@ -327,8 +269,8 @@ def bundle_bytes(registries: Mapping[str, Recorded]) -> bytes:
     operators = sorted(set().union(*known)) if known else []
     tables = _tables_of([registries[name] for name in names])
     locations = _locations(known, tables)
-    rows = [_json(_row(name, known, locations, tables)) for name in operators]
-    parts = []
+    rows = [_row(name, known, locations, tables) for name in operators]
+    versions = []
     for at, (name, has) in enumerate(zip(names, known, strict=True)):
         registry = registries[name]
         own = {
@@ -339,40 +281,21 @@ def bundle_bytes(registries: Mapping[str, Recorded]) -> bytes:
             "absent": [place for place, operator in enumerate(operators) if operator not in has],
             "fallbacks": [fallback_row(fallback, tables) for fallback in registry.fallbacks],
         }
-        parts += [_json(own), locations.columns(at)]
-    parts += [b"\n".join(rows[at : at + PER_BLOCK]) for at in range(0, len(rows), PER_BLOCK)]
-    packed = [zlib.compress(part, 9) for part in parts]
-    directory = _json(
-        {
-            "registries": names,
-            "operators": " ".join(operators),
-            "per_block": PER_BLOCK,
-            "sources": list(tables.sources),
-            "inferred": list(tables.inferred),
-            "tags": list(tables.tags),
-            "locations": len(locations),
-            "parts": [[len(short), len(long), zlib.crc32(long)] for short, long in zip(packed, parts, strict=True)],
-        }
-    )
-    packed_directory = zlib.compress(directory, 9)
-    body = b"".join((packed_directory, *packed))
-    size = HEAD.size + len(body)
-    for what, found, limit in (
-        ("the operators", len(operators), MAX_OPERATORS),
+        versions.append((own, locations.columns(at)))
+    directory = {
+        "registries": names,
+        "operators": " ".join(operators),
+        "per_block": PER_BLOCK,
+        "sources": list(tables.sources),
+        "inferred": list(tables.inferred),
+        "tags": list(tables.tags),
+        "locations": len(locations),
+    }
+    counts = (
         ("the kernels", max((sum(len(one.kernels) for one in has.values()) for has in known), default=0), MAX_KERNELS),
         ("the source locations", len(locations), MAX_LOCATIONS),
-        ("the bytes of the directory", len(directory), MAX_DIRECTORY),
-        ("the bytes of a part", max(map(len, parts), default=0), MAX_BLOCK),
-        ("the bytes of everything", len(directory) + sum(map(len, parts)), MAX_PLAIN),
-        ("the bytes of the file", size, MAX_FILE),
-    ):
-        if found > limit:
-            raise RegistryTooLargeError(what, found, limit)
-    return sealed(HEAD.pack(MAGIC, VERSION, size, len(packed_directory), len(directory), bytes(32)) + body)
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode("ascii")
+    )
+    return file_of_rows(MAGIC, VERSION, directory, versions, rows, counts)
 
 
 def _tables_of(registries: Sequence[Recorded]) -> Tables:
@@ -420,17 +343,10 @@ def _row(
             continue
         (defined, _), *parts = _kernel_places(operator)
         chosen = [
-            _number_in(kernels, [int(kernel.key), locations.number((name, part)), *kernel_numbers(kernel, tables)])
+            number_in(kernels, [int(kernel.key), locations.number((name, part)), *kernel_numbers(kernel, tables)])
             for kernel, (part, _) in zip(operator.kernels, parts, strict=True)
         ]
         schema, _, _, alias, tags, _ = operator_row(replace(operator, kernels=()), tables)
-        variant = [_number_in(schemas, schema), locations.number((name, defined)), alias, tags, chosen]
-        which.append(_number_in(variants, variant))
+        variant = [number_in(schemas, schema), locations.number((name, defined)), alias, tags, chosen]
+        which.append(number_in(variants, variant))
     return [schemas, kernels, variants, which]
-
-
-def _number_in(values: list[object], value: object) -> int:
-    """The number of a value in a list, to which it is added if it is not there."""
-    if value not in values:
-        values.append(value)
-    return values.index(value)

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import zlib
-from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import lt
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from dispatchlab.file_kinds import PYTHON_MAGIC
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonLayer, PythonRegistration
 from dispatchlab.registry.file_format import (
-    HEAD,
-    MAX_BLOCK,
     MAX_DIRECTORY,
     MAX_FILE,
     MAX_KERNELS,
     MAX_OPERATORS,
-    MAX_PLAIN,
     NONE,
     Damaged,
-    RegistryTooLargeError,
     impossible_name,
-    sealed,
     source_and_line,
 )
-from dispatchlab.registry.locations import Locations, Place, read_columns
+from dispatchlab.registry.locations import Locations, Place
+from dispatchlab.registry.operator_rows import (
+    MAX_LOCATIONS,
+    PER_BLOCK,
+    OperatorRows,
+    as_list,
+    file_of_rows,
+    item,
+    number_in,
+)
 from dispatchlab.registry.packed import PackedFile, Part, Texts
 
 if TYPE_CHECKING:
@@ -50,14 +51,9 @@ MAGIC = PYTHON_MAGIC
 VERSION = 1
 """The version of the format; it changes whenever an older reader would misread a file."""
 
-PER_BLOCK = 64
-
 MAX_LAYERS = 256
-MAX_LOCATIONS = 1_000_000
 
 _TEXTS = Texts("a file of Python layers", "install dispatchlab again", "or this one again")
-
-T = TypeVar("T")
 
 
 class PythonLayers:
@@ -83,23 +79,20 @@ class PythonLayers:
         if len(self.operators) > MAX_OPERATORS or not in_order:
             raise file.damaged("its operators are not in order, or too many")
         self.sources, self.registries, self.needed = map(directory.texts, ("sources", "registries", "needed"))
-        self.location_count = directory.number("locations", MAX_LOCATIONS)
-        self._per_block = directory.number("per_block", MAX_OPERATORS)
         names = directory.texts("layers")
         if len(names) > MAX_LAYERS or len({*names}) != len(names):
             raise file.damaged("its layers are too many, or one is there twice")
         self._number = {name: at for at, name in enumerate(names)}
-        parts = directory.parts("parts", directory.end)
-        self._parts, self._blocks = parts[: 2 * len(names)], parts[2 * len(names) :]
-        end = parts[-1].end if parts else directory.end
-        wanted = -(-len(self.operators) // self._per_block) if self._per_block else NONE
-        if len(self._parts) != 2 * len(names) or len(self._blocks) != wanted or end != file.size:
-            raise file.damaged("its parts do not make up its layers and operators")
-        plain = directory.plain_size + sum(part.plain_size for part in parts)
-        if plain > MAX_PLAIN:
-            raise file.damaged(f"it declares {plain:,} bytes unpacked, and {MAX_PLAIN:,} is the most")
+        self.rows = OperatorRows(
+            file,
+            directory,
+            self.operators,
+            len(names),
+            width=3,
+            versions_are="layers",
+            row_is="what is registered for",
+        )
         self._opened: dict[str, StoredPythonLayer] = {}
-        self._last: tuple[int, Sequence[bytes]] = (-1, ())
 
     def __repr__(self) -> str:
         return f"<PythonLayers {self.path}: {len(self.names)} layers, {len(self.operators):,} operators>"
@@ -117,37 +110,8 @@ class PythonLayers:
         """
         if name not in self._opened:
             at = self._number[name]
-            self._opened[name] = StoredPythonLayer(self, name, at, *self._parts[2 * at : 2 * at + 2])
+            self._opened[name] = StoredPythonLayer(self, name, at, *self.rows.parts_of(at))
         return self._opened[name]
-
-    def place(self, operator: str) -> int | None:
-        """The number of an operator; None when no layer has anything for it."""
-        at = bisect_left(self.operators, operator)
-        return at if at < len(self.operators) and self.operators[at] == operator else None
-
-    def row(self, at: int) -> list[list[object]]:
-        """The row of an operator, by its number.
-
-        Raises:
-            RegistryFileError: the block is damaged, or the row is not one.
-        """
-        block, place = divmod(at, self._per_block)
-        if self._last[0] != block:
-            self._last = block, self._lines(block)
-        what = f"what is registered for {self.operators[at]!r}"
-        row = self.file.decoded(self._last[1][place], what)
-        try:
-            return [_list(part, "its parts") for part in _list(row, "its parts", 3)]
-        except Damaged as error:
-            raise self.file.damaged(f"{what} is {error}") from None
-
-    def _lines(self, block: int) -> Sequence[bytes]:
-        what = f"its block {block}"
-        lines = self.file.part(self._blocks[block], MAX_BLOCK, what).split(b"\n")
-        wanted = min(self._per_block, len(self.operators) - block * self._per_block)
-        if len(lines) != wanted:
-            raise self.file.damaged(f"{what} does not hold the {wanted} operators that belong there")
-        return lines
 
 
 class StoredPythonLayer:
@@ -184,7 +148,7 @@ class StoredPythonLayer:
         Raises:
             RegistryFileError: the block is damaged.
         """
-        at = self._layers.place(operator)
+        at = self._layers.rows.place(operator)
         return () if at is None else self._registrations(at)
 
     def __iter__(self) -> Iterator[PythonRegistration]:
@@ -210,56 +174,40 @@ class StoredPythonLayer:
 
     @cached_property
     def _columns(self) -> tuple[Sequence[int], Sequence[int]]:
-        file, what, count = self._layers.file, f"the columns of {self.name}", self._layers.location_count
-        plain = file.part(self._part, MAX_BLOCK, what)
-        if len(plain) != 8 * count:
-            raise file.damaged(f"{what} do not have the {count:,} locations that belong there")
-        return read_columns(plain)
+        return self._layers.rows.columns(self._part, self.name)
 
     def _registrations(self, at: int) -> tuple[PythonRegistration, ...]:
         operator = self._layers.operators[at]
-        entries, variants, which = self._layers.row(at)
+        entries, variants, which = self._layers.rows.row(at)
         try:
-            number = _at(which, self._number, "a layer")
+            number = item(which, self._number, "a layer")
             if type(number) is int and number == NONE:
                 return ()
-            chosen = _list(_at(variants, number, "a variant"), "a variant")
+            chosen = as_list(item(variants, number, "a variant"), "a variant")
             if len(chosen) > MAX_KERNELS:
                 raise Damaged("wrong in the number of its registrations")
-            return tuple(self._registration(operator, _at(entries, entry, "an entry")) for entry in chosen)
+            return tuple(self._registration(operator, item(entries, entry, "an entry")) for entry in chosen)
         except Damaged as error:
             what = f"what is registered for {operator!r} in {self.name}"
             raise self._layers.file.damaged(f"{what} is {error}") from None
 
     def _registration(self, operator: str, entry: object) -> PythonRegistration:
-        registry, key, function, location, needs, active = _list(entry, "an entry", 6)
+        registry, key, function, location, needs, active = as_list(entry, "an entry", 6)
         layers, (sources, lines) = self._layers, self._columns
-        name = _at(layers.registries, registry, "a registry")
+        name = item(layers.registries, registry, "a registry")
         if name not in REGISTRY_NAMED or type(key) is not str or type(function) is not str:
             raise Damaged("wrong in a registry, a key or a function")
-        source = _at(layers.sources, _at(sources, location, "a location"), "a source")
-        line = _at(lines, location, "a location")
+        source = item(layers.sources, item(sources, location, "a location"), "a source")
+        line = item(lines, location, "a location")
         return PythonRegistration(
             name,
             operator,
             key,
             function,
             source if line == NONE else f"{source}:{line}",
-            _at(layers.needed, needs, "an import"),
-            _at((False, True), active, "a mark"),
+            item(layers.needed, needs, "an import"),
+            item((False, True), active, "a mark"),
         )
-
-
-def _at(table: Sequence[T], at: object, what: str) -> T:
-    if type(at) is not int or not 0 <= at < len(table):
-        raise Damaged(f"wrong in {what}")
-    return table[at]
-
-
-def _list(value: object, what: str, length: int | None = None) -> list[object]:
-    if not isinstance(value, list) or (length is not None and len(value) != length):
-        raise Damaged(f"wrong in {what}")
-    return value
 
 
 def python_layers_bytes(layers: Mapping[str, PythonLayer]) -> bytes:
@@ -280,14 +228,14 @@ def python_layers_bytes(layers: Mapping[str, PythonLayer]) -> bytes:
     sources = _numbered(source_and_line(one.site)[0] for one in every)
     registries, needed = _numbered(one.registry for one in every), _numbered(one.needs for one in every)
     locations = _locations(known, sources)
-    rows = []
+    rows: list[object] = []
     for operator in operators:
         entries: list[object] = []
         variants: list[object] = []
         which: list[int] = []
         for has in known:
             chosen = [
-                _number_in(
+                number_in(
                     entries,
                     [
                         registries[one.registry],
@@ -300,46 +248,34 @@ def python_layers_bytes(layers: Mapping[str, PythonLayer]) -> bytes:
                 )
                 for part, one in _parts(has.get(operator, ()))
             ]
-            which.append(_number_in(variants, chosen) if operator in has else NONE)
-        rows.append(_json([entries, variants, which]))
-    parts: list[bytes] = []
-    for at, layer in enumerate(layers.values()):
-        own = {
-            "torch": layer.torch,
-            "missing": list(layer.missing),
-            "not_imported": list(layer.not_imported),
-            "count": sum(map(len, known[at].values())),
-        }
-        parts += [_json(own), locations.columns(at)]
-    parts += [b"\n".join(rows[at : at + PER_BLOCK]) for at in range(0, len(rows), PER_BLOCK)]
-    packed = [zlib.compress(part, 9) for part in parts]
-    directory = _json(
-        {
-            "layers": list(layers),
-            "operators": operators,
-            "per_block": PER_BLOCK,
-            "sources": list(sources),
-            "registries": list(registries),
-            "needed": list(needed),
-            "locations": len(locations),
-            "parts": [[len(short), len(long), zlib.crc32(long)] for short, long in zip(packed, parts, strict=True)],
-        }
-    )
-    packed_directory = zlib.compress(directory, 9)
-    body = b"".join((packed_directory, *packed))
-    size = HEAD.size + len(body)
-    for what, found, limit in (
-        ("the operators of the Python layer", len(operators), MAX_OPERATORS),
+            which.append(number_in(variants, chosen) if operator in has else NONE)
+        rows.append([entries, variants, which])
+    versions = [
+        (
+            {
+                "torch": layer.torch,
+                "missing": list(layer.missing),
+                "not_imported": list(layer.not_imported),
+                "count": sum(map(len, has.values())),
+            },
+            locations.columns(at),
+        )
+        for at, (layer, has) in enumerate(zip(layers.values(), known, strict=True))
+    ]
+    directory = {
+        "layers": list(layers),
+        "operators": operators,
+        "per_block": PER_BLOCK,
+        "sources": list(sources),
+        "registries": list(registries),
+        "needed": list(needed),
+        "locations": len(locations),
+    }
+    counts = (
         ("the registrations of Python", max((sum(map(len, has.values())) for has in known), default=0), MAX_KERNELS),
         ("the source locations of the Python layer", len(locations), MAX_LOCATIONS),
-        ("the bytes of the Python layer's directory", len(directory), MAX_DIRECTORY),
-        ("the bytes of a part of the Python layer", max(map(len, parts), default=0), MAX_BLOCK),
-        ("the bytes of the Python layer", len(directory) + sum(map(len, parts)), MAX_PLAIN),
-        ("the bytes of the file of Python layers", size, MAX_FILE),
-    ):
-        if found > limit:
-            raise RegistryTooLargeError(what, found, limit)
-    return sealed(HEAD.pack(MAGIC, VERSION, size, len(packed_directory), len(directory), bytes(32)) + body)
+    )
+    return file_of_rows(MAGIC, VERSION, directory, versions, rows, counts, " of the Python layer")
 
 
 def _by_operator(layer: PythonLayer) -> dict[str, list[PythonRegistration]]:
@@ -369,14 +305,3 @@ def _locations(known: Sequence[Mapping[str, Sequence[PythonRegistration]]], sour
                 source, line = source_and_line(one.site)
                 origins.setdefault(part, [None] * len(known))[at] = sources[source], line
     return Locations(origins)
-
-
-def _number_in(values: list[object], value: object) -> int:
-    """The number of a value in a list, to which it is added if it is not there."""
-    if value not in values:
-        values.append(value)
-    return values.index(value)
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -21,7 +21,7 @@ from torch._inductor.virtualized import V
 from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from dispatchlab.call.explain_mode import Kind
+from dispatchlab.call.explain_mode import ImplementedBy
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.python_sites import FunctionSites
 from tests.live.mode_calls import OperatorCall, Seen
@@ -74,7 +74,7 @@ class _CompileTracer:
         self._depth = 0
         self._sites = FunctionSites(package_roots())
 
-    def _noted(self, kind: Kind, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _noted(self, kind: ImplementedBy, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if not self.started or self._done or self._depth:
@@ -93,9 +93,9 @@ class _CompileTracer:
 
         return wrapper
 
-    def _fallback(self, kind: Kind) -> Callable[..., Any]:
+    def _fallback(self, kind: ImplementedBy) -> Callable[..., Any]:
         """A function that makes a fallback, and notes the one that it makes for the operator."""
-        original = lowering.make_fallback if kind is Kind.IMPLICIT_FALLBACK else lowering.fallback_handler
+        original = lowering.make_fallback if kind is ImplementedBy.IMPLICIT_FALLBACK else lowering.fallback_handler
 
         def wrapper(target: Any, *args: Any, **kwargs: Any) -> Any:
             if target is self.operator and not self._done and not self._depth:
@@ -118,7 +118,7 @@ class _CompileTracer:
         """Inductor's own lowering of a graph, without code."""
         left = any(node.target is self.operator for node in module.graph.nodes)
         if not self._done and not left and not self.traced:
-            self.seen.append(Seen(Kind.COMPOSITE, ""))
+            self.seen.append(Seen(ImplementedBy.COMPOSITE, ""))
             self._done = True
         record_original_output_strides(module)
         lowered = GraphLowering(module, example_inputs=inputs)
@@ -137,7 +137,7 @@ class _CompileTracer:
             known = set(lowering.fallbacks)  # a graph adds the fallbacks that it makes
             stack.callback(_restore, lowering.fallbacks, known)
             kernels = {
-                key: self._noted(Kind.PYTHON_KERNEL, kernel)
+                key: self._noted(ImplementedBy.PYTHON_KERNEL, kernel)
                 for key, kernel in operator.py_kernels.items()
                 if key != DispatchKey.Meta
             }
@@ -146,14 +146,16 @@ class _CompileTracer:
             stack.callback(operator._dispatch_cache.clear)
             decompositions = select_decomp_table()
             if operator in decompositions:
-                planted = {operator: self._noted(Kind.DECOMPOSITION, decompositions[operator])}
+                planted = {operator: self._noted(ImplementedBy.DECOMPOSITION, decompositions[operator])}
                 enter(mock.patch.dict(decompositions, planted))
             if operator in table:
-                kind = Kind.FALLBACK if operator in lowering.fallbacks else Kind.LOWERING
+                kind = ImplementedBy.FALLBACK if operator in lowering.fallbacks else ImplementedBy.LOWERING
                 enter(mock.patch.dict(table, {operator: self._noted(kind, table[operator])}))
             else:
-                enter(mock.patch.object(inductor_graph, "make_fallback", self._fallback(Kind.IMPLICIT_FALLBACK)))
-            enter(mock.patch.object(inductor_graph, "fallback_handler", self._fallback(Kind.FALLBACK)))
+                enter(
+                    mock.patch.object(inductor_graph, "make_fallback", self._fallback(ImplementedBy.IMPLICIT_FALLBACK))
+                )
+            enter(mock.patch.object(inductor_graph, "fallback_handler", self._fallback(ImplementedBy.FALLBACK)))
             enter(
                 mock.patch.object(proxy_tensor, "maybe_handle_decomp", self._decomp(proxy_tensor.maybe_handle_decomp))
             )

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dispatchlab.analysis.explain_calls import explain_operator
-from dispatchlab.call.explain_mode import Implementation, Kind
+from dispatchlab.call.explain_mode import Implementation, ImplementedBy
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.python_sites import FunctionSites
 from dispatchlab.model.python_layer import Mode
@@ -139,9 +139,9 @@ def _overload_called(entry: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 class Seen(NamedTuple):
-    """What ran for a call: a kind of `explain_mode.Kind`, the function, and whether it gave up."""
+    """What ran for a call: a kind of `explain_mode.ImplementedBy`, the function, and whether it gave up."""
 
-    kind: Kind
+    kind: ImplementedBy
     function: str
     gave_up: bool = False
 
@@ -168,7 +168,7 @@ def seen_under_fake(call: OperatorCall, *, symbolic: bool = False) -> tuple[Seen
                 call.operator(*args, **kwargs)
         except Exception as error:
             tracer.error = error
-    return tuple(tracer.seen) or (Seen(Kind.COMPOSITE if tracer.others else Kind.KERNEL, ""),)
+    return tuple(tracer.seen) or (Seen(ImplementedBy.COMPOSITE if tracer.others else ImplementedBy.KERNEL, ""),)
 
 
 class _FakeTracer:
@@ -187,7 +187,7 @@ class _FakeTracer:
     def _asked(self) -> bool:
         return len(self._stack) == 1 and self._stack[0] is self.operator and not self._depth and not self.others
 
-    def _noted(self, kind: Kind, function: Callable[..., Any], value: object = None) -> Callable[..., Any]:
+    def _noted(self, kind: ImplementedBy, function: Callable[..., Any], value: object = None) -> Callable[..., Any]:
         """A function that notes its first call for the operator."""
 
         @functools.wraps(function)
@@ -229,7 +229,7 @@ class _FakeTracer:
                 func.name(), DispatchKey.CompositeImplicitAutograd
             )
             if there:
-                self.seen.append(Seen(Kind.COMPOSITE, name))
+                self.seen.append(Seen(ImplementedBy.COMPOSITE, name))
             self._depth += 1
             try:
                 return original(func, *args, **kwargs)
@@ -242,7 +242,7 @@ class _FakeTracer:
     def _kernel(self, mode: Any) -> Iterator[None]:
         asked = self._asked
         if asked:
-            self.seen.append(Seen(Kind.META, ""))
+            self.seen.append(Seen(ImplementedBy.META, ""))
             self._depth += 1
         try:
             with _IN_KERNEL(mode):
@@ -263,7 +263,7 @@ class _FakeTracer:
             (
                 check,
                 self._noted(
-                    Kind.FAKE_RULE, rule, fake_impls.op_implementations_dict.get(operator) if at == 0 else rule
+                    ImplementedBy.FAKE_RULE, rule, fake_impls.op_implementations_dict.get(operator) if at == 0 else rule
                 ),
             )
             for at, (check, rule) in enumerate(fake_impls.op_implementations_checks)
@@ -277,18 +277,23 @@ class _FakeTracer:
             enter(plant(fake_tensor, "in_kernel_invocation_manager", self._kernel))
             enter(
                 plant(
-                    fake_tensor, "run_fallback_kernel", self._noted(Kind.REAL_KERNEL, fake_tensor.run_fallback_kernel)
+                    fake_tensor,
+                    "run_fallback_kernel",
+                    self._noted(ImplementedBy.REAL_KERNEL, fake_tensor.run_fallback_kernel),
                 )
             )
-            for table, kind in ((torch._decomp.decomposition_table, Kind.DECOMPOSITION), (fast, Kind.FAST_RULE)):
+            for table, kind in (
+                (torch._decomp.decomposition_table, ImplementedBy.DECOMPOSITION),
+                (fast, ImplementedBy.FAST_RULE),
+            ):
                 if operator in table:
                     enter(mock.patch.dict(table, {operator: self._noted(kind, table[operator])}))
             if hasattr(operator, "prim_meta_impl"):
-                enter(plant(operator, "prim_meta_impl", self._noted(Kind.PRIM_META, operator.prim_meta_impl)))
+                enter(plant(operator, "prim_meta_impl", self._noted(ImplementedBy.PRIM_META, operator.prim_meta_impl)))
             fakes = torch._library.simple_registry.singleton.find(operator.name()).fake_impl
             if fakes.kernels:
                 kernel = fakes.kernels[-1]
-                enter(plant(kernel, "func", self._noted(Kind.LIBRARY_FAKE, kernel.func)))
+                enter(plant(kernel, "func", self._noted(ImplementedBy.LIBRARY_FAKE, kernel.func)))
             yield
 
 
@@ -297,10 +302,10 @@ _IN_KERNEL = fake_tensor.in_kernel_invocation_manager
 
 def difference(call: OperatorCall, chain: Sequence[Implementation], seen: Sequence[Seen]) -> str:
     """How what ran differs from what was predicted; empty where it does not."""
-    if call.operator is torch.ops.aten.copy_.default and chain[0].kind is Kind.FUNCTIONALIZATION:
+    if call.operator is torch.ops.aten.copy_.default and chain[0].kind is ImplementedBy.FUNCTIONALIZATION:
         return ""  # functionalization ends a graph with calls of it, which are lowered
     tensors = [one for one in tree_leaves((call.args, call.kwargs)) if isinstance(one, torch.Tensor)]
-    if seen and seen[-1].kind is Kind.FALLBACK and any(one.is_complex() for one in tensors):
+    if seen and seen[-1].kind is ImplementedBy.FALLBACK and any(one.is_complex() for one in tensors):
         return ""  # Inductor calls the operator itself on complex tensors, as `unsure` says
     for at, one in enumerate(seen):
         if at >= len(chain):
@@ -311,16 +316,16 @@ def difference(call: OperatorCall, chain: Sequence[Implementation], seen: Sequen
         if not (same_kind and same_function):
             return f"{call.operator.name()}: {one} instead of {_shown(chain)}"
     follows = chain[len(seen)].kind if len(seen) < len(chain) else None
-    if seen and seen[-1].gave_up and follows is not Kind.UNSUPPORTED:
+    if seen and seen[-1].gave_up and follows is not ImplementedBy.UNSUPPORTED:
         return f"{call.operator.name()}: nothing after {seen[-1]}"
     return ""
 
 
-_EARLY = (Kind.COMPOSITE, Kind.KERNEL, Kind.FUNCTIONALIZATION)
+_EARLY = (ImplementedBy.COMPOSITE, ImplementedBy.KERNEL, ImplementedBy.FUNCTIONALIZATION)
 """Kernels of C++, of which a tracer in Python sees only that the operator is gone when its modes are asked."""
 
 
-_CALLED = (Kind.FALLBACK, Kind.IMPLICIT_FALLBACK)
+_CALLED = (ImplementedBy.FALLBACK, ImplementedBy.IMPLICIT_FALLBACK)
 """Where a tensor is complex, Inductor calls the operator without asking whether it is registered as a fallback."""
 
 

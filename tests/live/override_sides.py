@@ -381,7 +381,7 @@ class _Theirs(Side):
 
     @contextmanager
     def always_warning(self) -> Iterator[None]:
-        """What PyTorch says in C++ is said once in a process, unless it is told to say it always."""
+        """What PyTorch says in C++ is said once in a process, unless it has to say it always."""
         before = torch.is_warn_always_enabled()
         torch.set_warn_always(True)
         try:

@@ -1,6 +1,6 @@
 """Programs of test_readiness_truth.py: operators of every kind, and what runs the claims of `readiness` on them."""
 
-PACKAGE = r"""# Operators of every kind that `readiness` tells apart, with arguments to run them on.
+PACKAGE = r"""# Operators of every kind that `readiness` distinguishes, with arguments to run them on.
 
 import torch
 from torch import Tensor

@@ -35,9 +35,9 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_no_yes_and_no_no_is_refuted_by_a_run(tmp_path: Path) -> None:
-    told = _run(tmp_path, "-m", "dispatchlab", "readiness", "readiness_package", "--format", "json")
-    assert told.returncode == 1, told.stderr
-    found = json.loads(told.stdout)
+    done = _run(tmp_path, "-m", "dispatchlab", "readiness", "readiness_package", "--format", "json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
     run = _run(tmp_path, str(tmp_path / "readiness_truth.py"), "readiness_package")
     assert run.returncode == 0, run.stderr
     truth = json.loads(run.stdout.splitlines()[-1])
@@ -56,7 +56,7 @@ def test_no_yes_and_no_no_is_refuted_by_a_run(tmp_path: Path) -> None:
 
 
 def test_fail_on_decides_the_exit_code_and_calls_are_named(tmp_path: Path) -> None:
-    told = _run(
+    done = _run(
         tmp_path,
         "-m",
         "dispatchlab",
@@ -67,8 +67,8 @@ def test_fail_on_decides_the_exit_code_and_calls_are_named(tmp_path: Path) -> No
         "--format",
         "text",
     )
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.startswith("readiness of readiness_package: 1 of 1 operators ready\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("readiness of readiness_package: 1 of 1 operators ready\n")
     options = ("--operator", "ready::plain", "--fail-on")
     fake = _run(tmp_path, "-m", "dispatchlab", "readiness", "readiness_package", *options, "fake")
     assert fake.returncode == 1, fake.stderr

@@ -106,7 +106,7 @@ def read_operators(operators: Iterable[str]) -> PythonLayerInMemory:
 
 
 def _slot(one: PythonRegistration) -> tuple[object, ...]:
-    """What tells one registration from another, whenever it is read."""
+    """What distinguishes one registration from another, whenever it is read."""
     return one.registry, one.operator, one.key, one.function, one.site, one.active
 
 

@@ -472,7 +472,7 @@ def _unwinder() -> ctypes.CDLL:
         library = ctypes.CDLL("libgcc_s.so.1")
         library._Unwind_GetCFA, library.__register_frame  # noqa: B018  raise when they are missing
     except (OSError, AttributeError):
-        raise ProbeError("the C++ runtime cannot be told of code that is made at run time") from None
+        raise ProbeError("the C++ runtime takes no description of code that is made at run time") from None
     return library
 
 
