@@ -24,6 +24,7 @@ from dispatchlab.codegen.emit.python_text import (
     annotation,
     banner,
     bracketed,
+    calls_by_hand,
     indented,
     long_text,
     python_names,
@@ -173,17 +174,8 @@ def _hand_written(generated: GeneratedGroup, loops: UfuncLoops | None) -> dict[s
 
 
 def _by_hand(generated: GeneratedGroup, loops: UfuncLoops | None) -> Iterator[str]:
-    yield "# What is written by hand and handed to `register`: a module or an object with these functions."
-    yield "BY_HAND = {"
-    for name, call in _hand_written(generated, loops).items():
-        entry = f"    {text_literal(name)}: {text_literal(call)},"
-        if len(entry) <= WIDTH:
-            yield entry
-        else:
-            yield f"    {text_literal(name)}: ("
-            yield from long_text(call, indent=2)
-            yield "    ),"
-    yield "}"
+    comment = "What is written by hand and handed to `register`: a module or an object with these functions."
+    return calls_by_hand(comment, _hand_written(generated, loops))
 
 
 def _registrations(generated: GeneratedGroup, file: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dispatchlab.codegen.emit.generated_group import python_name
 from dispatchlab.codegen.read.native_function import Precomputed
@@ -46,6 +46,26 @@ def indented(lines: Iterable[str], depth: int = 1) -> Iterator[str]:
     """The lines, `depth` levels further in."""
     for line in lines:
         yield f"{INDENT * depth}{line}" if line else ""
+
+
+def calls_by_hand(comment: str, calls: Mapping[str, str]) -> Iterator[str]:
+    """The table `BY_HAND` of a generated module: what is handed to it, and how it is called.
+
+    Args:
+        comment: what stands above it.
+        calls: each function's name, and a call of it.
+    """
+    yield f"# {comment}"
+    yield "BY_HAND = {"
+    for name, call in calls.items():
+        entry = f"    {text_literal(name)}: {text_literal(call)},"
+        if len(entry) <= WIDTH:
+            yield entry
+        else:
+            yield f"    {text_literal(name)}: ("
+            yield from long_text(call, indent=2)
+            yield "    ),"
+    yield "}"
 
 
 def long_text(text: str, *, indent: int, tail: str = "") -> Iterator[str]:

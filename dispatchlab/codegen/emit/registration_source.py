@@ -12,7 +12,15 @@ from typing import assert_never
 
 from dispatchlab.codegen.emit.formula_source import TranslatedFunction, formula_body, formula_imports
 from dispatchlab.codegen.emit.generated_group import python_name
-from dispatchlab.codegen.emit.python_text import INDENT, WIDTH, bracketed, long_text, python_names, text_literal
+from dispatchlab.codegen.emit.python_text import (
+    INDENT,
+    WIDTH,
+    bracketed,
+    calls_by_hand,
+    long_text,
+    python_names,
+    text_literal,
+)
 from dispatchlab.codegen.emit.registration_scenarios import (
     by_base_name,
     first_line,
@@ -158,21 +166,13 @@ def _called(kernel: GeneratedKernel) -> str:
 
 
 def _by_hand(wrapped: _Wrapped) -> Iterator[str]:
-    yield "# What is handed to `register`: functions by hand, and the wrappers of structured groups."
-    yield "BY_HAND = {"
     found: dict[str, str] = {}
     for kernel, _ in wrapped.values():
         arguments = ", ".join(python_names(kernel.function.schema.arguments))
         found.setdefault(_called(kernel), f"{_called(kernel)}({arguments})")
-    for name, call in found.items():
-        entry = f"    {text_literal(name)}: {text_literal(call)},"
-        if len(entry) <= WIDTH:
-            yield entry
-        else:
-            yield f"    {text_literal(name)}: ("
-            yield from long_text(call, indent=2)
-            yield "    ),"
-    yield "}"
+    return calls_by_hand(
+        "What is handed to `register`: functions by hand, and the wrappers of structured groups.", found
+    )
 
 
 def _wrappers(wrapped: _Wrapped, file: str) -> Iterator[str]:
