@@ -119,3 +119,23 @@ def test_a_custom_op_stays_in_python_when_its_library_is_destroyed() -> None:
     assert sorted(has(name)) == [*parts, ("torch_library", "nothing")]
     del torch._library.custom_ops.OPDEFS[name]
     assert has(name) == [("torch_library", "nothing")]
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators:UserWarning")  # of the override
+def test_an_override_that_is_released_still_runs_under_a_mode(door: Any) -> None:
+    door.impl("door", lambda x: x + 1, "AutogradCPU")
+    override = library()
+    override.impl("door", lambda x: x + 2, "AutogradCPU", allow_override=True)
+    x, called = torch.zeros((), requires_grad=True), torch.ops.library_release.door.default
+
+    class Mode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    def under_a_mode() -> float:
+        with Mode():  # type: ignore[no-untyped-call]
+            return float(called(x).detach())
+
+    assert (float(called(x).detach()), under_a_mode()) == (2, 2)
+    override._destroy()
+    assert (float(called(x).detach()), under_a_mode()) == (1, 2)  # dumps show the first kernel, and the second runs
