@@ -20,6 +20,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
+from unittest.mock import patch
 
 from click.testing import CliRunner
 
@@ -36,6 +37,15 @@ from dispatchlab import Lab, tensor
 
 lab = Lab()
 lab.mul(tensor([1.0], requires_grad=True), tensor([2.0]))
+"""
+
+_PACKAGE = """\
+import torch
+
+library = torch.library.Library("cellar", "DEF")
+library.define("fill(Tensor(a!) x) -> ()")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x + x, "CPU")
 """
 
 EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -65,6 +75,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "codegen --walk": (("codegen", "dispatchlab/codegen/kernels/operators.yaml", "--walk", "torch.add"),),
     "doctor": (("doctor",),),
     "imports": (("imports", "json", "math"),),
+    "readiness": (("readiness", "cellar"),),
     "trace": (("trace", "{program}"),),
     "trace --summary": (("trace", "--summary", "{program}"),),
     "diff": (("diff", "torch-2.12", "torch-2.15"),),
@@ -73,7 +84,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """What is shown -> the commands whose outputs are looked at."""
 
-NEED_PYTORCH = ("doctor", "imports")
+NEED_PYTORCH = ("doctor", "imports", "readiness")
 _MORE_THAN = {"diff --for": "diff", "diff --key": "diff"}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
@@ -91,6 +102,7 @@ _INTRO = {
 _MAPS = {
     "coverage": {"counts": "way", "sources": "key"},
     "codegen": {"kernels": "part", "comparison.differences": "rule"},
+    "readiness": {"operators[].cells": "column"},
     "lint": {"sources[].not_checked": "rule", "sources[].rules": "rule"},
     "diff": {
         "keys_gone": "key",
@@ -117,6 +129,19 @@ MEANINGS = {
     "overwritten": "how many of these a later one has taken the place of",
     "registration_texts": "what each registration is, in the order of the file",
     "counterexample.kind": "how the two sequences disagree",
+    "readiness: packages": "the packages, as they were given",
+    "readiness: torch": "the installed PyTorch",
+    "readiness: summary": "the first line of the text",
+    "readiness: ready": "how many operators have all that is required, or do not need it",
+    "readiness: with_gaps": "the operators that lack something that is required",
+    "readiness: undecided": "the operators that lack nothing, and of which only a run can say the rest",
+    "readiness: required": "the columns that decide the exit code, of `--fail-on`",
+    "readiness: operators": "the operators, each with its cells",
+    "readiness: operators[].cells": "what it has, by column",
+    "operators[].cells.COLUMN.answer": "the answer",
+    "operators[].cells.COLUMN.reason": "through what, or why",
+    "operators[].cells.COLUMN.closes": "the call that closes the gap; null where there is none",
+    "operators[].cells.COLUMN.documentation": "a link to the documentation of this call",
     "dump: scenario": "the file that the registrations come from; null for a registry",
     "sequence": "what was registered and released before looking, `+0 +2 -0`",
     "refused": "the registrations that were refused on the way",
@@ -348,7 +373,9 @@ def meanings_of(cls: type) -> Mapping[str, str]:
 def fields_of_command(title: str) -> dict[str, Field]:
     """The path of each field of a command's JSON -> what it is."""
     found: dict[str, Field] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ):
+        os.environ["PYTHONPATH"] = os.pathsep.join((folder, os.environ.get("PYTHONPATH", "")))
+        (Path(folder) / "cellar.py").write_text(_PACKAGE, encoding="utf-8")
         program = Path(folder) / "program.py"
         program.write_text(_PROGRAM, encoding="utf-8")
         for example in EXAMPLES[title]:
