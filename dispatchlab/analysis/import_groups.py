@@ -90,7 +90,8 @@ def _reason(one: str, other: str, mine: ImportRun, theirs: ImportRun) -> str:
         return f"both register {_few(operators)}"
     in_python = _shared_in_python(a, b) | _shared_in_python(b, a)
     if in_python:
-        return f"both register {_few(in_python)} in Python"
+        both = _base_names(a.python, a.python_by_torch) & _base_names(b.python, b.python_by_torch)
+        return f"both register {_few(in_python)}{' in Python' if in_python <= both else ', one of them in Python'}"
     namespaces = a.namespaces & b.namespaces
     if namespaces:
         return f"both make libraries of {_few(namespaces)}"
@@ -112,9 +113,11 @@ def _reason(one: str, other: str, mine: ImportRun, theirs: ImportRun) -> str:
 
 def _shared_in_python(one: ImportFootprint, other: ImportFootprint) -> frozenset[str]:
     """The names for which one writes into a registry of Python, and the other one does or registers an operator."""
-    names = (other.python, other.python_by_torch, other.operators, other.by_torch)
-    theirs = {base_name(each) for some in names for each in some}
-    return frozenset(map(base_name, one.python)) & theirs
+    return _base_names(one.python) & _base_names(other.python, other.python_by_torch, other.operators, other.by_torch)
+
+
+def _base_names(*names: frozenset[str]) -> frozenset[str]:
+    return frozenset(base_name(each) for some in names for each in some)
 
 
 def _registers(footprint: ImportFootprint) -> bool:
