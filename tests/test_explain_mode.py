@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dispatchlab import Dispatcher, Library
 from dispatchlab.analysis.explain_calls import NoPythonRecordError, explain_operator
-from dispatchlab.call.explain_mode import ImplementedBy, ModeExplanation
+from dispatchlab.call.explain import describe_arguments, schema_of
+from dispatchlab.call.explain_mode import ImplementedBy, ModeExplanation, explain_under
 from dispatchlab.cli import main
-from dispatchlab.model.python_layer import Mode
+from dispatchlab.model.python_layer import Mode, PythonRegistration
 
 SOURCE = "torch-2.13-cpu"
 
@@ -46,6 +48,21 @@ def test_chain(operator: str, mode: Mode, kinds: list[ImplementedBy]) -> None:
     assert [one.kind for one in found.chain] == kinds
     assert all(one.gives_up for one in found.chain[:-1])
     assert not found.chain[-1].gives_up
+
+
+@pytest.mark.parametrize("backend", ["CPU", "CUDA", "MTIA"])
+def test_a_kernel_of_a_backend_takes_the_composite_one_away_where_pytorch_knows_the_backend(backend: str) -> None:
+    dispatcher = Dispatcher(semantics="torch-2.13")
+    library = Library("mine", "DEF", dispatcher=dispatcher)
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: x, backend)
+    view = dispatcher.explain("mine::f")
+    assert view is not None
+    composite = PythonRegistration("py_kernels", "mine::f", "CompositeImplicitAutograd", "mine:f")
+    described = describe_arguments(schema_of(view), [f"{backend.lower()} requires_grad"])
+    runs = explain_under("compile", view, described, [composite]).runs.kind
+    # Its table of the backends below an autograd key has no MTIA. See Note [Backends of an autograd key].
+    assert (runs is ImplementedBy.PYTHON_KERNEL) == (backend == "MTIA")
 
 
 def test_symbolic_sizes_bring_the_fast_rule() -> None:

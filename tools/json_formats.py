@@ -136,6 +136,7 @@ MEANINGS = {
     "readiness: with_gaps": "the operators that lack something that is required",
     "readiness: undecided": "the operators that lack nothing, and of which only a run can say the rest",
     "readiness: required": "the columns that decide the exit code, of `--fail-on`",
+    "readiness: notes": "what could not be read, a sentence each",
     "readiness: operators": "the operators, each with its cells",
     "readiness: operators[].cells": "what it has, by column",
     "operators[].cells.COLUMN.answer": "the answer",

@@ -16,12 +16,12 @@ from typing import assert_never
 from dispatchlab.call.explain import CallExplanation, Described, explain, schema_of, thread_keys
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.keys import BACKENDS, DispatchKey
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_view import OperatorView, TableRow
 from dispatchlab.model.python_layer import Mode, PythonRegistration
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.short_repr import member_repr
-from dispatchlab.model.slot_set import keys_of, slots_of_key
+from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of, slots_of_key
 
 REGISTRIES_OF: dict[Mode, tuple[str, ...]] = {
     "fake": ("decompositions", "meta_functions", "fake_rules", "fake_checks", "fast_fake_rules", "torch_library"),
@@ -236,7 +236,7 @@ class _Registered:
         for alias in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
             if _is_in(key, alias) and self.has(alias):
                 return alias
-        backend = explicit or any(self.has(one) for one in _backends_of(key))
+        backend = explicit or any(self.has(str(one)) for one in keys_of(BACKENDS_OF_AUTOGRAD.get(key, 0)))
         for alias in ("CompositeImplicitAutogradNestedTensor", "CompositeImplicitAutograd"):
             if _is_in(key, alias) and self.has(alias) and not backend:
                 return alias
@@ -255,21 +255,6 @@ class _Registered:
 
 def _is_in(key: DispatchKey, alias: str) -> bool:
     return key in keys_of(slots_of_key(DispatchKey[alias]))
-
-
-def _backends_of(key: DispatchKey) -> tuple[str, ...]:
-    """The keys of backends that a runtime key of autograd stands above."""
-    if key is DispatchKey.AutogradNestedTensor:
-        return tuple(f"NestedTensor{backend}" for backend in BACKENDS)
-    if key is DispatchKey.AutogradOther:
-        return _BELOW_OTHER
-    return (BACKENDS[key.backend or 0],) if key.functionality == DispatchKey.AutogradFunctionality else ()
-
-
-_BELOW_OTHER = (
-    *("FPGA", "Vulkan", "Metal", "CustomRNGKeyId", "MkldnnCPU"),
-    *(f"{prefix}{backend}" for prefix in ("Quantized", "Sparse", "SparseCsr") for backend in BACKENDS),
-)
 
 
 def _of(one: PythonRegistration, kind: ImplementedBy, where: str, why: str, gives_up: str = "") -> Implementation:

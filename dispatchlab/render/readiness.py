@@ -123,6 +123,7 @@ def readiness_json(found: Readiness) -> str:
             {"operator": row.operator, "cells": {str(cell.aspect): _cell_json(cell) for cell in row.cells}}
             for row in found.rows
         ),
+        "notes": found.notes,
     }
     return json_text(value, indent=1)
 
