@@ -95,12 +95,12 @@ def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
         if target.exists() and not target.is_file():
             target.write_bytes(data)
             return
-        beside = _write_beside(target, data)
+        made: list[Path] = []
         try:
-            beside.replace(target)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+            _write_beside(target, data, made)
+            made[-1].replace(target)
+        finally:
+            _remove(made)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise WriteError(os.fspath(path), reason) from None
@@ -156,49 +156,64 @@ def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | by
     from pathlib import Path
 
     target = Path(folder)
-    made: dict[Path, Path] = {}
+    made: list[Path] = []
+    places: list[Path] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             place = Path(os.path.realpath(target / name))
             if place.exists() and not place.is_file():
                 raise FileExistsError(EEXIST, f"{name} is not a regular file")
-            made[place] = _write_beside(place, _bytes(content))
-        for place, beside in made.items():
+            _write_beside(place, _bytes(content), made)
+            places.append(place)
+        for place, beside in zip(places, made, strict=True):
             beside.replace(place)
     except OSError as error:
         raise WriteError(str(folder), error.strerror or str(error)) from None
     finally:
-        for beside in made.values():
-            beside.unlink(missing_ok=True)
+        _remove(made)
 
 
 def _bytes(content: str | bytes) -> bytes:
     return content.encode() if isinstance(content, str) else content
 
 
-def _write_beside(target: Path, data: bytes) -> Path:
-    """A new file with this content beside the target; of its mode, or of the mode that the umask leaves."""
+# Note [An interrupt behind open]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Python runs the handler of a signal between a call and the assignment of what it returned. So a file may be there
+# whose name nobody holds, if it was the call that makes the file. The name is kept before that call, and taken from the
+# list again when the file turns out to be another one's.
+
+
+def _write_beside(target: Path, data: bytes, made: list[Path]) -> None:
+    """Make a file with this content beside the target; of its mode, or of the mode that the umask leaves.
+
+    Args:
+        target: the file that it is to replace.
+        data: the content.
+        made: gets its path, before it is there. See Note [An interrupt behind open].
+    """
     _remove_leftovers(target)
     for number in range(_MOST_NAMES):
         beside = target.with_name(f".{target.name}.{os.getpid()}.{number}")
+        made.append(beside)
         try:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
             break
         except FileExistsError:
-            continue
+            made.pop()
     else:
         raise FileExistsError(EEXIST, "there is no free name beside it")
-    try:
-        with open(descriptor, "wb") as stream:
-            _lock(descriptor)
-            stream.write(data)
-        with suppress(FileNotFoundError):
-            beside.chmod(stat.S_IMODE(target.stat().st_mode))
-    except BaseException:
+    with open(descriptor, "wb") as stream:
+        _lock(descriptor)
+        stream.write(data)
+    with suppress(FileNotFoundError):
+        beside.chmod(stat.S_IMODE(target.stat().st_mode))
+
+
+def _remove(made: list[Path]) -> None:
+    for beside in made:
         beside.unlink(missing_ok=True)
-        raise
-    return beside
 
 
 def _remove_leftovers(target: Path) -> None:

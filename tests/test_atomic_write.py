@@ -5,10 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from dispatchlab import atomic_write
 from dispatchlab.atomic_write import WriteError, write_file, write_folder
 
 
@@ -129,3 +134,51 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path: Path, mo
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([*kept, f".a.txt.{dead}.1", "a.txt"])
     write_folder(tmp_path, {"a.txt": "all of it"})
     assert not (tmp_path / f".a.txt.{dead}.1").exists()
+
+
+def interrupted(write: Callable[[], None], instruction: int) -> bool:
+    """Whether the writing came to an instruction of its own of this number, and was interrupted before it."""
+    seen = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal seen
+        if frame.f_code.co_filename != atomic_write.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            seen += 1
+            if seen == instruction + 1:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        write()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an open file is closed by nobody
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_interrupt_before_any_instruction_leaves_nothing_beside_the_files(tmp_path: Path, whole: bool) -> None:
+    def write() -> None:
+        if whole:
+            write_folder(tmp_path, {"a": "new", "b": "new"})
+        else:
+            write_file(tmp_path / "a", "new")
+
+    names = ["a", "b"] if whole else ["a"]
+    at = 0
+    for name in names:
+        (tmp_path / name).write_text("old")
+    write()  # what is imported at first is imported now
+    while interrupted(write, at):
+        assert sorted(path.name for path in tmp_path.iterdir()) == names
+        assert {path.read_text() for path in tmp_path.iterdir()} <= {"old", "new"}
+        at += 1
+    assert at > 200
