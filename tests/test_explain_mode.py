@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from dispatchlab import Dispatcher, Library
 from dispatchlab.analysis.explain_calls import NoPythonRecordError, explain_operator
 from dispatchlab.call.explain import describe_arguments, schema_of
-from dispatchlab.call.explain_mode import ImplementedBy, ModeExplanation, explain_under
+from dispatchlab.call.explain_mode import ModeExplanation, explain_under
+from dispatchlab.call.implementation import ImplementedBy
 from dispatchlab.cli import main
 from dispatchlab.model.python_layer import Mode, PythonRegistration
 

@@ -10,70 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import assert_never
 
 from dispatchlab.call.explain import CallExplanation, Described, explain, schema_of, thread_keys
+from dispatchlab.call.implementation import Implementation, ImplementedBy, Registered, implementation_of
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.operator_view import OperatorView, TableRow
+from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.python_layer import Mode, PythonRegistration
-from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.short_repr import member_repr
-from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of, slots_of_key
 
 REGISTRIES_OF: dict[Mode, tuple[str, ...]] = {
     "fake": ("decompositions", "meta_functions", "fake_rules", "fake_checks", "fast_fake_rules", "torch_library"),
     "compile": ("py_kernels", "aot_decompositions", "inductor_decompositions", "inductor_lowerings"),
 }
 """The registries of Python without which nothing can be said of a mode."""
-
-
-class ImplementedBy(StrEnum):
-    """What an implementation is."""
-
-    KERNEL = "kernel of the dispatch table"
-    PYTHON_KERNEL = "Python kernel"
-    DIRECT = "answer of the mode itself"
-    FAST_RULE = "fast fake-tensor rule"
-    DECOMPOSITION = "decomposition"
-    COMPOSITE = "composite kernel"
-    PRIM_META = "meta function of the prim"
-    LIBRARY_FAKE = "fake implementation of torch.library"
-    FAKE_RULE = "fake-tensor rule"
-    META = "Meta kernel"
-    TRIVIAL_FAKE = "trivial fake implementation"
-    REAL_KERNEL = "real kernel on zeros"
-    UNSUPPORTED = "error: not supported"
-    FUNCTIONALIZATION = "functionalization"
-    USER_LOWERING = "lowering of a user"
-    LOWERING = "Inductor lowering"
-    FALLBACK = "Inductor fallback"
-    IMPLICIT_FALLBACK = "implicit Inductor fallback"
-
-    __repr__ = member_repr
-
-
-@dataclass(frozen=True, slots=True)
-class Implementation:
-    """What runs for a call, or would if what comes before it gave up.
-
-    Args:
-        kind: what it is.
-        where: what asks it: a dispatch key, a mode or a compiler.
-        function: its name, or where the kernel was registered.
-        site: its line; empty where it is not known.
-        why: why it comes at this point.
-        gives_up: how it hands the call on to the next; empty when it cannot.
-    """
-
-    kind: ImplementedBy
-    where: str
-    function: str
-    site: str
-    why: str
-    gives_up: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +81,7 @@ def explain_under(
     thread = thread_keys((*include, DispatchKey.Python, DispatchKey.PythonTLSSnapshot), exclude)
     inside = [replace(one, keys=one.keys | PYTHON_KEYS) if one.keys else one for one in described.arguments]
     call = explain(view, replace(described, arguments=tuple(inside)), thread)
-    found = _Registered(view, registrations, schema_of(view), _is_sparse(described))
+    found = Registered(view, registrations, schema_of(view), _is_sparse(described))
     if call.hops[-1].key == DispatchKey.Python:
         call = replace(call, end=_REACHED[mode], known=True)
     match mode:
@@ -194,74 +145,7 @@ def _before_the_mode(call: CallExplanation) -> Implementation | None:
     )
 
 
-# -- the operator, as its registries have it
-
-
-@dataclass(frozen=True, slots=True)
-class _Registered:
-    view: OperatorView
-    registrations: Sequence[PythonRegistration]
-    schema: FunctionSchema
-    sparse: bool
-
-    @property
-    def namespace(self) -> str:
-        return self.view.name.partition("::")[0]
-
-    def all(self, registry: str, key: str | None = None) -> Iterator[PythonRegistration]:
-        for one in self.registrations:
-            if one.registry == registry and one.active and (key is None or one.key == key):
-                yield one
-
-    def one(self, registry: str, key: str | None = None) -> PythonRegistration | None:
-        return next(self.all(registry, key), None)
-
-    def row(self, key: str) -> TableRow | None:
-        """The slot of a key, when it holds something."""
-        return next((row for row in self.view.table if row.key == key and row.reason is not None), None)
-
-    def kernel_at(self, key: str) -> str | None:
-        """Where the kernel that is registered at a key comes from; None when there is none."""
-        return next((row.debug for row in self.view.kernels if row.key == key and row.active), None)
-
-    def has(self, key: str) -> bool:
-        """Whether Python or C++ registered a kernel at a key itself."""
-        return self.one("py_kernels", key) is not None or self.kernel_at(key) is not None
-
-    def resolved(self, key: DispatchKey) -> str:
-        """The key whose kernel the Python dispatcher takes for a runtime key. See Note [The Python dispatcher]."""
-        if self.has(str(key)):
-            return str(key)
-        explicit = self.has("CompositeExplicitAutograd")
-        for alias in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
-            if _is_in(key, alias) and self.has(alias):
-                return alias
-        backend = explicit or any(self.has(str(one)) for one in keys_of(BACKENDS_OF_AUTOGRAD.get(key, 0)))
-        for alias in ("CompositeImplicitAutogradNestedTensor", "CompositeImplicitAutograd"):
-            if _is_in(key, alias) and self.has(alias) and not backend:
-                return alias
-        for alias in ("Autograd", "FuncTorchBatchedDecomposition"):
-            if _is_in(key, alias) and self.has(alias):
-                return alias
-        return str(key)
-
-
-# Note [The Python dispatcher]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# When it is on, each hop asks Python for its kernel. The key of the hop is resolved by the rules of the dispatch table,
-# with the kernels of C++ and the Python kernels as one: the key itself, then the alias keys by their precedence. If the
-# registry of Python kernels has an entry for what is found, this runs; else the slot of the table does.
-
-
-def _is_in(key: DispatchKey, alias: str) -> bool:
-    return key in keys_of(slots_of_key(DispatchKey[alias]))
-
-
-def _of(one: PythonRegistration, kind: ImplementedBy, where: str, why: str, gives_up: str = "") -> Implementation:
-    return Implementation(kind, where, one.function, one.site, why, gives_up)
-
-
-def _python_kernel_of_hops(call: CallExplanation, found: _Registered) -> Implementation | None:
+def _python_kernel_of_hops(call: CallExplanation, found: Registered) -> Implementation | None:
     """The Python kernel that the Python dispatcher runs in place of the kernel of a hop, before the mode is reached."""
     for hop in call.hops:
         if hop.key == DispatchKey.Python:
@@ -271,7 +155,7 @@ def _python_kernel_of_hops(call: CallExplanation, found: _Registered) -> Impleme
         if registered is not None:
             why = "the Python dispatcher is on, and "
             why += f"it has a kernel for {key}" + ("" if key == str(hop.key) else f", which {hop.key} resolves to")
-            return _of(registered, ImplementedBy.PYTHON_KERNEL, str(hop.key), why)
+            return implementation_of(registered, ImplementedBy.PYTHON_KERNEL, str(hop.key), why)
     return None
 
 
@@ -306,7 +190,7 @@ _MAY_RUN_REAL = ("debugprims", "prims", "aten", "xla", "vision", "torchtext", "t
 _DECOMPOSITIONS = "torch._decomp.decompositions:"
 
 
-def _fake(found: _Registered, *, symbolic: bool) -> Iterator[Implementation]:
+def _fake(found: Registered, *, symbolic: bool) -> Iterator[Implementation]:
     """What FakeTensorMode asks, in order, up to the first that cannot give up."""
     name = found.view.name
     if name in _ANSWERED or name in _DIRECTLY:
@@ -316,7 +200,9 @@ def _fake(found: _Registered, *, symbolic: bool) -> Iterator[Implementation]:
         return
     fast = found.one("fast_fake_rules") if symbolic else None
     if fast is not None:
-        yield _of(fast, ImplementedBy.FAST_RULE, _FAKE, "a size is symbolic, and fast rules are asked first")
+        yield implementation_of(
+            fast, ImplementedBy.FAST_RULE, _FAKE, "a size is symbolic, and fast rules are asked first"
+        )
         return
     if (
         found.one("meta_functions") is None
@@ -331,19 +217,21 @@ def _fake(found: _Registered, *, symbolic: bool) -> Iterator[Implementation]:
     if found.namespace in ("prims", "rngprims"):
         meta = found.one("torch_library", "fake")
         if meta is not None:
-            yield _of(meta, ImplementedBy.PRIM_META, _FAKE, "a prim has a meta function of its own")
+            yield implementation_of(meta, ImplementedBy.PRIM_META, _FAKE, "a prim has a meta function of its own")
             return
         if found.namespace == "prims" and (debug := found.kernel_at("Meta")) is not None:
             yield Implementation(ImplementedBy.PRIM_META, _FAKE, debug, "", "a prim has a meta function of its own")
             return
     library = found.one("torch_library", "fake")
     if library is not None:
-        yield _of(library, ImplementedBy.LIBRARY_FAKE, _FAKE, "there is no decomposition, and torch.library comes next")
+        yield implementation_of(
+            library, ImplementedBy.LIBRARY_FAKE, _FAKE, "there is no decomposition, and torch.library comes next"
+        )
         return
     for registry in ("fake_rules", "fake_checks"):
         for rule in found.all(registry):
             why = "by the operator" if registry == "fake_rules" else "by a property of the operator"
-            yield _of(
+            yield implementation_of(
                 rule,
                 ImplementedBy.FAKE_RULE,
                 _FAKE,
@@ -358,14 +246,14 @@ def _fake(found: _Registered, *, symbolic: bool) -> Iterator[Implementation]:
     yield _last_resort(found, symbolic=symbolic)
 
 
-def _decomposed_fake(found: _Registered, *, symbolic: bool) -> Iterator[Implementation]:
+def _decomposed_fake(found: Registered, *, symbolic: bool) -> Iterator[Implementation]:
     table = found.one("decompositions", "post_autograd")
     if table is not None and (symbolic or (table.function.startswith(_DECOMPOSITIONS) and not found.sparse)):
         why = "there is no meta function in Python, and decompositions in Python are preferred to C++"
-        yield _of(table, ImplementedBy.DECOMPOSITION, _FAKE, why)
+        yield implementation_of(table, ImplementedBy.DECOMPOSITION, _FAKE, why)
     composite = found.one("py_kernels", "CompositeImplicitAutograd")
     if composite is not None:
-        yield _of(
+        yield implementation_of(
             composite, ImplementedBy.COMPOSITE, _FAKE, "a Python kernel for CompositeImplicitAutograd decomposes it"
         )
     debug = found.kernel_at("CompositeImplicitAutograd")
@@ -375,7 +263,7 @@ def _decomposed_fake(found: _Registered, *, symbolic: bool) -> Iterator[Implemen
         )
 
 
-def _last_resort(found: _Registered, *, symbolic: bool) -> Implementation:
+def _last_resort(found: Registered, *, symbolic: bool) -> Implementation:
     """What runs when there is no Meta kernel."""
     if found.namespace not in ("aten", "prim", "prims"):
         mutable = any(one.alias is not None and one.alias.is_write for one in found.schema.arguments)
@@ -408,7 +296,7 @@ _RANDOM_OF_INDUCTOR = {
 """Decompositions of Inductor that no registry has, by the operator of aten: they depend on its configuration."""
 
 
-def _random(found: _Registered) -> Implementation | None:
+def _random(found: Registered) -> Implementation | None:
     """The decomposition of an operator that draws random numbers, which Inductor adds to its table."""
     namespace, _, name = found.view.name.partition("::")
     if namespace != "aten":
@@ -416,7 +304,7 @@ def _random(found: _Registered) -> Implementation | None:
     why = "Inductor adds decompositions that draw random numbers to its table, unless its fallback_random is set"
     registered = found.one("decompositions", "post_autograd")
     if name.partition(".")[0] in _RANDOM and registered is not None:
-        return _of(registered, ImplementedBy.DECOMPOSITION, "make_fx", why)
+        return implementation_of(registered, ImplementedBy.DECOMPOSITION, "make_fx", why)
     if name in _RANDOM_OF_INDUCTOR:
         function = f"torch._inductor.decomposition:{_RANDOM_OF_INDUCTOR[name]}"
     elif name == "bernoulli.p":
@@ -426,7 +314,7 @@ def _random(found: _Registered) -> Implementation | None:
     return Implementation(ImplementedBy.DECOMPOSITION, "make_fx", function, "", why)
 
 
-def _compiled(found: _Registered) -> Iterator[Implementation]:
+def _compiled(found: Registered) -> Iterator[Implementation]:
     """What AOTAutograd and Inductor ask after the dispatcher, in order, up to the first that cannot give up."""
     if any(one.alias is not None and one.alias.is_write for one in found.schema.arguments):
         name = found.view.name
@@ -450,23 +338,23 @@ def _compiled(found: _Registered) -> Iterator[Implementation]:
         return
     if table is not None:
         why = "the table of decompositions of Inductor has it, and AOTAutograd applies that after autograd"
-        yield _of(table, ImplementedBy.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
+        yield implementation_of(table, ImplementedBy.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
     else:
         own = found.one("aot_decompositions")
         if own is not None:
             why = "the table of AOTAutograd has it, whatever the compiler"
-            yield _of(own, ImplementedBy.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
+            yield implementation_of(own, ImplementedBy.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
     user = found.one("inductor_user_lowerings")
     if user is not None:
         why = "no decomposition takes its place, and lowerings of users come first"
-        yield _of(user, ImplementedBy.USER_LOWERING, "Inductor", why, "when it returns None")
+        yield implementation_of(user, ImplementedBy.USER_LOWERING, "Inductor", why, "when it returns None")
     fallback = found.one("inductor_fallbacks")
     lowering = found.one("inductor_lowerings")
     if fallback is not None:
         why = "Inductor has a fallback for it: the compiled code calls the operator"
-        yield _of(fallback, ImplementedBy.FALLBACK, "Inductor", why)
+        yield implementation_of(fallback, ImplementedBy.FALLBACK, "Inductor", why)
     elif lowering is not None:
-        yield _of(
+        yield implementation_of(
             lowering, ImplementedBy.LOWERING, "Inductor", "no decomposition takes its place, and there is a lowering"
         )
     else:

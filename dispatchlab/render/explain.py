@@ -36,7 +36,8 @@ from dispatchlab.model.profile import CALLS, model_for, other_keys_of_calls
 from dispatchlab.render.as_json import as_json, fields_of, json_text
 
 if TYPE_CHECKING:
-    from dispatchlab.call.explain_mode import Implementation, ModeExplanation
+    from dispatchlab.call.explain_mode import ModeExplanation
+    from dispatchlab.call.implementation import Implementation
 
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
 

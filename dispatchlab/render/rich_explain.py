@@ -22,7 +22,8 @@ from dispatchlab.render.page import Page, schema_words, words
 from dispatchlab.render.styles import BAD, GOOD, KERNEL, QUIET, REASON_STYLES, TITLE, WARNING
 
 if TYPE_CHECKING:
-    from dispatchlab.call.explain_mode import Implementation, ModeExplanation
+    from dispatchlab.call.explain_mode import ModeExplanation
+    from dispatchlab.call.implementation import Implementation
 
 _FIELD = 11
 

@@ -21,7 +21,7 @@ from torch._inductor.virtualized import V
 from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from dispatchlab.call.explain_mode import ImplementedBy
+from dispatchlab.call.implementation import ImplementedBy
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.python_sites import FunctionSites
 from tests.live.mode_calls import OperatorCall, Seen

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dispatchlab.analysis.explain_calls import explain_operator
-from dispatchlab.call.explain_mode import Implementation, ImplementedBy
+from dispatchlab.call.implementation import Implementation, ImplementedBy
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.python_sites import FunctionSites
 from dispatchlab.model.python_layer import Mode
@@ -139,7 +139,7 @@ def _overload_called(entry: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 class Seen(NamedTuple):
-    """What ran for a call: a kind of `explain_mode.ImplementedBy`, the function, and whether it gave up."""
+    """What ran for a call: a kind of `implementation.ImplementedBy`, the function, and whether it gave up."""
 
     kind: ImplementedBy
     function: str
