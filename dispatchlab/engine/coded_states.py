@@ -61,7 +61,7 @@ from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Fill, Slots
 from dispatchlab.engine.primitives import RegisterFallback, RegisterImpl
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.engine.state import FALLBACKS, StateVariable, Transaction
+from dispatchlab.engine.state import FALLBACKS, PythonVariable, StateVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.names import OperatorName
@@ -496,7 +496,7 @@ class CodedSpace:
         self._releases = [_Transition(lowered) for lowered in self._lowered]
         self._calls = 0
         self._looks = self._observations = 0
-        self._observed: tuple[StateVariable, ...] = (FALLBACKS, *map(str, self.plain.operators))
+        self._observed: tuple[StateVariable, ...] = self.plain.observed_variables()
         self._snapshots: dict[OperatorName, _Snapshots] = {}
         self._looked_at: list[tuple[int, set[int]]] | None = None
         self._decoded: tuple[int, LabState] = (-1, self.plain.empty())
@@ -779,13 +779,20 @@ class CodedSpace:
             if seen is not None:
                 return seen
         operator, fallbacks = self.operator(str(name)), self.other(FALLBACKS)
+        in_python = PythonVariable(str(name))
+        python = self.other(in_python)
         if self._layout.generation != self._generation:
             self._renew()
         read: set[str] = set()
         entry = operator.entry(state)
         noted = None if entry is None else _NotedEntry.of(entry, read)
-        seen = snapshot(_OnlyThese({FALLBACKS: fallbacks.of(state), str(name): noted}), name, self._semantics)
-        mask = fallbacks.mask
+        variables: dict[StateVariable, Any] = {
+            FALLBACKS: fallbacks.of(state),
+            in_python: python.of(state),
+            str(name): noted,
+        }
+        seen = snapshot(_OnlyThese(variables), name, self._semantics)
+        mask = fallbacks.mask | python.mask
         for field in ("name", *read):
             mask |= operator.mask_of(field)
         if kept is None or mask & ~kept.mask:

@@ -20,9 +20,10 @@ from dispatchlab.engine.primitives import (
     RegisterImpl,
     RegisterName,
 )
+from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.refusals import MAX_ARGUMENTS
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, State
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.names import OperatorName
@@ -269,7 +270,10 @@ def values(state: State) -> dict[Hashable, Hashable]:
         found["fallback", None, bit] = fallbacks.by_slot.get(bit), fallbacks.replacing
     for variable, value in state.items():
         if not isinstance(value, OperatorEntry):
-            if variable is not FALLBACKS:
+            if isinstance(variable, PythonVariable):
+                assert isinstance(value, PythonState)
+                found |= {("python", variable.operator, key): entries for key, entries in value.entries}
+            elif variable is not FALLBACKS:
                 found["claim", variable, 0] = value
             continue
         if value.defs:

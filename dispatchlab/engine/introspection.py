@@ -7,6 +7,7 @@ Equal to upstream's to the character: aten/src/ATen/core/dispatch/OperatorEntry.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -15,8 +16,9 @@ from dispatchlab.engine.invariants import violations
 from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import AUTOGRAD_BIT, AUTOGRAD_SLOTS, Slots, computed_table
+from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.semantics import Semantics, SlotOrder, in_order
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, State
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
 from dispatchlab.model.dump_format import KernelLine, OperatorDump, row_text
 from dispatchlab.model.keys import SLOT_KEYS
 from dispatchlab.model.names import OperatorName
@@ -99,9 +101,10 @@ def namespaces_in(state: State) -> tuple[str, ...]:
 
 def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot:
     """What can be seen of one operator."""
-    entry = operator_in(state, name)
+    entry, kept = operator_in(state, name), state.get(PythonVariable(str(name)))
+    python = kept.text if isinstance(kept, PythonState) else ""
     if entry is None:
-        return Snapshot.of_no_operator(name)
+        return replace(Snapshot.of_no_operator(name), python=python) if python else Snapshot.of_no_operator(name)
     fallbacks = fallbacks_in(state)
     return Snapshot(
         name,
@@ -110,6 +113,7 @@ def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot
         slots_text(entry.slots, semantics),
         None if entry.stored is None else schema_text(entry.stored.schema, semantics),
         dangling=entry.stored is None,
+        python=python,
     )
 
 

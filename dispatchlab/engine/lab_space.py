@@ -16,8 +16,9 @@ from dispatchlab.engine.invariants import expected_slots, stale_keys
 from dispatchlab.engine.lowering import LoweredRegistration, lower
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterFallback
+from dispatchlab.engine.python_state import NOTHING_IN_PYTHON, PythonState
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
+from dispatchlab.engine.state import FALLBACKS, PythonVariable, State, StateVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import key_text
@@ -176,9 +177,12 @@ class LabSpace:
         part._operators = tuple(operators)
         return part
 
+    def observed_variables(self) -> tuple[StateVariable, ...]:
+        """The variables that a look reads; what Python keeps for an operator counts as a part of the operator."""
+        return (FALLBACKS, *map(str, self._operators))
+
     def _look(self) -> None:
-        self._touched.add(FALLBACKS)
-        self._touched.update(str(name) for name in self._operators)
+        self._touched.update(self.observed_variables())
 
 
 class LabState:
@@ -214,6 +218,7 @@ def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]
         stale = [_stale(entry, fallbacks_in(state), semantics) for entry, state in ((left, expected), (right, actual))]
         if stale[0] != stale[1]:
             reasons += [_stale_text(name, bits) for bits in stale if bits]
+    reasons += _in_python(expected, actual)
     left_fallbacks, right_fallbacks = fallbacks_in(expected), fallbacks_in(actual)
     reasons += _fallbacks(left_fallbacks, right_fallbacks, semantics)
     return tuple(dict.fromkeys(reasons))
@@ -233,6 +238,21 @@ def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Itera
     for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
         if left.by_slot[bit] is not right.by_slot[bit]:
             yield f"several registrations write the fallback of {KEY_OF_BIT[bit]}: the newest wins"
+
+
+def _in_python(expected: State, actual: State) -> Iterator[str]:
+    variables = {each for state in (expected, actual) for each in state if isinstance(each, PythonVariable)}
+    for variable in sorted(variables):
+        kept = [state.get(variable, NOTHING_IN_PYTHON) for state in (expected, actual)]
+        left, right = (dict(each.entries) for each in kept if isinstance(each, PythonState))
+        for key in sorted(left.keys() | right.keys()):
+            ours, theirs = left.get(key, ()), right.get(key, ())
+            if ours == theirs or not key.is_shown:
+                continue
+            if ours and theirs:
+                yield f"several registrations write {key} of {variable.operator} in Python: the newest wins"
+            else:
+                yield f"{key} of {variable.operator} is in Python after one of the two and not after the other"
 
 
 def _left_behind(name: str, entry: OperatorEntry) -> str:

@@ -24,7 +24,7 @@ from dispatchlab.engine.primitives import (
     RegisterName,
 )
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import FALLBACKS, StateVariable, Transaction
+from dispatchlab.engine.state import FALLBACKS, PythonVariable, StateVariable, Transaction
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -61,7 +61,8 @@ class LoweredRegistration:
                     variables.add(primitive.variable)
                 case _:
                     pass
-        return frozenset(variables)
+        # Whoever looks at an operator sees what Python keeps for it, too.
+        return frozenset({*variables, *(each.operator for each in variables if isinstance(each, PythonVariable))})
 
 
 def register(semantics: Semantics, state: Transaction, lowered: LoweredRegistration) -> None:

@@ -1,7 +1,8 @@
 """The state of a dispatcher as a mapping of state variables, and transactions that are kept or dropped as a whole.
 
 The state variables have immutable values: an operator's name, as text, has its entry, `FALLBACKS` the backend
-fallbacks, and a `NamespaceVariable` the library that claims its namespace. Everything that a registration reads or
+fallbacks, a `NamespaceVariable` the library that claims its namespace, and a `PythonVariable` what Python keeps for an
+operator in registries of its own. Everything that a registration reads or
 writes goes through a `Transaction`, which therefore knows its footprint.
 """
 
@@ -12,12 +13,22 @@ from typing import NamedTuple, TypeAlias
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.engine.python_state import NOTHING_IN_PYTHON, PythonState
 
 
 class NamespaceVariable(NamedTuple):
     """The variable of a namespace's DEF library; its value is the library's claim."""
 
     namespace: str
+
+
+class PythonVariable(NamedTuple):
+    """The variable of what Python keeps for an operator; its value is a `PythonState`."""
+
+    operator: str
+
+    def __str__(self) -> str:
+        return f"what Python keeps for {self.operator}"
 
 
 class _FallbacksVariable:
@@ -33,7 +44,7 @@ class _FallbacksVariable:
 FALLBACKS = _FallbacksVariable()
 """The variable of all backend fallbacks."""
 
-StateVariable: TypeAlias = str | NamespaceVariable | _FallbacksVariable
+StateVariable: TypeAlias = str | NamespaceVariable | PythonVariable | _FallbacksVariable
 State: TypeAlias = Mapping[StateVariable, object]
 
 
@@ -69,6 +80,14 @@ class Transaction:
     def fallbacks(self) -> Fallbacks:
         """The backend fallbacks."""
         return self.get(FALLBACKS) or NO_FALLBACKS  # type: ignore[return-value]  # likewise
+
+    def python(self, operator: str) -> PythonState:
+        """What Python keeps for an operator."""
+        return self.get(PythonVariable(operator)) or NOTHING_IN_PYTHON  # type: ignore[return-value]  # likewise
+
+    def put_python(self, operator: str, kept: PythonState) -> None:
+        """Change what Python keeps for an operator."""
+        self.put(PythonVariable(operator), kept if kept.entries else None)
 
     def operators(self) -> Iterator[OperatorEntry]:
         """Every operator there is, in no promised order; all of them count as read."""

@@ -47,6 +47,7 @@ class Snapshot:
             recomputed when it is asked for and cannot show a slot that went stale; this can.
         schema: what `find_schema` gives, None when there is none.
         dangling: the operator has kernels and no schema, so `find_dangling_impls` lists it.
+        python: what Python keeps for the operator in registries of its own, a line for each entry.
     """
 
     operator: OperatorName
@@ -55,6 +56,7 @@ class Snapshot:
     slots: str | None = None
     schema: str | None = None
     dangling: bool = False
+    python: str = ""
 
     @classmethod
     def of_no_operator(cls, operator: OperatorName) -> Snapshot:
@@ -75,6 +77,7 @@ class Snapshot:
             (TABLES[0], self.table),
             (TABLES[1], "" if self.slots is None else self.slots),
             ("look-up", found),
+            ("Python", self.python),
         )
 
 
