@@ -86,7 +86,7 @@ def test_an_entry_is_made_by_the_call_of_its_registry_and_goes_without_a_trace(o
     before = _read()
     call = python_call(one, "live")
     made = call()
-    assert made.is_in_force
+    assert made.is_in_force()
     assert entry_now(one, "live") is made.value
     if not one.operator.startswith("higher_order"):  # an operator that stands in for one is hidden from readers
         (found,) = [each for each in _read() if each not in before]
@@ -95,13 +95,13 @@ def test_an_entry_is_made_by_the_call_of_its_registry_and_goes_without_a_trace(o
     if refuses:
         with pytest.raises(RuntimeError, match=r"already|duplicate|override"):
             call()
-        assert made.is_in_force
+        assert made.is_in_force()
     else:
         over = call()
-        assert over.is_in_force
-        assert not made.is_in_force
+        assert over.is_in_force()
+        assert not made.is_in_force()
         over.reset()
-        assert made.is_in_force
+        assert made.is_in_force()
     made.reset()
     made.reset()
     assert _read() == before
@@ -157,7 +157,7 @@ def test_an_operator_that_is_defined_anew_has_none_of_it() -> None:
         library = dispatch("FRAGMENT", "livestreet", "", __file__, 1)
         library.define("lamp(Tensor x) -> Tensor", "")
         made = python_call(one, "live")()
-        assert made.is_in_force
+        assert made.is_in_force()
         kept.append(operator_object("street::lamp", "live"))
         library.reset()
         forget_operator("livestreet::lamp")

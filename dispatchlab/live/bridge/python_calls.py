@@ -86,7 +86,6 @@ class MadeInPython:
     def __init__(self, table: Table | None, key: Any, value: Any, undo: Callable[[], object]) -> None:
         self._table, self._key, self.value, self._undo = table, key, value, undo
 
-    @property
     def is_in_force(self) -> bool:
         """Whether the entry is what its table has now."""
         return self._table is not None and self._table.get(self._key, _MISSING) is self.value
