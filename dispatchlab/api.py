@@ -13,7 +13,7 @@ from dispatchlab.analysis.run_scenario import RunOptions, WalkName, run_scenario
 from dispatchlab.call.explain import CallExplanation
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.explore.result import Counterexample, Exploration, Verdict
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, PythonImpl, Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.registry.file import bundled_names, open_named
 from dispatchlab.scenario.load import load_scenario, parse_scenario
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dispatchlab.registry.file import RegistryFile
 
 _DRAWN = 6  # registrations whose states a notebook draws
-_KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
+_KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block, PythonImpl)
 
 
 class CheckSubjectError(DispatchLabError):
@@ -266,7 +266,7 @@ def _scenario(subject: object, *, allow_import: bool) -> Scenario:
             return subject
         case str() | os.PathLike():
             return load_scenario(os.fspath(subject), allow_import=allow_import)
-        case Def() | Impl() | Fallback() | NameOnly() | Claim() | Block():
+        case Def() | Impl() | Fallback() | NameOnly() | Claim() | Block() | PythonImpl():
             raise CheckSubjectError(f"one {type(subject).__name__}, which has no order: give all of them in a list")
         case Iterable():
             registrations = tuple(subject)

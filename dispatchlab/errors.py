@@ -42,6 +42,7 @@ class ErrorKind(StrEnum):
     SIGNATURE_MISMATCH = "signature_mismatch"
     DUPLICATE_FALLBACK = "duplicate_fallback"
     DUPLICATE_LIBRARY = "duplicate_library"
+    DUPLICATE_PYTHON = "duplicate_python"
     WILDCARD_NAMESPACE = "wildcard_namespace"
     KEY_ON_DEF_BLOCK = "key_on_def_block"
     DEF_IN_IMPL_BLOCK = "def_in_impl_block"

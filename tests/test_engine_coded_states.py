@@ -379,7 +379,7 @@ def _parts(space: CodedSpace) -> list[Any]:
         operator.strange,
         *operator.kernels.values(),
         *atoms,
-        *space._others.values(),
+        *(part for part in space._others.values() if part.mask),
     ]
 
 

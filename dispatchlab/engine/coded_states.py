@@ -60,10 +60,12 @@ from dispatchlab.engine.lowering import LoweredRegistration
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Fill, Slots
 from dispatchlab.engine.primitives import RegisterFallback, RegisterImpl
+from dispatchlab.engine.python_state import NOTHING_IN_PYTHON, PythonState
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, PythonVariable, StateVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
+from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.slot_set import each_slot
@@ -575,6 +577,10 @@ class CodedSpace:
         """Whether it is a fallback, which reaches every operator."""
         return self.plain.is_broadcast(index)
 
+    def lifetimes(self) -> Lifetimes:
+        """Which registrations no step releases, and with what they end."""
+        return self.plain.lifetimes()
+
     def shared_variables(self) -> frozenset[StateVariable]:
         """The variable of the fallbacks, which every operator reads."""
         return self.plain.shared_variables()
@@ -1022,6 +1028,22 @@ class _WatchedTransaction(Transaction):
         else:
             raise _ReadsTheWhole
         self._emitted.pop(variable, None)
+
+    def python(self, operator: str) -> PythonState:
+        """What Python keeps for an operator."""
+        self.touched.add(operator)
+        variable = PythonVariable(operator)
+        if variable not in self._overlay:
+            return self.value(self.space.other(variable)) or NOTHING_IN_PYTHON
+        kept = self._overlay[variable]
+        return kept if isinstance(kept, PythonState) else NOTHING_IN_PYTHON
+
+    def put_python(self, operator: str, kept: PythonState) -> None:
+        """Change what Python keeps for an operator."""
+        self.touched.add(operator)
+        variable, value = PythonVariable(operator), kept if kept.entries else None
+        self._overlay[variable] = value
+        self.write_part(self.space.other(variable), value)
 
     def operators(self) -> Iterator[OperatorEntry]:
         """Every operator there is, in no promised order; all of them count as read."""

@@ -22,8 +22,9 @@ from dispatchlab.engine.state import FALLBACKS, PythonVariable, State, StateVari
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import key_text
+from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, PythonImpl, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
@@ -136,6 +137,10 @@ class LabSpace:
         """Whether it is a fallback, which reaches every operator."""
         primitives = self._lowered[index].primitives
         return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
+
+    def lifetimes(self) -> Lifetimes:
+        """Which registrations no step releases, and with what they end."""
+        return Lifetimes.of(self._registrations)
 
     def shared_variables(self) -> frozenset[StateVariable]:
         """The variable of the fallbacks, which every operator reads."""
@@ -336,6 +341,10 @@ class _Renaming:
                 return replace(registration, debug=self._debug(registration.debug))
             case Claim():
                 return replace(registration, debug=self._debug(registration.debug))
+            case PythonImpl(code=code):
+                name = self._operator(registration.operator, namespace)
+                renamed_code = code._replace(operator=str(name), function=self._debug(registration.debug), site="")
+                return replace(registration, code=renamed_code, shown="")
             case Block():
                 # The rules of blocks look at namespaces, so a block keeps its own and its names keep theirs.
                 inner = tuple(self._inside(one) for one in registration.registrations)

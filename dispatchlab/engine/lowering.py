@@ -23,12 +23,23 @@ from dispatchlab.engine.primitives import (
     RegisterImpl,
     RegisterName,
 )
+from dispatchlab.engine.python_primitive import RegisterPython
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, PythonVariable, StateVariable, Transaction
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, BlockKind, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.registration import (
+    Block,
+    BlockKind,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    NameOnly,
+    PythonImpl,
+    Registration,
+)
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 
 
@@ -57,7 +68,7 @@ class LoweredRegistration:
             match primitive:
                 case RegisterFallback():
                     variables.add(FALLBACKS)
-                case ClaimNamespace() | RegisterDef() | RegisterImpl() | RegisterName():
+                case ClaimNamespace() | RegisterDef() | RegisterImpl() | RegisterName() | RegisterPython():
                     variables.add(primitive.variable)
                 case _:
                     pass
@@ -98,6 +109,8 @@ def lower(registration: Registration, semantics: Semantics) -> LoweredRegistrati
             return LoweredRegistration([ClaimNamespace(registration.namespace, registration.debug)])
         case NameOnly():
             return LoweredRegistration([RegisterName(registration.operator)])
+        case PythonImpl():
+            return LoweredRegistration([RegisterPython(registration)])
         case Def():
             return LoweredRegistration(_guarded(_def_call, registration, semantics))
         case Impl():

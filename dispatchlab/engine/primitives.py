@@ -15,6 +15,7 @@ from dispatchlab.engine import refusals
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
+from dispatchlab.engine.python_primitive import leave_python
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, Transaction
 from dispatchlab.errors import RegistrationError
@@ -178,6 +179,8 @@ class RegisterDef:
         if not semantics.tags_outlive_def:
             tags = frozenset().union(*(definition.tags for definition in defs))
         stored = entry.stored if defs else None
+        if not defs:
+            leave_python(state, self.variable)
         _leave(state, self.variable, entry._replace(stored=stored, defs=defs, tags=tags))
 
 

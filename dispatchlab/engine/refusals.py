@@ -13,6 +13,7 @@ from dispatchlab.model.schema_difference import as_compared
 if TYPE_CHECKING:
     from dispatchlab.engine.kernel import RegisteredKernel
     from dispatchlab.engine.operator_entry import Definition, HeldSignature, Stored
+    from dispatchlab.engine.python_state import PythonKey
 
 MAX_ARGUMENTS = 64
 
@@ -146,6 +147,27 @@ def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationEr
         f"the namespace {namespace} is claimed already{_by(existing)}, so a second DEF library{_by(new)} is refused: "
         "extend it with a FRAGMENT library",
         {"namespace": namespace, "debug": new, "other_debug": existing},
+    )
+
+
+def duplicate_python(
+    operator: OperatorName, key: PythonKey, existing: str, new: str, refusal: str
+) -> RegistrationError:
+    """A second entry where a registry of Python takes one."""
+    return RegistrationError(
+        ErrorKind.DUPLICATE_PYTHON,
+        f"{key} of {operator} is registered already{_by(existing)}, and PyTorch refuses a second{_by(new)} there: "
+        f"{refusal}",
+        {"operator": str(operator), "registry": str(key), "debug": new, "other_debug": existing},
+    )
+
+
+def no_operator_for_python(operator: OperatorName, key: PythonKey, debug: str) -> RegistrationError:
+    """Python code for an operator that is not defined yet."""
+    return RegistrationError(
+        ErrorKind.NO_SUCH_SCHEMA,
+        f"{operator} is not defined, and {key} takes the operator itself{_by(debug)}: import what defines it before",
+        {"operator": str(operator), "registry": str(key), "debug": debug},
     )
 
 

@@ -82,12 +82,16 @@ class Transaction:
         return self.get(FALLBACKS) or NO_FALLBACKS  # type: ignore[return-value]  # likewise
 
     def python(self, operator: str) -> PythonState:
-        """What Python keeps for an operator."""
-        return self.get(PythonVariable(operator)) or NOTHING_IN_PYTHON  # type: ignore[return-value]  # likewise
+        """What Python keeps for an operator; a part of the operator, as far as footprints go."""
+        self.touched.add(operator)
+        variable = PythonVariable(operator)
+        kept = self.changes[variable] if variable in self.changes else self.base.get(variable)
+        return kept or NOTHING_IN_PYTHON  # type: ignore[return-value]  # likewise
 
     def put_python(self, operator: str, kept: PythonState) -> None:
         """Change what Python keeps for an operator."""
-        self.put(PythonVariable(operator), kept if kept.entries else None)
+        self.touched.add(operator)
+        self.changes[PythonVariable(operator)] = kept if kept.entries else None
 
     def operators(self) -> Iterator[OperatorEntry]:
         """Every operator there is, in no promised order; all of them count as read."""

@@ -10,6 +10,7 @@ from itertools import permutations
 
 from dispatchlab.explore.checker import Observations
 from dispatchlab.explore.driver import Run, Steps
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 
 
 class AllOrders:
@@ -18,6 +19,7 @@ class AllOrders:
     Args:
         count: how many registrations there are.
         order: registrations that are registered in this order only; releases are free.
+        lifetimes: how registrations end.
     """
 
     name = "orders"
@@ -25,8 +27,9 @@ class AllOrders:
     seed = None
     passes = None
 
-    def __init__(self, count: int, *, order: Sequence[int] = ()) -> None:
+    def __init__(self, count: int, *, order: Sequence[int] = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED) -> None:
         self.count = count
+        self._lifetimes = lifetimes
         self.order = order
         self._run = 0
 
@@ -34,7 +37,7 @@ class AllOrders:
         """One run a sequence; the first of each registration order finds out who is accepted."""
         for registered in _keeping(self.count, self.order):
             accepted: list[int] = []
-            yield Run(_ascending(registered, accepted))
+            yield Run(_ascending(registered, accepted, self._lifetimes))
             others = permutations(accepted)
             next(others)
             for released in others:
@@ -53,10 +56,10 @@ class AllOrders:
         return [] if found else [f"{self._run:,} sequences were run"]
 
 
-def _ascending(registered: Sequence[int], accepted: list[int]) -> Steps:
-    """Register in an order, then release in ascending order what was accepted, which is noted."""
+def _ascending(registered: Sequence[int], accepted: list[int], lifetimes: Lifetimes) -> Steps:
+    """Register in an order, then release in ascending order what was accepted and can be released, which is noted."""
     for index in registered:
-        if (yield index):
+        if (yield index) and not lifetimes.is_permanent(index):
             accepted.append(index)
     accepted.sort()
     for index in accepted:

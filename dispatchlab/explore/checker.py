@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dispatchlab.errors import ErrorKind
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
 from dispatchlab.explore.result import Conflict, Counterexample, Flaw
 from dispatchlab.explore.run_sequence import Look
@@ -197,15 +198,18 @@ def minimal_conflicts(
 ) -> tuple[Conflict, ...]:
     """The smallest sets in which whoever came last was refused.
 
+    A set in which somebody was refused for want of a def hides none in which others exclude one another.
+
     Args:
         refused: by active set as a bit mask, the refusals of those that came last.
         asymmetric: sets whose refusals say other facts when another member comes last.
         numbers: what the registrations are called in the result.
     """
-    minimal: list[int] = []
+    minimal: dict[int, bool] = {}  # with whether a def is wanting
     for mask in sorted(refused, key=lambda mask: (mask.bit_count(), mask)):
-        if not any(smaller & mask == smaller for smaller in minimal):
-            minimal.append(mask)
+        wants_def = all(one.kind is ErrorKind.NO_SUCH_SCHEMA for one in refused[mask].values())
+        if not any(smaller & mask == smaller and (wants_def or not wants) for smaller, wants in minimal.items()):
+            minimal[mask] = wants_def
     conflicts = []
     for mask in minimal:
         refusal = refused[mask][max(refused[mask])]

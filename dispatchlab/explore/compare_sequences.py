@@ -12,9 +12,10 @@ from typing import Final
 from dispatchlab.explore.checker import Observation, Outcome, check_observation, check_outcome, check_release
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.explore.protocol import EngineCrashed, lifetimes_in
 from dispatchlab.explore.result import Counterexample, Flaw
 from dispatchlab.explore.run_sequence import Look, Session, Sessions, run
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 
@@ -71,26 +72,33 @@ def _end(sessions: Sessions, sequence: StepSequence) -> _End:
     refusal: Refusal | None = None
     any_refused = False
     with sessions() as session:
+        lifetimes = lifetimes_in(session)
         for step, refused in run(session, sequence):
             before, last, refusal = after, step, refused
             if refused is not None:
                 any_refused = True
             elif step < 0:
-                after = before - {~step}
+                ended = lifetimes.ends.get(~step, 0)
+                after = frozenset(index for index in before if index != ~step and not ended >> index & 1)
             else:
                 after = before | {step}
         observed = Observation(sequence, session.look(), any_refused, last_refused=refusal is not None)
         return _End(last, before, after, refusal, observed)
 
 
-def full_sequence(count: int, random: SplitMix64, *, order: Sequence[int] = ()) -> StepSequence:
-    """A random sequence that registers everything, then releases everything; registrations keep `order`."""
+def full_sequence(
+    count: int, random: SplitMix64, *, order: Sequence[int] = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED
+) -> StepSequence:
+    """A random sequence that registers everything, then releases what can be; registrations keep `order`."""
     registered, released = list(range(count)), list(range(count))
     random.shuffle(registered)
     random.shuffle(released)
     ordered = iter(order)
     members = frozenset(order)
-    return (*(next(ordered) if index in members else index for index in registered), *(~index for index in released))
+    return (
+        *(next(ordered) if index in members else index for index in registered),
+        *(~index for index in lifetimes.released(released)),
+    )
 
 
 def check_determinism(
@@ -108,11 +116,12 @@ def check_determinism(
     Returns:
         The sequence and the difference, or the sequence that ended the engine (`Flaw.CRASH`), or None when all is well.
     """
-    sequence = full_sequence(count, SplitMix64(seed), order=order)
-    looks = frozenset(range(2 * count)) if count <= _LOOKED_AT_EVERY_STEP else frozenset({count - 1, 2 * count - 1})
     steps: list[int] = []
     try:
         with first() as session:
+            sequence = full_sequence(count, SplitMix64(seed), order=order, lifetimes=lifetimes_in(session))
+            end = len(sequence) - 1
+            looks = frozenset(range(end + 1) if count <= _LOOKED_AT_EVERY_STEP else (count - 1, end))
             once = _record(session, sequence, looks, steps)
         with second() as session:
             twice = _record(session, sequence, looks, steps)

@@ -15,12 +15,13 @@ Its hidden state cannot be read, so nothing is ever proved here: see Note [Why p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from dispatchlab.explore.checker import Observations
 from dispatchlab.explore.driver import Run, Steps
 from dispatchlab.explore.limits import later_masks
 from dispatchlab.explore.prng import SplitMix64
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 
 DEFAULT_PASSES: Final = 8
 
@@ -33,13 +34,23 @@ class CoveringWalk:
         passes: how many times to take every edge.
         seed: of all the passes; a printed seed replays.
         order: registrations that are registered in this order only; releases are free.
+        lifetimes: how registrations end.
     """
 
     name = "covering"
     looks_at_every_step = True
 
-    def __init__(self, count: int, *, passes: int = DEFAULT_PASSES, seed: int = 0, order: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        passes: int = DEFAULT_PASSES,
+        seed: int = 0,
+        order: Sequence[int] = (),
+        lifetimes: Lifetimes = EVERYTHING_IS_RELEASED,
+    ) -> None:
         self.count = count
+        self._lifetimes = lifetimes
         self.order = order
         self.seed = seed
         self.passes = 0  # that were begun
@@ -49,11 +60,15 @@ class CoveringWalk:
         self._later = list(enumerate(later_masks(count, order))) if order else []
 
     def runs(self) -> Iterator[Run]:
-        """One run a pass."""
+        """One run a pass; where something is never released, as many as it takes to come to every edge."""
         random = SplitMix64(self.seed)
         for _ in range(self._wanted):
             self.passes += 1
-            yield Run(self._pass(random.split()), is_long=True)
+            numbers = random.split()
+            seen = _Seen({}, {})
+            yield Run(self._pass(numbers, seen), is_long=True)
+            while self._lifetimes.permanent and self._way(0, seen):
+                yield Run(self._pass(numbers, seen), is_long=True)
 
     def ended(self, run: Run) -> None:
         """Passes are counted when they begin."""
@@ -71,11 +86,9 @@ class CoveringWalk:
             f"{self._tried:,} edges tried in {self._steps:,} steps of {self.passes} {passes}, each in a fresh sandbox"
         ]
 
-    def _pass(self, random: SplitMix64) -> Steps:
-        """Toggle until every edge that can be reached was tried."""
-        below = random.below
-        untried: dict[int, int] = {}
-        stuck: dict[int, int] = {}  # by set, the registrations that were refused there
+    def _pass(self, random: SplitMix64, seen: _Seen) -> Steps:
+        """Toggle until every edge that can be reached from where the pass is was tried."""
+        below, untried, stuck = random.below, seen.untried, seen.stuck
         mask = 0
         way: list[int] = []
         while True:
@@ -89,7 +102,7 @@ class CoveringWalk:
                     left &= left - 1
                 index = (left & -left).bit_length() - 1
             else:
-                way = self._way(mask, untried, stuck)
+                way = self._way(mask, seen)
                 if not way:
                     return
                 index = way.pop()
@@ -99,20 +112,25 @@ class CoveringWalk:
                 self._tried += 1
             self._steps += 1
             if (yield ~index if mask & bit else index):
-                mask ^= bit
+                mask = self._after(mask, index)
             else:
                 stuck[mask] = stuck.get(mask, 0) | bit
 
     def _edges(self, mask: int) -> int:
         """The registrations that may be toggled in a set."""
-        edges = self._full
+        edges = self._full & ~(mask & self._lifetimes.permanent)
         for index, later in self._later:
             if later & mask and not mask >> index & 1:
                 edges ^= 1 << index
         return edges
 
-    def _way(self, start: int, untried: dict[int, int], stuck: dict[int, int]) -> list[int]:
+    def _after(self, mask: int, index: int) -> int:
+        """The set after a toggle that is accepted."""
+        return self._lifetimes.after_release(mask, index) if mask >> index & 1 else mask | 1 << index
+
+    def _way(self, start: int, seen: _Seen) -> list[int]:
         """The shortest way over edges that were walked to a set with an edge that was not; last toggle first."""
+        untried, stuck = seen.untried, seen.stuck
         back: dict[int, tuple[int, int]] = {}
         ring = [start]
         while ring:
@@ -122,7 +140,7 @@ class CoveringWalk:
                 while edges:
                     bit = edges & -edges
                     edges ^= bit
-                    target = mask ^ bit
+                    target = self._after(mask, bit.bit_length() - 1)
                     if target == start or target in back:
                         continue
                     back[target] = mask, bit.bit_length() - 1
@@ -131,6 +149,18 @@ class CoveringWalk:
                     further.append(target)
             ring = further
         return []
+
+
+class _Seen(NamedTuple):
+    """What a pass knows of the sets that it came by.
+
+    Args:
+        untried: by set, the registrations that were not toggled there yet.
+        stuck: by set, those that were refused there.
+    """
+
+    untried: dict[int, int]
+    stuck: dict[int, int]
 
 
 def _unwound(back: dict[int, tuple[int, int]], start: int, end: int) -> list[int]:

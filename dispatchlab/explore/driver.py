@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias
 from dispatchlab.explore.checker import Observations, Pair, minimal_conflicts
 from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.limits import Interrupted, Watch, count_orders
-from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.explore.protocol import EngineCrashed, lifetimes_in
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import SequenceError, Session, Sessions
 from dispatchlab.explore.shrink import shrink
@@ -266,6 +266,7 @@ class _SandboxDrive:
         register, release, look = session.register, session.release, session.look
         outcome, observation = self._observations.outcome, self._observations.observation
         every, stop, choose = self._walk.looks_at_every_step, self._stop, run.steps.send
+        after_release = lifetimes_in(session).after_release
         mask = 0
         accepted: bool | None = None  # which starts a generator
         pair = observation(0, look(), steps, 0) if every else None
@@ -290,7 +291,7 @@ class _SandboxDrive:
                 if pair is not None:
                     return pair
             if accepted:
-                mask ^= 1 << (~step if step < 0 else step)
+                mask = after_release(mask, ~step) if step < 0 else mask | 1 << step
             if every:
                 if not self._observations.has(mask):
                     self._stopped = self._watch.full(self._walk.sets(self._observations) + 1)

@@ -20,6 +20,7 @@ from dispatchlab.explore.result import Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Sessions, StateSession, on_sandboxes, on_states, run
 from dispatchlab.explore.walk_log import WalkLog
 from dispatchlab.model.kernel_identity import distinguished
+from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence
@@ -90,7 +91,7 @@ def explore(
         log=log,
     )
     registrations = distinguished(registrations)
-    count = len(registrations)
+    count, lifetimes = len(registrations), Lifetimes.of(registrations)
     fresh = on_sandboxes(engine, registrations, operators)
     if walk in ("auto", "graph") and isinstance(engine, Forkable):
         found = explore_forkable(
@@ -114,11 +115,12 @@ def explore(
         return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
     match walk:
         case "orders":
-            return explore_walk(AllOrders(count, order=order), fresh, watch=watch)
+            return explore_walk(AllOrders(count, order=order, lifetimes=lifetimes), fresh, watch=watch)
         case "auto" | "graph":
-            return explore_walk(CoveringWalk(count, passes=passes, seed=seed, order=order), fresh, watch=watch)
+            covering = CoveringWalk(count, passes=passes, seed=seed, order=order, lifetimes=lifetimes)
+            return explore_walk(covering, fresh, watch=watch)
         case "sample":
-            sampled = RandomWalks(count, samples=samples, seed=seed, order=order)
+            sampled = RandomWalks(count, samples=samples, seed=seed, order=order, lifetimes=lifetimes)
         case _:
             assert_never(walk)
     if not isinstance(engine, Forkable):
@@ -149,7 +151,7 @@ def take_share(
 ) -> TakenShare:
     """Take a share of the random walks of `explore`, for `shares`; the arguments are as there."""
     registrations = distinguished(registrations)
-    walk = RandomWalks(len(registrations), order=order).share(share)
+    walk = RandomWalks(len(registrations), order=order, lifetimes=Lifetimes.of(registrations)).share(share)
     watch = Watch(timeout_s=timeout_s, max_memory=max_memory)
     observed = observe_part(walk, on_states(engine.space(registrations, operators)), watch=watch)
     return walk.covered, observed

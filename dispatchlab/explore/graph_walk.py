@@ -38,7 +38,7 @@ from dispatchlab.explore.checker import (
 )
 from dispatchlab.explore.driver import Ending, finish
 from dispatchlab.explore.limits import Watch, count_edges, count_orders, later_masks
-from dispatchlab.explore.protocol import EngineCrashed, Footprints, Remembers, StateSpace
+from dispatchlab.explore.protocol import EngineCrashed, Footprints, Remembers, StateSpace, lifetimes_in
 from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.walk_log import NotTheSameWalkError, WalkRecord
 from dispatchlab.model.sequence import StepSequence
@@ -122,6 +122,7 @@ class _GraphDrive:
         self.max_edges = max_edges
         self.numbers = numbers
         self.later = later_masks(count, order)
+        self.lifetimes = lifetimes_in(space)
         self.states: list[Any] = []
         self.masks: list[int] = []
         self.parents = array("q")
@@ -163,6 +164,7 @@ class _GraphDrive:
         space, register, release = self.space, self.space.register, self.space.release
         states, masks, first, refused = self.states, self.masks, self.first, self.refused
         bits = [(index, 1 << index, self.later[index]) for index in range(self.count)]
+        permanent, after_release = self.lifetimes.permanent, self.lifetimes.after_release
         stop = self.watch.stop
         log = self.watch.log if isinstance(space, Remembers) else None
         head, edges, length, level_end = 0, 0, -1, 0
@@ -195,13 +197,15 @@ class _GraphDrive:
             state, mask = states[head], masks[head]
             for index, bit, later in bits:
                 if mask & bit:
+                    if permanent & bit:
+                        continue
                     self.step = ~index
                     try:
                         new = release(state, index)
                     except RegistrationError as error:
                         self.edges = edges + 1
                         return None, self._failed_release(head, index, error)
-                    target, refusal = mask ^ bit, None
+                    target, refusal = after_release(mask, index) if permanent else mask ^ bit, None
                 elif later & mask:
                     continue
                 else:
@@ -285,7 +289,8 @@ class _GraphDrive:
         elif not 0 <= parent < node:
             raise NotTheSameWalkError
         elif step < 0:
-            state, mask = self.space.release(self.states[parent], ~step), self.masks[parent] ^ 1 << ~step
+            state = self.space.release(self.states[parent], ~step)
+            mask = self.lifetimes.after_release(self.masks[parent], ~step)
         else:
             state, refusal = self.space.register(self.states[parent], step)
             if (refusal is not None) is not is_refused:

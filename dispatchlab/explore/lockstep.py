@@ -15,10 +15,11 @@ from dispatchlab.explore.covering_walk import CoveringWalk
 from dispatchlab.explore.difference import difference, outcome_difference, outcome_text
 from dispatchlab.explore.driver import explore_walk
 from dispatchlab.explore.limits import Progress, Watch, count_edges
-from dispatchlab.explore.protocol import Engine
+from dispatchlab.explore.protocol import Engine, lifetimes_in
 from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.explore.run_sequence import Look, SandboxSession, Session, Sessions
 from dispatchlab.model.kernel_identity import distinguished
+from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
@@ -44,6 +45,10 @@ class _Pair:
         self.sequence: list[int] = []
         self.diff = ""
         self.what = ""
+
+    def lifetimes(self) -> Lifetimes:
+        """Which registrations no step releases, and with what they end."""
+        return lifetimes_in(self._expected)
 
     def register(self, index: int, /) -> Refusal | None:
         """Register with both; never refused itself."""
@@ -153,7 +158,11 @@ def lockstep(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an override is reported once by whoever registers it, not at every step
-        found = explore_walk(CoveringWalk(count, passes=passes, seed=seed, order=order), open_pair, watch=watch)
+        found = explore_walk(
+            CoveringWalk(count, passes=passes, seed=seed, order=order, lifetimes=Lifetimes.of(registrations)),
+            open_pair,
+            watch=watch,
+        )
         disagreement = found.counterexample
         found = replace(found, walk="lockstep", conflicts=(), never_accepted=())
         if disagreement is None or found.verdict is not Verdict.ORDER_DEPENDENT:

@@ -65,7 +65,7 @@ from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.graph_walk import explore_graph, too_long, too_many
 from dispatchlab.explore.limits import Interrupted, Watch, count_edges, count_orders, later_masks
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import Dependences, StateSpace
+from dispatchlab.explore.protocol import Dependences, StateSpace, lifetimes_in
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Verdict
 from dispatchlab.explore.run_sequence import on_states
 from dispatchlab.model.dependence import Dependence
@@ -582,7 +582,8 @@ class _Proof:
     def _in_order(self, mask: int) -> Iterator[int]:
         """Registrations in an order that may be."""
         ordered = [index for index in self.order if mask >> index & 1]
-        yield from (index for index in members_of(mask) if index not in ordered)
+        free = (index for index in members_of(mask) if index not in ordered)
+        yield from lifetimes_in(self.space).permanent_last(free)
         yield from ordered
 
     def _looks_as_direct(self, state: Any, mask: int) -> bool:
@@ -619,6 +620,7 @@ class _Far:
         self._space = proof.space
         self._knowledge = proof.knowledge
         self._later = later_masks(proof.count, proof.order)
+        self._lifetimes = lifetimes_in(proof.space)
         self.state, self.mask = proof.space.empty(), 0
         self._values = proof.space.values(self.state)
 
@@ -626,11 +628,13 @@ class _Far:
         """Register, or release what is in force; nothing where that cannot be, as for the release of what is not."""
         index = ~step if step < 0 else step
         if self.mask >> index & 1:
+            if self._lifetimes.is_permanent(index):
+                return
             try:
                 self.state = self._space.release(self.state, index)
             except RegistrationError:
                 raise NotReduced("a release fails that succeeds in every neighbourhood") from None
-            self.mask ^= 1 << index
+            self.mask = self._lifetimes.after_release(self.mask, index)
         elif step < 0 or self._later[index] & self.mask:
             return
         else:
@@ -889,6 +893,7 @@ class _Visit:
         self._space = space
         self._indices = indices
         self._later = later_masks(len(indices), order)
+        self._lifetimes = lifetimes_in(space)
         self._knowledge = knowledge
 
     def sets(self) -> Iterator[tuple[int, Any]]:
@@ -917,7 +922,9 @@ class _Visit:
             yield whole, state
             for local, later in enumerate(self._later):
                 if mask >> local & 1:
-                    after = mask ^ 1 << local, self._space.release(state, local)
+                    if self._lifetimes.is_permanent(local):
+                        continue
+                    after = self._lifetimes.after_release(mask, local), self._space.release(state, local)
                 elif later & mask:
                     continue
                 else:

@@ -36,7 +36,7 @@ from dispatchlab.explore.neighbourhoods import (
     plan_of,
 )
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import Footprints, Forkable, StateSpace, StateVariable
+from dispatchlab.explore.protocol import Footprints, Forkable, StateSpace, StateVariable, lifetimes_in
 from dispatchlab.explore.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import on_states
 from dispatchlab.model.names import OperatorName
@@ -441,7 +441,7 @@ def strays_of(space: StateSpace[Any], count: int, operators: Sequence[OperatorNa
 def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: int) -> tuple[object, ...]:
     """What a random sequence does, without names: each outcome, and to which former state each step comes back."""
     random = SplitMix64(seed)
-    later = later_masks(count, order)
+    later, lifetimes = later_masks(count, order), lifetimes_in(space)
     state, mask = space.empty(), 0
     former = [state]
     happened: list[object] = []
@@ -449,11 +449,13 @@ def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: i
         index = random.below(count)
         kind = ""
         if mask >> index & 1:
+            if lifetimes.is_permanent(index):
+                continue
             try:
                 state = space.release(state, index)
             except RegistrationError as error:
                 return *happened, index, error.kind
-            mask ^= 1 << index
+            mask = lifetimes.after_release(mask, index)
         elif not later[index] & mask:
             state, refusal = space.register(state, index)
             kind = "" if refusal is None else refusal.kind.value

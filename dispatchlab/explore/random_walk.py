@@ -19,6 +19,7 @@ from typing import Final
 from dispatchlab.explore.checker import Observations
 from dispatchlab.explore.driver import Run, Steps
 from dispatchlab.explore.prng import SplitMix64
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 
 DEFAULT_SAMPLES: Final = 1_000
 _DENSITIES: Final = (15, 50, 85)
@@ -74,14 +75,24 @@ class RandomWalks:
         samples: how many random walks.
         seed: of them all; a printed seed replays.
         order: registrations that are registered in this order only; releases are free.
+        lifetimes: how registrations end.
     """
 
     name = "sample"
     looks_at_every_step = False
     passes = None
 
-    def __init__(self, count: int, *, samples: int = DEFAULT_SAMPLES, seed: int = 0, order: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        samples: int = DEFAULT_SAMPLES,
+        seed: int = 0,
+        order: Sequence[int] = (),
+        lifetimes: Lifetimes = EVERYTHING_IS_RELEASED,
+    ) -> None:
         self.count = count
+        self._lifetimes = lifetimes
         self.order = tuple(order)
         self.seed = seed
         self._samples = samples
@@ -104,7 +115,9 @@ class RandomWalks:
             if direct.mask != walk.mask:
                 base, index = direct.refused[0]
                 others = [other for other in range(self.count) if (walk.mask & ~base) >> other & 1 and other != index]
-                back = [*walk.taken, *(~other for other in others), ~index, index]
+                if self._lifetimes.is_permanent(index):
+                    continue
+                back = [*walk.taken, *(~other for other in self._lifetimes.released(others)), ~index, index]
                 yield Run(self._steps(_Way(), back), continues=True)
 
     def shares(self, count: int) -> Iterator[Share]:
@@ -120,7 +133,9 @@ class RandomWalks:
 
     def share(self, share: Share) -> RandomWalks:
         """A walk that takes a share alone."""
-        walks = RandomWalks(self.count, samples=share.count, seed=self.seed, order=self.order)
+        walks = RandomWalks(
+            self.count, samples=share.count, seed=self.seed, order=self.order, lifetimes=self._lifetimes
+        )
         walks._random = SplitMix64(share.state)
         return walks
 
@@ -175,7 +190,7 @@ class RandomWalks:
                 if way.mask >> ~step & 1:
                     way.taken.append(step)
                     yield step
-                    way.mask ^= 1 << ~step
+                    way.mask = self._lifetimes.after_release(way.mask, ~step)
                 continue
             if way.taken and way.taken[-1] >= 0:
                 self._neighbours.add((way.taken[-1], step))
@@ -195,13 +210,14 @@ class RandomWalks:
         plan = [*sorted(members), *extras]
         random.shuffle(plan)
         plan = self._keeping(plan)
-        for index in extras:
+        for index in self._lifetimes.released(extras):
             after = plan.index(index) + 1
             plan.insert(after + random.below(len(plan) - after + 1), ~index)
         return plan
 
     def _direct(self, mask: int) -> list[int]:
-        return self._keeping([index for index in range(self.count) if mask >> index & 1])
+        members = (index for index in range(self.count) if mask >> index & 1)
+        return self._keeping(self._lifetimes.permanent_last(members))
 
     def _keeping(self, indices: list[int]) -> list[int]:
         """The same, with those that have an order in that order."""

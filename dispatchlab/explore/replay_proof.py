@@ -28,9 +28,10 @@ from dispatchlab.explore.difference import difference, outcome_difference, outco
 from dispatchlab.explore.driver import conclude, crashed, verified
 from dispatchlab.explore.limits import Interrupted, Watch, later_masks
 from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import EngineCrashed, StateSpace
+from dispatchlab.explore.protocol import EngineCrashed, StateSpace, lifetimes_in
 from dispatchlab.explore.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.explore.run_sequence import Look, Session, Sessions, StateSession
+from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 
@@ -83,7 +84,7 @@ def replay_proof(
     elif brief:
         chosen = iter([_walk(SplitMix64(seed).split(), count, _BRIEF * count)])
     else:
-        chosen = _plans(count, order, seed)
+        chosen = _plans(count, order, seed, lifetimes_in(space()))
     looks = 1 if brief else _LOOKS if count <= _FEW else _FEW_LOOKS
     replay = _Replay(space(), count, order, SplitMix64(seed), looks=looks, is_program=program is not None)
     done = 0
@@ -139,19 +140,19 @@ class _Plan:
     toggles: bool = False
 
 
-def _plans(count: int, order: Sequence[int], seed: int) -> Iterator[_Plan]:
+def _plans(count: int, order: Sequence[int], seed: int, lifetimes: Lifetimes) -> Iterator[_Plan]:
     """Long walks to and fro, which come to one set with many histories, then everything registered and released."""
     random = SplitMix64(seed)
     for _ in range(_WALKS):
         yield _walk(random.split(), count, max(min(16 * count * count, 144), _BRIEF * count))
     if count <= _EVERY_ORDER and not order:
         for registered in permutations(range(count)):
-            released = list(range(count))
+            released = lifetimes.released(range(count))
             random.shuffle(released)
             yield _Plan((*registered, *(~index for index in released)))
         return
     for _ in range(max(2, _ORDERS // count)):
-        yield _Plan(full_sequence(count, random.split(), order=order))
+        yield _Plan(full_sequence(count, random.split(), order=order, lifetimes=lifetimes))
 
 
 def _walk(random: SplitMix64, count: int, length: int) -> _Plan:
@@ -186,12 +187,15 @@ class _Replay:
         steps = self.steps = []
         states = StateSession(self._space)
         looks = self._looks_in(len(plan.steps))
+        lifetimes = lifetimes_in(self._space)
         mask = 0
         for at, step in enumerate(plan.steps):
             if plan.toggles and mask >> step & 1:
                 step = ~step
             index = ~step if step < 0 else step
             if (step < 0) is not bool(mask >> index & 1) or (step >= 0 and self._later[index] & mask):
+                continue
+            if step < 0 and lifetimes.is_permanent(index):
                 continue
             steps.append(step)
             refusal = session.release(index) if step < 0 else session.register(index)
@@ -202,7 +206,7 @@ class _Replay:
             if step < 0:
                 if refusal is not None:
                     return tuple(steps), tuple(steps)
-                mask ^= 1 << index
+                mask = lifetimes.after_release(mask, index)
             else:
                 pair = self._observations.outcome(mask, index, refusal, steps, len(steps))
                 if pair is not None:
@@ -237,7 +241,8 @@ class _Replay:
 
     def _compared_with_direct_way(self, session: Session, mask: int) -> Pair | None:
         """Compare with the set registered from scratch, in ascending order, on states; None when that is refused."""
-        direct = tuple(index for index in range(self._count) if mask >> index & 1)
+        members = (index for index in range(self._count) if mask >> index & 1)
+        direct = tuple(lifetimes_in(self._space).permanent_last(members))
         states = StateSession(self._space)
         for index in direct:
             if states.register(index) is not None:

@@ -10,9 +10,10 @@ from typing import Final
 from dispatchlab.explore.checker import Observations, Pair
 from dispatchlab.explore.compare_sequences import compare_sequences
 from dispatchlab.explore.limits import later_masks
-from dispatchlab.explore.protocol import EngineCrashed
+from dispatchlab.explore.protocol import EngineCrashed, lifetimes_in
 from dispatchlab.explore.result import Counterexample, Flaw
 from dispatchlab.explore.run_sequence import SequenceError, Sessions, run
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED
 from dispatchlab.model.sequence import StepSequence
 
 STEPS: Final = 200_000
@@ -55,6 +56,7 @@ class _Shrink:
         self.later = later_masks(count, order)
         self.left = steps
         self.deadline = perf_counter() + seconds
+        self.lifetimes = EVERYTHING_IS_RELEASED  # until a session was opened
 
     def run(self, found: Counterexample) -> Counterexample:
         crash = found.flaw is Flaw.CRASH
@@ -88,6 +90,8 @@ class _Shrink:
                     registers = not mask >> index & 1
                     if registers and self.later[index] & mask:
                         continue
+                    if not registers and self.lifetimes.is_permanent(index):
+                        continue
                     extended = (*sequence, index if registers else ~index)
                     after, pair = self._run(observations, extended, mask)
                     if pair is not None and pair[0] != pair[1]:
@@ -105,6 +109,7 @@ class _Shrink:
         *before, last = sequence
         try:
             with self.sessions() as session:
+                self.lifetimes = lifetimes_in(session)
                 if not observations.sets:
                     observations.observation(0, session.look(), (), 0)
                 for step in before:
@@ -115,7 +120,7 @@ class _Shrink:
                 if last < 0:
                     if session.release(~last) is not None:
                         return mask, (sequence, sequence)
-                    mask ^= 1 << ~last
+                    mask = self.lifetimes.after_release(mask, ~last)
                 else:
                     refusal = session.register(last)
                     pair = observations.outcome(mask, last, refusal, sequence, len(sequence))
@@ -188,15 +193,21 @@ class _Shrink:
         sets = [0]
         try:
             with self.sessions() as session:
+                self.lifetimes = lifetimes_in(session)
                 for step, refusal in run(session, sequence):
-                    sets.append(sets[-1] if refusal else sets[-1] ^ 1 << _index(step))
+                    if refusal is not None:
+                        sets.append(sets[-1])
+                    elif step < 0:
+                        sets.append(self.lifetimes.after_release(sets[-1], ~step))
+                    else:
+                        sets.append(sets[-1] | 1 << step)
         except EngineCrashed:
             sets.append(sets[-1])
         return sets
 
     def _direct(self, mask: int) -> StepSequence:
-        """All of a set, registered in ascending order but for those that have an order of their own."""
-        members = [index for index in range(mask.bit_length()) if mask >> index & 1]
+        """All of a set, registered in ascending order but for those that have an order of their own or may need one."""
+        members = self.lifetimes.permanent_last(index for index in range(mask.bit_length()) if mask >> index & 1)
         ordered = iter([index for index in self.order if mask >> index & 1])
         return tuple(next(ordered) if index in self.order else index for index in members)
 

@@ -13,6 +13,7 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     NameOnly,
+    PythonImpl,
     Registration,
     TorchLibraryCall,
     TorchLibraryFunction,
@@ -73,7 +74,7 @@ def calls_in(registrations: Iterable[Registration]) -> Mapping[str, OperatorCall
                     call(registration.made_by, registration.namespace or "")
                 for inner in registration.registrations:
                     one(inner, registration.namespace or "", registration.debug, keyed=registration.key is not None)
-            case Def() | Fallback() | Claim() | NameOnly():
+            case Def() | Fallback() | Claim() | NameOnly() | PythonImpl():
                 pass
 
     for registration in registrations:

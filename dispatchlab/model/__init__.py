@@ -14,7 +14,8 @@
 - `schema_compatibility`: whether callers of one schema can use another, by PyTorch's rule;
 - `infer_schema`: the schema of a Python function's annotations;
 - `cpp_signature`: the C++ signature of a schema;
-- `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, and `SourceLocation`;
+- `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, `PythonImpl`, and `SourceLocation`;
+- `lifetimes`: which registrations no step releases, and with what they end;
 - `short_names`: names of registrations for pictures, each of its own;
 - `kernel_identity`: kernels that share a debug text, marked;
 - `short_repr`: reprs of frozen values that are code;

@@ -34,8 +34,10 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     Kernel,
+    PythonImpl,
     Registration,
     kernel_text,
+    with_defs_needed,
     with_kernel_text,
 )
 from dispatchlab.model.slot_set import each_slot, slots_of_key
@@ -64,11 +66,14 @@ class _Site:
 def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
     """The registrations with marks in the debug texts of kernels that could be taken for one another.
 
+    What Python keeps is marked likewise, and knows whether it needs a def among them.
+
     A registration that needs none is the same object, and so are all when this was done before.
 
     Args:
         registrations: what is explored together; their numbers are those in the marks.
     """
+    registrations = with_defs_needed(registrations)
     groups: dict[tuple[Place, str], list[_Site]] = {}
     for index, registration in enumerate(registrations):
         for place, site in _sites(index, registration):
@@ -79,7 +84,7 @@ def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, 
         if len(sites) > 1:
             _mark(debug, sites, texts, marks)
     if not marks:
-        return tuple(registrations)
+        return registrations
     return tuple(_marked(index, registration, marks) for index, registration in enumerate(registrations))
 
 
@@ -138,6 +143,8 @@ def _sites(index: int, registration: Registration) -> Iterator[tuple[Place, _Sit
         case Def() | Impl() | Fallback():
             for place, kernel in _places(registration, None):
                 yield place, _Site(index, None, kernel, kernel_text(registration))
+        case PythonImpl(code=code):  # one line may make many functions of one name, so each is one of its own
+            yield ("python", code.slot), _Site(index, None, None, registration.debug)
         case _:
             pass
 
@@ -169,6 +176,8 @@ def _marked(index: int, registration: Registration, marks: Mapping[tuple[int, in
             return _marked_block(index, registration, marks)
         case Def() | Impl() | Fallback() if (index, None) in marks:
             return with_kernel_text(registration, marks[index, None])
+        case PythonImpl() if (index, None) in marks:
+            return replace(registration, shown=marks[index, None])
         case _:
             return registration
 

@@ -7,12 +7,58 @@ by `live/introspection/python_registries.py`, a recording by `registry/python_pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+
+from dispatchlab.model.short_repr import member_repr
 
 Mode: TypeAlias = Literal["fake", "compile"]
 """The modes of Python that a call can be explained under: FakeTensorMode, and torch.compile with Inductor."""
 
 EXPLAINED_MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+# Note [Rules of registries]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What a second registration of a slot does is read off the function of PyTorch that fills the registry: an assignment
+# replaces; `register_decomposition`, `py_impl` and `register_op_impl` refuse. Who takes an `OpOverload` needs the def
+# of the operator before, and what is kept under that object is lost when the operator is defined anew. Nothing takes
+# such a registration back. All this was read in PyTorch 2.13.
+# A registry without a rule is not explored: PyTorch makes what it holds and nobody registers there
+# (`export_decompositions`), code decides which of two comes first (`fake_checks`, which asks one property after the
+# other), or calls of `torch.library` fill it.
+
+
+class Second(StrEnum):
+    """What a second registration of one slot does."""
+
+    REPLACES = "replaces"
+    REFUSED = "refused"
+    SAME = "same"
+
+    __repr__ = member_repr
+
+
+class PythonRule(NamedTuple):
+    """What registering in a registry does. See Note [Rules of registries].
+
+    Args:
+        second: what a second registration of a slot does: it takes the place of the first one, it is refused, or it
+            changes nothing, as adding to a set does.
+        by_object: whether it is kept under the `OpOverload`. Then the operator has to be defined before, and what is
+            registered is lost when the operator is defined anew.
+        refusal: what PyTorch says of a second one, where it refuses it.
+    """
+
+    second: Second
+    by_object: bool = True
+    refusal: str = ""
+
+
+_REPLACES = PythonRule(Second.REPLACES)
+_DUPLICATE = PythonRule(Second.REFUSED, refusal="duplicate registrations")
+_OVERRIDE = PythonRule(Second.REFUSED, refusal="Trying to override a python impl")
+_ALREADY = PythonRule(Second.REFUSED, refusal="already registered")
 
 
 class PythonRegistry(NamedTuple):
@@ -26,6 +72,7 @@ class PythonRegistry(NamedTuple):
         needs: the module that has to be imported before it is filled; empty when `import torch` does.
         since: the version of PyTorch that has it, or the oldest that was looked at where that has it.
         one_each: whether an operator can be in it once, whatever the key.
+        rule: what registering in it does; None when that is not known, and nothing in it is explored then.
     """
 
     name: str
@@ -35,6 +82,7 @@ class PythonRegistry(NamedTuple):
     needs: str = ""
     since: str = "2.4"
     one_each: bool = True
+    rule: PythonRule | None = None
 
 
 _INDUCTOR = "torch._inductor.lowering"
@@ -48,6 +96,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "when the Python dispatcher is on, as under torch.compile, torch.export and make_fx with symbolic sizes: "
         "in place of the C++ kernel of the slot",
         one_each=False,
+        rule=_OVERRIDE,
     ),
     PythonRegistry(
         "mode_rules",
@@ -55,6 +104,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._ops:OpOverload.python_key_table",
         "at the key Python, when that mode is on or an argument is of that class: in place of __torch_dispatch__",
         one_each=False,
+        rule=_ALREADY,
     ),
     PythonRegistry(
         "decompositions",
@@ -63,6 +113,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "when a graph is traced with a table of decompositions (make_fx, AOTAutograd, torch.export): "
         "in place of the operator, after autograd or before it",
         one_each=False,
+        rule=_DUPLICATE,
     ),
     PythonRegistry(
         "meta_functions",
@@ -70,6 +121,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._decomp:global_decomposition_table[meta]",
         "on meta tensors and under FakeTensorMode, once torch._meta_registrations has put them "
         "into py_kernels, and most of them into the dispatch table, too",
+        rule=_DUPLICATE,
     ),
     PythonRegistry(
         "export_decompositions",
@@ -82,18 +134,21 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "decompositions for forward mode",
         "torch._decomp.decompositions_for_jvp:decomposition_table_for_jvp",
         "under torch.func.jvp, where an operator has no formula for forward mode and decomposes in TorchScript",
+        rule=_DUPLICATE,
     ),
     PythonRegistry(
         "aot_decompositions",
         "decompositions of AOTAutograd",
         "torch._functorch.aot_autograd:aot_autograd_decompositions",
         "under AOTAutograd, beside the table that the compiler gives",
+        rule=_REPLACES,
     ),
     PythonRegistry(
         "fake_rules",
         "fake-tensor rules",
         "torch._subclasses.fake_impls:op_implementations_dict",
         "under FakeTensorMode: after a fake implementation of torch.library, and before any Meta kernel",
+        rule=PythonRule(Second.REFUSED, refusal="duplicate registration"),
     ),
     PythonRegistry(
         "fake_checks",
@@ -108,6 +163,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "fast fake-tensor rules",
         "torch._subclasses.fake_impls:get_fast_op_impls",
         "under FakeTensorMode, when a size is symbolic: first of all, where they can answer",
+        rule=_REPLACES,
     ),
     PythonRegistry(
         "torch_library",
@@ -131,6 +187,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._ops:_higher_order_ops",
         "whenever a higher-order operator is called: at the dispatch key, under the mode or in the functorch transform",
         one_each=False,
+        rule=PythonRule(Second.REFUSED, by_object=False, refusal="already registered"),
     ),
     PythonRegistry(
         "higher_order_fakes",
@@ -138,6 +195,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._higher_order_ops.utils:registered_hop_fake_fns",
         "when a higher-order operator is called under FakeTensorMode",
         since="2.8",
+        rule=PythonRule(Second.REFUSED, by_object=False, refusal="already registered"),
     ),
     PythonRegistry(
         "dtensor_rules",
@@ -146,6 +204,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "when an argument is a DTensor: they say how the results are sharded",
         needs=_DTENSOR,
         one_each=False,
+        rule=_REPLACES,
     ),
     PythonRegistry(
         "dtensor_handlers",
@@ -153,6 +212,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch.distributed.tensor._dispatch:OpDispatcher._custom_op_handlers",
         "when an argument is a DTensor: in place of its sharding rules",
         needs=_DTENSOR,
+        rule=_REPLACES,
     ),
     PythonRegistry(
         "jagged",
@@ -160,6 +220,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch.nested._internal.ops:JAGGED_OPS_TABLE",
         "when an argument is a nested tensor of the layout jagged: from its __torch_dispatch__",
         needs="torch.nested._internal.ops",
+        rule=_REPLACES,
     ),
     PythonRegistry(
         "inductor_decompositions",
@@ -167,6 +228,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._inductor.decomposition:decompositions",
         "under torch.compile with Inductor: in place of the operator, before the lowerings",
         needs="torch._inductor.decomposition",
+        rule=_DUPLICATE,
     ),
     PythonRegistry(
         "inductor_lowerings",
@@ -174,6 +236,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._inductor.lowering:lowerings",
         "under torch.compile with Inductor, for what is left in the graph after its decompositions",
         needs=_INDUCTOR,
+        rule=_REPLACES,
     ),
     PythonRegistry(
         "inductor_fallbacks",
@@ -181,6 +244,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._inductor.lowering:fallbacks",
         "under torch.compile with Inductor: the lowering calls the operator as the dispatcher does",
         needs=_INDUCTOR,
+        rule=PythonRule(Second.SAME),
     ),
     PythonRegistry(
         "inductor_constraints",
@@ -188,6 +252,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._inductor.lowering:_maybe_layout_constraints",
         "under torch.compile with Inductor: how the arguments are laid out before the lowering or fallback",
         needs=_INDUCTOR,
+        rule=_REPLACES,
     ),
     PythonRegistry(
         "inductor_user_lowerings",
@@ -196,6 +261,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "under torch.compile with Inductor: before its own lowerings",
         needs=_INDUCTOR,
         since="2.12",
+        rule=_REPLACES,
     ),
 )
 """Every registry that is read, in the order in which they are shown."""
@@ -212,6 +278,9 @@ DTensor comes before Inductor, which registers a sharding rule of its own when b
 
 FUNCTIONS = "python"
 """The namespace here of Python functions that a registry of operators has as well, as `python::_operator.add`."""
+
+HIGHER_ORDER = "higher_order"
+"""The namespace of higher-order operators, which Python alone knows."""
 
 NOTHING = "nothing"
 """The key here of an operator that a registry has an empty entry for."""
@@ -256,9 +325,23 @@ class PythonRegistration(NamedTuple):
         return self.registry, self.operator, self.key
 
     @property
+    def is_packet(self) -> bool:
+        """Whether it is kept for all overloads of a name."""
+        return self.operator.endswith(f".{EVERY_OVERLOAD}") and self.operator == base_name(self.operator) + ".*"
+
+    @property
     def described(self) -> PythonRegistry:
         """What is known of its registry."""
         return REGISTRY_NAMED[self.registry]
+
+    @property
+    def rule(self) -> PythonRule | None:
+        """What registering it does; None when that is not known. See Note [Rules of registries]."""
+        rule = self.described.rule
+        if rule is not None and self.operator.partition("::")[0] in (FUNCTIONS, HIGHER_ORDER):
+            second = Second.REPLACES if rule is _DUPLICATE else rule.second  # `_add_op_to_registry` assigns these
+            return rule._replace(second=second, by_object=False)
+        return rule
 
 
 def by_slot(registrations: Iterable[PythonRegistration]) -> dict[tuple[str, str, str], list[PythonRegistration]]:

@@ -1,12 +1,13 @@
 """Registrations as frozen values that know their source location.
 
-A scenario is made of them: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, and `Block`, which is a library with
-its registrations and comes and goes as a whole. A value says nothing about whether an engine will accept it.
+A scenario is made of them: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, which is a library with its
+registrations and comes and goes as a whole, and `PythonImpl`, which Python keeps beside the dispatch tables. A value
+says nothing about whether an engine will accept it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,6 +17,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.short_repr import member_repr, short_repr
 
 if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonRegistration
     from dispatchlab.model.schema import FunctionSchema
 
 
@@ -315,7 +317,86 @@ class Block:
     __repr__ = short_repr
 
 
-Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block
+@dataclass(frozen=True, slots=True, repr=False)
+class PythonImpl:
+    """Registers Python code of an operator in a registry of Python, beside the dispatch tables.
+
+    Nothing takes it back: PyTorch has no way to.
+
+    >>> from dispatchlab import check_order
+    >>> from dispatchlab.model.python_layer import PythonRegistration
+    >>> from dispatchlab.model.registration import PythonImpl
+    >>> mine = PythonRegistration("inductor_lowerings", "aten::bincount", function="mine:lower")
+    >>> other = PythonRegistration("inductor_lowerings", "aten::bincount", function="other:lower")
+    >>> check_order([PythonImpl(mine), PythonImpl(other)]).exploration.verdict
+    Verdict.ORDER_DEPENDENT
+
+    Args:
+        code: what is registered, and where.
+        needs_def: whether the operator is one that the other registrations define; otherwise it is there already.
+        shown: what snapshots show in place of the function and its line, where another registration of the slot has
+            the same: see `dispatchlab/model/kernel_identity.py`.
+        location: where it was written; not compared.
+    """
+
+    code: PythonRegistration
+    needs_def: bool = False
+    shown: str = ""
+    location: SourceLocation | None = field(default=None, compare=False)
+
+    __repr__ = short_repr
+
+    @property
+    def operator(self) -> OperatorName:
+        """The operator, by the name that the registry has for it."""
+        namespace, colons, name = self.code.operator.partition("::")
+        if not colons:
+            return OperatorName("", namespace)
+        if namespace in _NOT_OVERLOADED:
+            return OperatorName(namespace, name)
+        name, _, overload = name.partition(".")
+        return OperatorName(namespace, name, overload)
+
+    @property
+    def debug(self) -> str:
+        """The function and where it was registered, as snapshots show it."""
+        site = f"registered at {self.code.site}" if self.code.site else ""
+        return self.shown or ", ".join(part for part in (self.code.function, site) if part)
+
+
+_NOT_OVERLOADED = ("python", "higher_order")  # a dot in these names is not that of an overload
+
+Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block | PythonImpl
+
+
+def with_defs_needed(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
+    """The registrations, each `PythonImpl` with whether one of the others defines its operator."""
+    if not any(isinstance(one, PythonImpl) for one in registrations):
+        return tuple(registrations)
+    defined = set(defined_by(registrations))
+    return tuple(
+        replace(one, needs_def=True)
+        if isinstance(one, PythonImpl) and not one.needs_def and one.operator in defined
+        else one
+        for one in registrations
+    )
+
+
+def defined_by(registrations: Iterable[Registration], namespace: str = "") -> Iterator[OperatorName]:
+    """The operators that registrations define, those inside of blocks as well.
+
+    Args:
+        registrations: the registrations.
+        namespace: of names without one.
+    """
+    for one in registrations:
+        match one:
+            case Def():
+                yield one.operator.within(namespace)
+            case Block():
+                yield from defined_by(one.registrations, one.namespace or "")
+            case _:
+                pass
 
 
 def operators_of(registration: Registration) -> Iterator[OperatorName]:
@@ -327,7 +408,7 @@ def operators_of(registration: Registration) -> Iterator[OperatorName]:
             for inner in registration.registrations:
                 for name in operators_of(inner):
                     yield name.within(registration.namespace or "")
-        case Def() | Impl() | NameOnly():
+        case Def() | Impl() | NameOnly() | PythonImpl():
             yield registration.operator
         case Fallback() | Claim():
             pass
@@ -353,7 +434,7 @@ def shown_text(registration: Registration) -> str:
             return ""
         case Def() | Impl() | Fallback():
             return kernel_text(registration)
-        case Claim() | Block():
+        case Claim() | Block() | PythonImpl():
             return registration.debug
 
 
@@ -370,6 +451,8 @@ def describe(registration: Registration) -> str:
             text = f"name {registration.operator}"
         case Claim():
             text = f"claim {registration.namespace}"
+        case PythonImpl(code=code):
+            text = f"{code.registry} {code.operator}{' ' if code.key else ''}{code.key}"
         case Block(made_by=TorchLibraryCall(function=function, operator=operator, on=on)):
             text = f"{function} {operator.within(registration.namespace or '')}{' on ' if on else ''}{', '.join(on)}"
         case Block():

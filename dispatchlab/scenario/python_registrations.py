@@ -1,24 +1,45 @@
-"""The field `python` of a scenario file: what the packages register in Python, which no engine explores."""
+"""What packages register in Python, in a scenario file: a kind of registration, and the field `python` of records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, did_you_mean, expected
+from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, did_you_mean, expected, scalar
 from dispatchlab.yaml_tree import Listing, Node
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration
 
-_REGISTRY = Field("registry", TEXT, "The registry, by the name that `dispatchlab dump` has for it.", required=True)
+
+def _registry_name(node: Node, context: Context) -> str:
+    from dispatchlab.model.python_layer import REGISTRY_NAMED  # costs start-up, and few have any
+
+    text = scalar(node, "a registry of Python").text
+    if text not in REGISTRY_NAMED:
+        raise expected("a registry of Python", node, did_you_mean(text, REGISTRY_NAMED))
+    return text
+
+
+_NAME = Shape("a registry of Python", _registry_name, {"type": "string", "minLength": 1})
+_REGISTRY = Field("registry", _NAME, "The registry, by the name that `dispatchlab dump` has for it.", required=True)
 _OPERATOR = Field("operator", TEXT, "The operator, with its namespace.", required=True)
 _KEY = Field("key", TEXT, "What it is kept by besides: a dispatch key, a mode, a table, a device.")
 _FUNCTION = Field("function", TEXT, "The function, as module:name.")
 _SITE = Field("site", TEXT, "The line that registered it.")
 _NEEDS = Field("needs", TEXT, "The module of PyTorch that has to be imported for it.")
 
-_TABLE = Table("a registration of Python", (_REGISTRY, _OPERATOR, _KEY, _FUNCTION, _SITE, _NEEDS))
+PYTHON_FIELDS = (_OPERATOR, _KEY, _FUNCTION, _SITE, _NEEDS)
+"""The fields of a registration of Python besides its registry."""
+
+PYTHON_REGISTRY = Field(
+    "python",
+    _NAME,
+    "Registers Python code in this registry of Python, by the name that `dispatchlab dump` has for it.",
+    required=True,
+)
+
+_TABLE = Table("a registration of Python", (_REGISTRY, *PYTHON_FIELDS))
 
 
 def _read(node: Node, context: Context) -> tuple[PythonRegistration, ...]:
@@ -28,17 +49,29 @@ def _read(node: Node, context: Context) -> tuple[PythonRegistration, ...]:
 
 
 def _registration(node: Node, context: Context) -> PythonRegistration:
-    from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonRegistration  # costs start-up, and few have any
+    from dispatchlab.model.python_layer import PythonRegistration  # costs start-up, and few have any
 
     entry = Entry.read(node, _TABLE, context)
     if not entry.is_right:  # every problem is reported already, and the scenario is not made
         return PythonRegistration("", "")
-    if entry[_REGISTRY] not in REGISTRY_NAMED:
-        hint = did_you_mean(entry[_REGISTRY], REGISTRY_NAMED)
-        context.report(expected("a registry of Python", entry.node_of(_REGISTRY), hint))
-    registry, operator = entry[_REGISTRY], entry[_OPERATOR]
+    return python_code(entry, _REGISTRY)
+
+
+def python_code(entry: Entry, registry: Field[str], namespace: str = "") -> PythonRegistration:
+    """What an entry without problems registers.
+
+    Args:
+        entry: the entry.
+        registry: the field that names the registry.
+        namespace: of an operator without one.
+    """
+    from dispatchlab.model.python_layer import PythonRegistration  # costs start-up, and few have any
+
+    operator = entry[_OPERATOR]
+    if namespace and "::" not in operator:
+        operator = f"{namespace}::{operator}"
     key, function, site, needs = (entry.get(field, "") for field in (_KEY, _FUNCTION, _SITE, _NEEDS))
-    return PythonRegistration(registry, operator, key, function, site, needs)
+    return PythonRegistration(entry[registry], operator, key, function, site, needs)
 
 
 PYTHON = Field(
@@ -57,20 +90,24 @@ PYTHON = Field(
         },
     ),
     "What the packages register in Python beside the dispatch tables, as `dispatchlab record` found it. Of two with "
-    "one registry, operator and key, the later one has taken the place of the other. No engine explores it, and no "
-    "verdict is about it.",
+    "one registry, operator and key, the later one has taken the place of the other. Their numbers follow those of "
+    "`registrations`.",
 )
 
 
-def python_fields(registrations: Iterable[PythonRegistration]) -> Iterator[Iterator[tuple[str, str]]]:
-    """The fields of each registration as they are written, those alone that say something."""
-    for one in registrations:
-        named = (
-            ("registry", one.registry),
-            ("operator", one.operator),
-            ("key", one.key),
-            ("function", one.function),
-            ("site", one.site),
-            ("needs", one.needs),
-        )
-        yield ((name, text) for name, text in named if text)
+def python_fields(one: PythonRegistration, registry: str = "registry") -> Iterator[tuple[str, str]]:
+    """The fields of a registration as they are written, those alone that say something.
+
+    Args:
+        one: the registration.
+        registry: the field that names its registry.
+    """
+    named = (
+        (registry, one.registry),
+        ("operator", one.operator),
+        ("key", one.key),
+        ("function", one.function),
+        ("site", one.site),
+        ("needs", one.needs),
+    )
+    return ((name, text) for name, text in named if text)

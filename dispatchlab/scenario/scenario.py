@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,11 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     NameOnly,
+    PythonImpl,
     Registration,
     TorchLibraryCall,
     TorchLibraryFunction,
+    describe,
     operators_of,
 )
 
@@ -124,6 +126,8 @@ def _name(registration: Registration) -> str:
             return f"name {registration.operator}"
         case Claim():
             return f"claim {registration.namespace}"
+        case PythonImpl():
+            return describe(replace(registration, code=registration.code._replace(function="", site=""), shown=""))
         case Block(made_by=TorchLibraryCall(function=function, operator=operator)):
             inner = registration.registrations[0] if registration.registrations else None
             key = inner.key if function == TorchLibraryFunction.IMPL and isinstance(inner, Impl) else None

@@ -22,6 +22,7 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
+    PythonImpl,
     Registration,
     TorchLibraryCall,
     describe,
@@ -112,9 +113,9 @@ def _head(scenario: Scenario) -> Lines:
         yield from (f"  {scalar_text(name)}: [{', '.join(body)}]" for name, body in module_texts(scenario.modules))
     if scenario.python:
         yield "python:"
-        for fields_of_one in python_fields(scenario.python):
+        for one in scenario.python:
             start = "  - "
-            for name, text in fields_of_one:
+            for name, text in python_fields(one):
                 yield f"{start}{name}: {scalar_text(text)}"
                 start = "    "
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
@@ -152,6 +153,9 @@ def _registration(registration: Registration, namespace: str, debug: str | None)
             return
         case Claim():
             yield f"claim: {scalar_text(registration.namespace)}"
+        case PythonImpl():
+            yield from (f"{name}: {scalar_text(text)}" for name, text in python_fields(registration.code, "python"))
+            return
         case Block():
             yield f"library: {scalar_text(registration.namespace or '_')}"
             yield f"kind: {registration.kind}"

@@ -37,6 +37,7 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
+    PythonImpl,
     Registration,
     TorchLibraryCall,
     kernel_text,
@@ -163,6 +164,10 @@ class CallBuilder:
                 yield self._bare(registration, EnclosingLibrary("DEF", registration.namespace))
             case NameOnly():
                 raise NotExpressibleError(registration, "no binding registers a name alone")
+            case PythonImpl():
+                raise NotExpressibleError(
+                    registration, "no binding registers what Python keeps in registries of its own"
+                )
             case Def():
                 alone = EnclosingLibrary("FRAGMENT", registration.operator.namespace)
                 yield from self._def(registration, alone)

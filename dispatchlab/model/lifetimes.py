@@ -1,0 +1,71 @@
+"""Lifetimes: which registrations no step of a sequence releases, and with what they end."""
+
+# Note [What is never released]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch has no way to take back what Python keeps beside the dispatch tables. So there is no step `-i` of a
+# `PythonImpl`: once it is made it is in force, in every sequence. What is kept under an `OpOverload` ends all the same
+# when that operator is defined no more: it is of an operator that is gone, and applies to nothing that comes after.
+# So the release of a def takes the entries of its operator from the active set; they may be registered again when the
+# operator is defined anew.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dispatchlab.model.registration import PythonImpl, Registration, defined_by
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How registrations end, by their numbers. See Note [What is never released].
+
+    Args:
+        permanent: those that no step releases, as a bit mask.
+        ends: for a registration, those that end when it is released, as a bit mask.
+    """
+
+    permanent: int = 0
+    ends: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, registrations: Sequence[Registration]) -> Lifetimes:
+        """Those of some registrations."""
+        permanent = 0
+        by_operator: dict[str, int] = {}
+        for index, one in enumerate(registrations):
+            if isinstance(one, PythonImpl):
+                permanent |= 1 << index
+                rule = one.code.rule
+                if one.needs_def and rule is not None and rule.by_object:
+                    name = str(one.operator)
+                    by_operator[name] = by_operator.get(name, 0) | 1 << index
+        if not permanent:
+            return EVERYTHING_IS_RELEASED
+        ends: dict[int, int] = {}
+        for index, one in enumerate(registrations) if by_operator else ():
+            for operator in defined_by((one,)):
+                mine = by_operator.get(str(operator), 0)
+                if mine:
+                    ends[index] = ends.get(index, 0) | mine
+        return cls(permanent, MappingProxyType(ends))
+
+    def after_release(self, mask: int, index: int) -> int:
+        """The active set after the release of `index`."""
+        return mask & ~(1 << index | self.ends.get(index, 0))
+
+    def is_permanent(self, index: int) -> bool:
+        """Whether no step releases a registration."""
+        return bool(self.permanent >> index & 1)
+
+    def released(self, indices: Iterable[int]) -> list[int]:
+        """Those of some registrations that a step can release, in their order."""
+        return [index for index in indices if not self.permanent >> index & 1]
+
+    def permanent_last(self, indices: Iterable[int]) -> list[int]:
+        """The same with those last that no step releases, since they may need one of the others."""
+        return sorted(indices, key=self.is_permanent)
+
+
+EVERYTHING_IS_RELEASED = Lifetimes()
