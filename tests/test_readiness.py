@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial, wraps
 
 import pytest
 
 from dispatchlab.analysis.readiness import Answer, Aspect, Cell, OperatorFacts, cell_of, readiness, row_of
+from dispatchlab.analysis.readiness_runs import decided
+from dispatchlab.live.introspection.readiness_reader import parameters_of
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import KernelFlags, TorchLibraryFunction
@@ -137,6 +142,66 @@ def test_the_compiled_columns_follow_the_fake() -> None:
         facts(_UNARY, "CPU", functions=(TorchLibraryFunction.REGISTER_FAKE,), python=lowered), Aspect.INDUCTOR
     )
     assert cell.reason == "its lowering"
+
+
+def test_a_composite_under_vmap_runs_as_the_fallback_takes_it() -> None:
+    with_fallback = COMPOSITE | FALLBACK
+    assert answer(facts(filled=with_fallback), Aspect.VMAP) is Answer.YES
+    assert answer(facts("(Tensor x) -> ()", filled=with_fallback), Aspect.VMAP) is Answer.NO
+
+
+@pytest.mark.parametrize(
+    ("parameters", "wanted", "reason"),
+    [
+        ("x, y, *, z", Answer.NO, "missing a required argument: 'y'"),
+        ("x, y=None, *, z", Answer.NO, "missing a required"),
+        ("x, *, z=None", Answer.UNKNOWN, "too many positional arguments"),
+        ("x, y=None", Answer.UNKNOWN, "got an unexpected keyword argument 'z'"),
+        ("x, y=None, *, z=None", Answer.YES, "torch.library.register_fake"),
+        ("*arguments, **named", Answer.YES, "torch.library.register_fake"),
+    ],
+)
+def test_a_fake_has_to_take_calls_that_leave_out_defaults(parameters: str, wanted: Answer, reason: str) -> None:
+    scope: dict[str, object] = {}
+    exec(f"def fake({parameters}): ...", scope)
+    given = facts(
+        "(Tensor x, int? y=None, *, int? z=None) -> Tensor",
+        "CPU",
+        functions=(TorchLibraryFunction.REGISTER_FAKE,),
+    )
+    fake = scope["fake"]
+    assert callable(fake)
+    cell = cell_of(replace(given, fake_parameters=parameters_of(fake)), Aspect.FAKE)
+    assert cell.answer is wanted
+    assert reason in cell.reason
+
+
+def test_a_fake_that_is_wrapped_says_nothing_of_what_it_takes() -> None:
+    @wraps(answer)
+    def wrapping(*arguments: object) -> object:
+        return arguments
+
+    assert parameters_of(wrapping) is None
+    known = parameters_of(partial(answer, aspect=Aspect.FAKE))
+    assert known is not None
+    assert [one.has_default for one in known] == [False, True]
+
+
+def test_runs_decide_cells_and_leave_those_alone_that_they_do_not() -> None:
+    unknown = Cell(Aspect.CPU, Answer.UNKNOWN, "a run shows it")
+    yes = Cell(Aspect.FAKE, Answer.YES, "torch.library.register_fake")
+    no = Cell(Aspect.DTENSOR, Answer.NO, "no rule", "register(...)", "https://x")
+    not_needed = Cell(Aspect.AUTOGRAD, Answer.NOT_NEEDED, "no tensor")
+    works, fails = Run(Outcome.WORKS, "a call"), Run(Outcome.FAILS, "TypeError: no")
+    assert decided(unknown, works) == Cell(Aspect.CPU, Answer.YES, "a call", by_run=True)
+    assert decided(unknown, fails) == Cell(Aspect.CPU, Answer.NO, "a run raises TypeError: no", by_run=True)
+    assert decided(yes, fails).reason == "a run raises TypeError: no; it has torch.library.register_fake"
+    assert decided(no, fails) == replace(no, by_run=True)
+    assert decided(no, works).answer is Answer.YES
+    assert decided(yes, Run(Outcome.NOT_NEEDED, "no float")).answer is Answer.NOT_NEEDED
+    assert decided(yes, Run(Outcome.NOT_DECIDED, "no device")) == yes
+    assert decided(not_needed, fails) == not_needed
+    assert decided(yes, None) == yes
 
 
 def test_rules_of_dtensor_and_autocast_are_found() -> None:

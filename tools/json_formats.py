@@ -143,6 +143,7 @@ MEANINGS = {
     "operators[].cells.COLUMN.reason": "through what, or why",
     "operators[].cells.COLUMN.closes": "the call that closes the gap; null where there is none",
     "operators[].cells.COLUMN.documentation": "a link to the documentation of this call",
+    "operators[].cells.COLUMN.by_run": "whether a run on the inputs of `--inputs` says so",
     "dump: scenario": "the file that the registrations come from; null for a registry",
     "sequence": "what was registered and released before looking, `+0 +2 -0`",
     "refused": "the registrations that were refused on the way",

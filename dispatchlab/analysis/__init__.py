@@ -19,7 +19,8 @@ Registries:
   that play different parts at one slot, and which of them are equal up to renaming.
 - `stale_slots`: the slots that a kernel changes and its refresh does not reach.
 - `coverage`: what a backend can run, and what further registrations would change.
-- `readiness`: what operators have of what users of PyTorch 2 expect; `package_readiness` reads packages for it.
+- `readiness`: what operators have of what users of PyTorch 2 expect; `package_readiness` reads packages for it,
+  and `readiness_runs` has the cells that runs on inputs decide.
 - `upgrade`: what one registry means for whoever used another; `upgrade_backend` for a backend, `upgrade_package` for a
   package, `upgrade_models` has the dispatcher of each.
 - `generated_registrations`: what is generated for native functions, beside what a registry has.

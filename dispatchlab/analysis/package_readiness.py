@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from dispatchlab.analysis.coverage import Fill
 from dispatchlab.analysis.readiness import COMPILED, Aspect, OperatorFacts, Readiness, python_for, readiness
+from dispatchlab.analysis.readiness_runs import with_runs
 from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.analysis.sources import EmptySourceError, chosen
 from dispatchlab.model.printed_schema import parse_printed
@@ -14,12 +16,21 @@ from dispatchlab.model.profile import model_for
 from dispatchlab.registry.builds import has_kernels_for
 from dispatchlab.registry.ownership import ownership_of
 
+RUN_LIMIT_S = 120.0
+"""How long the runs of one operator may take, unless somebody says otherwise; a compile takes seconds."""
+
 _REFUSING = "MetaFallbackKernel.cpp"
 """The file of PyTorch's backend fallback for Meta, which raises for every operator."""
 
 
 def package_readiness(
-    packages: Sequence[str], *, operators: Sequence[str] = (), required: Sequence[Aspect] = COMPILED
+    packages: Sequence[str],
+    *,
+    operators: Sequence[str] = (),
+    required: Sequence[Aspect] = COMPILED,
+    inputs: str | None = None,
+    limit_s: float = RUN_LIMIT_S,
+    started: Callable[[str], None] = lambda _: None,
 ) -> Readiness:
     """Import packages in a process of its own, and judge the operators that they define.
 
@@ -28,13 +39,17 @@ def package_readiness(
         operators: names and globs of those that are judged; all of them when left out. PyTorch's own are left out
             unless they are named.
         required: the columns where a gap is not as expected.
+        inputs: `module:name` of what makes inputs; operators that have some are run, which decides more cells.
+        limit_s: how long the runs of one operator may take.
+        started: called with each operator that is run.
 
     Raises:
+        InputsError: there are no inputs under that name.
         EmptySourceError: they define none.
         UnknownOperatorError: a name or a glob means none.
         DispatchLabError: PyTorch or a package cannot be imported.
     """
-    from dispatchlab.live.registry import live_package_operators
+    from dispatchlab.live.registry import live_operator_runs, live_package_operators
 
     found = live_package_operators(packages)
     registry = found.registry
@@ -55,6 +70,7 @@ def package_readiness(
             partial(has_kernels_for, registry.torch, ()),
             without,
             str(operator.name) in found.refusing,
+            found.fakes.get(str(operator.name)),
         )
         for operator in chosen(registry, operators)
         if operator.schema is not None
@@ -63,4 +79,9 @@ def package_readiness(
     ]
     if not facts:
         raise EmptySourceError(*packages)
-    return readiness(packages, registry.torch, facts, required=required, notes=registry.unreadable)
+    result = readiness(packages, registry.torch, facts, required=required, notes=registry.unreadable)
+    if inputs is None:
+        return result
+    names = [row.operator for row in result.rows]
+    done = live_operator_runs(packages, inputs, names, limit_s=limit_s, started=started)
+    return with_runs(replace(result, notes=(*result.notes, *done.notes)), done.runs)

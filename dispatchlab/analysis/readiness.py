@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from dispatchlab.model.function_parameters import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import TorchLibraryFunction
@@ -72,6 +73,7 @@ class Cell:
         reason: through what, or because of what.
         closes: the call that closes the gap; empty where there is none.
         link: the documentation of that call.
+        by_run: whether a run on inputs decided it.
     """
 
     aspect: Aspect
@@ -79,6 +81,7 @@ class Cell:
     reason: str
     closes: str = ""
     link: str = ""
+    by_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ class OperatorFacts:
         has_kernels_for: whether the build that was read has kernels of a backend.
         without: the registries that could not be read.
         refuses_backward: whether the backward that was registered raises, whatever it is given.
+        fake_parameters: those of its fake implementation; None when they are not known.
     """
 
     operator: RecordedOperator
@@ -163,6 +167,7 @@ class OperatorFacts:
     has_kernels_for: Callable[[str], bool]
     without: frozenset[str] = frozenset()
     refuses_backward: bool = False
+    fake_parameters: tuple[FunctionParameter, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -349,7 +354,7 @@ def _fake(facts: OperatorFacts) -> Cell:
     if facts.is_composite:
         return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, which has to run on tensors without data: a run shows it")
     if TorchLibraryFunction.REGISTER_FAKE in facts.functions:
-        return Cell(aspect, Answer.YES, "torch.library.register_fake")
+        return _fake_that_refuses(facts) or Cell(aspect, Answer.YES, "torch.library.register_fake")
     if facts.is_custom_op:
         return _trivial_fake(facts) or _no_fake(facts, "custom_op got no fake implementation")
     rule = facts.has("fake_rules", "fake_checks")
@@ -373,6 +378,21 @@ def _fake(facts: OperatorFacts) -> Cell:
             aspect, Answer.UNKNOWN, "FakeTensorMode may run operators of this namespace on zeros: a run shows it"
         )
     return _no_fake(facts, "nothing is registered for Meta, and there is no fake implementation")
+
+
+def _fake_that_refuses(facts: OperatorFacts) -> Cell | None:
+    """A fake implementation that cannot take the calls of its schema. See Note [Defaults are left out]."""
+    if facts.fake_parameters is None:
+        return None
+    text = refuses_defaults(facts.fake_parameters, facts.schema)
+    if text:
+        return _no_fake(facts, f"its fake implementation raises where arguments have their defaults: {text}")
+    text = refuses_all(facts.fake_parameters, facts.schema)
+    if text:
+        return Cell(
+            Aspect.FAKE, Answer.UNKNOWN, f"its fake implementation does not take all arguments of the schema: {text}"
+        )
+    return None
 
 
 def _trivial_fake(facts: OperatorFacts) -> Cell | None:
@@ -497,7 +517,11 @@ def _autograd(facts: OperatorFacts) -> Cell:
                 aspect, Answer.UNKNOWN, "nothing is registered for Autograd, and what its kernel calls may be recorded"
             )
         return _gap(
-            facts, aspect, "nothing is registered for Autograd: a backward warns that the gradient may be wrong", call
+            facts,
+            aspect,
+            "nothing is registered for Autograd: a backward through a result of a floating-point type warns that the "
+            "gradient may be wrong",
+            call,
         )
     filled = facts.fill(with_kernel[0])
     if filled.fallthrough:
@@ -512,7 +536,7 @@ def _vmap(facts: OperatorFacts) -> Cell:
     if facts.kernel_at(DispatchKey.FuncTorchBatched):
         return Cell(aspect, Answer.YES, "its kernel at FuncTorchBatched, as torch.library.register_vmap registers")
     filled = facts.fill(DispatchKey.FuncTorchBatched)
-    if facts.is_composite or filled.way is Way.COMPOSITE:
+    if filled.way is Way.COMPOSITE:
         return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, and what it calls needs batching rules")
     call = "torch.library.register_vmap(OP, ...)"
     if facts.writes or facts.aliases:

@@ -5,10 +5,14 @@ Whatever importing a package does, it does to that process: it can crash, hang, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from threading import Timer
+from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.live.worker.process import WorkerCrashed
+from dispatchlab.model.operator_runs import InputsError, Run
+from dispatchlab.processes.parent import kill_group
 from dispatchlab.registry.model import Registry
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 _PYTHON_READER = "dispatchlab.live.introspection.python_registries"
 _READER = "dispatchlab.live.introspection.registry_reader"
 _READINESS_READER = "dispatchlab.live.introspection.readiness_reader"
+_RUNS = "dispatchlab.live.introspection.readiness_runs"
 
 
 def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Registry:
@@ -81,3 +86,78 @@ def live_package_operators(imports: Sequence[str]) -> PackageOperators:
     with LiveEngine() as engine:
         found: PackageOperators = engine.ask(f"{_READINESS_READER}:record_package_operators", tuple(imports))
     return found
+
+
+class OperatorRuns(NamedTuple):
+    """What runs of operators on inputs showed.
+
+    Args:
+        runs: operator -> column -> what a run shows.
+        notes: what was not run, a sentence each.
+    """
+
+    runs: dict[str, dict[str, Run]]
+    notes: tuple[str, ...]
+
+
+def live_operator_runs(
+    imports: Sequence[str],
+    inputs: str,
+    operators: Sequence[str],
+    *,
+    limit_s: float,
+    started: Callable[[str], None] = lambda _: None,
+) -> OperatorRuns:
+    """Run operators on the inputs that there are for them, in a process of its own, and a new one when that dies.
+
+    Args:
+        imports: the packages that define them.
+        inputs: `module:name` of what makes the inputs.
+        operators: those that may be run.
+        limit_s: how long the runs of one operator may take.
+        started: called with each operator that is run.
+
+    Raises:
+        InputsError: there are no inputs under that name.
+        DispatchLabError: as for `live_registry`.
+    """
+    runs: dict[str, dict[str, Run]] = {}
+    notes: list[str] = []
+    with LiveEngine(imports=tuple(imports)) as engine:
+        given: tuple[str, ...] = engine.ask(f"{_RUNS}:operators_with_inputs", inputs)
+        unknown = sorted(set(given) - set(operators))
+        if unknown:
+            notes.append(f"inputs are given for operators that are not judged: {', '.join(unknown)}")
+        for name in operators:
+            if name not in given:
+                continue
+            started(name)
+            late = _Deadline(engine.worker.pid, limit_s)
+            try:
+                runs[name] = engine.ask(f"{_RUNS}:run_operator", inputs, name)
+            except InputsError as error:
+                notes.append(error.why)
+            except WorkerCrashed as error:
+                why = f"took longer than {limit_s:g} s" if late.passed else f"cannot be taken to their end: {error}"
+                notes.append(f"the runs of {name} {why}")
+            finally:
+                late.cancel()
+    return OperatorRuns(runs, tuple(notes))
+
+
+class _Deadline:
+    """Ends a process when it takes too long."""
+
+    def __init__(self, pid: int, limit_s: float) -> None:
+        self.passed = False
+        self._pid = pid
+        self._timer = Timer(limit_s, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        self.passed = True
+        kill_group(self._pid)

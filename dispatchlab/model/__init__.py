@@ -10,6 +10,8 @@
 - `schema_types`: the types of arguments and returns;
 - `schema_parser`: `parse_schema` and `parse_name`;
 - `printed_schema`: schemas as PyTorch prints them, which its parser does not always read;
+- `function_parameters`: whether a Python function takes the calls of a schema;
+- `operator_runs`: what a run of an operator on inputs shows;
 - `schema_difference`: whether a kernel fits the schema of its operator;
 - `schema_compatibility`: whether callers of one schema can use another, by PyTorch's rule;
 - `infer_schema`: the schema of a Python function's annotations;

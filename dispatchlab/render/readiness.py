@@ -134,6 +134,7 @@ def _cell_json(cell: Cell) -> dict[str, object]:
         "reason": cell.reason,
         "closes": cell.closes or None,
         "documentation": cell.link or None,
+        "by_run": cell.by_run,
     }
 
 

@@ -34,13 +34,20 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_no_yes_and_no_no_is_refuted_by_a_run(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, tuple[bool, str]]]:
+    """What runs of every operator show: operator -> column -> whether it worked, and else what was raised."""
+    folder = tmp_path_factory.mktemp("truth")
+    run = _run(folder, str(folder / "readiness_truth.py"), "readiness_package")
+    assert run.returncode == 0, run.stderr
+    found: dict[str, dict[str, tuple[bool, str]]] = json.loads(run.stdout.splitlines()[-1])
+    return found
+
+
+def test_no_yes_and_no_no_is_refuted_by_a_run(tmp_path: Path, truth: dict[str, dict[str, tuple[bool, str]]]) -> None:
     done = _run(tmp_path, "-m", "dispatchlab", "readiness", "readiness_package", "--format", "json")
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
-    run = _run(tmp_path, str(tmp_path / "readiness_truth.py"), "readiness_package")
-    assert run.returncode == 0, run.stderr
-    truth = json.loads(run.stdout.splitlines()[-1])
     assert {one["operator"] for one in found["operators"]} == set(truth)
     wrong, decided = [], 0
     for one in found["operators"]:
@@ -78,3 +85,69 @@ def test_fail_on_decides_the_exit_code_and_calls_are_named(tmp_path: Path) -> No
     absent = _run(tmp_path, "-m", "dispatchlab", "readiness", "no_such_package_here")
     assert absent.returncode == 2
     assert "Traceback" not in absent.stderr
+
+
+def test_runs_on_inputs_decide_as_other_runs_do(tmp_path: Path, truth: dict[str, dict[str, tuple[bool, str]]]) -> None:
+    options = ("readiness_package", "--inputs", "readiness_package:ARGUMENTS", "--fail-on", "nothing")
+    done = _run(tmp_path, "-m", "dispatchlab", "readiness", *options, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    wrong, decided = [], 0
+    for one in json.loads(done.stdout)["operators"]:
+        for aspect, (works, why) in truth[one["operator"]].items():
+            cell = one["cells"][aspect]
+            if cell["by_run"] and cell["answer"] in ("yes", "no"):
+                decided += 1
+                if (cell["answer"] == "yes") is not works:
+                    wrong.append((one["operator"], aspect, cell, why))
+    assert not wrong
+    assert decided >= 130, "too few cells are decided for this to show anything"
+
+
+BAD = """
+import os, time, torch
+
+@torch.library.custom_op("bad::dies", mutates_args=())
+def dies(x: torch.Tensor) -> torch.Tensor:
+    os._exit(3)
+
+@torch.library.custom_op("bad::hangs", mutates_args=())
+def hangs(x: torch.Tensor) -> torch.Tensor:
+    time.sleep(600)
+
+@torch.library.custom_op("bad::runs", mutates_args=())
+def runs(x: torch.Tensor) -> torch.Tensor:
+    return x.mul_(2).clone()
+
+def inputs():
+    def fails():
+        raise OSError("no file")
+    make = lambda: (torch.ones(2),)
+    return {"bad::dies": make, "bad::hangs": make, "bad::runs": make, "bad::fails": make}
+"""
+
+
+def test_an_operator_that_dies_or_hangs_leaves_the_others_their_runs(tmp_path: Path) -> None:
+    (tmp_path / "bad_operators.py").write_text(BAD)
+    options = ("bad_operators", "--inputs", "bad_operators:inputs", "--time-limit", "20", "--fail-on", "schema")
+    done = _run(tmp_path, "-m", "dispatchlab", "readiness", *options, "--format", "json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert found["notes"] == [
+        "inputs are given for operators that are not judged: bad::fails",
+        "the runs of bad::dies cannot be taken to their end: the process that ran PyTorch ended with exit code 3",
+        "the runs of bad::hangs took longer than 20 s",
+    ]
+    cells = {one["operator"]: one["cells"] for one in found["operators"]}
+    assert cells["bad::dies"]["cpu"]["answer"] == "unknown"
+    schema = cells["bad::runs"]["schema"]
+    assert (schema["answer"], schema["by_run"]) == ("no", True)
+    assert "is not defined as mutable but was mutated" in schema["reason"]
+
+
+@pytest.mark.parametrize("reference", ["no_such_module_here:INPUTS", "bad_operators:os"])
+def test_inputs_that_are_none_are_one_sentence(reference: str, tmp_path: Path) -> None:
+    (tmp_path / "bad_operators.py").write_text(BAD)
+    done = _run(tmp_path, "-m", "dispatchlab", "readiness", "bad_operators", "--inputs", reference)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--inputs {reference}: it " in done.stderr
+    assert "Traceback" not in done.stderr

@@ -8,7 +8,7 @@
 - `python_sites`: where the Python code that a registry keeps comes from.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.
 - `called_functions`: what PyTorch remembers of calls of `torch.library` besides its registry.
-- `readiness_reader`: what the readiness of packages is judged by.
+- `readiness_reader`: what the readiness of packages is judged by; `readiness_runs`: operators run on inputs for it.
 - `registry_watch`: what others than PyTorch register and remove from a moment on.
 - `slot_memory`: the kernel object in each slot, read where calls read it.
 - `builtin_fallbacks`: the kernels that every operator has.

@@ -8,12 +8,14 @@ from dataclasses import replace
 from dis import get_instructions
 from functools import wraps
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
-from dispatchlab.live.introspection.called_functions import called_functions
+from dispatchlab.live.introspection.called_functions import called_functions, fake_functions
 from dispatchlab.live.introspection.python_registries import operator_text, read_python_layer
 from dispatchlab.live.introspection.registry_reader import record_registry
+from dispatchlab.model.function_parameters import FunctionParameter
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.registry.model import Registry
 
@@ -26,12 +28,14 @@ class PackageOperators(NamedTuple):
         before: the operators that had a def before.
         functions: what was called of `torch.library`, by operator.
         refusing: the operators whose backward raises, whatever it is given.
+        fakes: the parameters of the fake implementation of each operator, where Python says them.
     """
 
     registry: Registry
     before: frozenset[str]
     functions: dict[str, frozenset[TorchLibraryFunction]]
     refusing: frozenset[str] = frozenset()
+    fakes: dict[str, tuple[FunctionParameter, ...]] = {}  # noqa: RUF012
 
 
 def record_package_operators(imports: Iterable[str]) -> PackageOperators:
@@ -49,7 +53,19 @@ def record_package_operators(imports: Iterable[str]) -> PackageOperators:
         functions[name] = functions.get(name, frozenset()) | {TorchLibraryFunction.REGISTER_AUTOGRAD}
     refusing = frozenset(name for name, backward in given.items() if always_raises(backward))
     python = read_python_layer(all_known=True)
-    return PackageOperators(replace(registry, python=python), before, functions, refusing)
+    fakes = {name: known for name, fake in fake_functions().items() if (known := parameters_of(fake)) is not None}
+    return PackageOperators(replace(registry, python=python), before, functions, refusing, fakes)
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[FunctionParameter, ...] | None:
+    """The parameters of a function; None when it does not say them, or says those of one that it wraps."""
+    if hasattr(function, "__wrapped__"):
+        return None
+    try:
+        found = signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return tuple(FunctionParameter(one.name, one.kind.name, one.default is not Parameter.empty) for one in found)
 
 
 def always_raises(function: object) -> bool:

@@ -1,0 +1,47 @@
+"""What a run of an operator on inputs shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.short_repr import member_repr
+
+
+class InputsError(DispatchLabError):
+    """What is to give the inputs of operators gives none."""
+
+    def __init__(self, reference: str, why: str) -> None:
+        super().__init__(reference, why)
+        self.reference, self.why = reference, why
+
+    def __str__(self) -> str:
+        return (
+            f"--inputs {self.reference}: {self.why}; expected module:name of a dictionary, or of a function that "
+            "returns one: operator -> a function that makes the arguments of a call"
+        )
+
+
+class Outcome(StrEnum):
+    """What a run shows of the thing that was tried."""
+
+    WORKS = "works"
+    FAILS = "fails"
+    NOT_NEEDED = "not needed"
+    NOT_DECIDED = "not decided"
+
+    __repr__ = member_repr
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run of one operator shows.
+
+    Args:
+        outcome: what.
+        how: what was run, or what it raised.
+    """
+
+    outcome: Outcome
+    how: str
