@@ -153,7 +153,8 @@ def _summary(found: PackageRecord) -> list[str]:
             "they are in the record, and no engine explores them"
         )
         lines += [
-            f"  {one.described.title}{f', {one.key}' if one.key else ''} for {one.operator} at {one.site}"
+            f"  {one.described.title}{f', {one.key}' if one.key else ''} for {one.operator} "
+            f"{_EFFECTS[one.effect]}at {one.site}"
             for one in found.in_python[:_MANY]
         ]
         if len(found.in_python) > _MANY:
@@ -170,6 +171,9 @@ def _summary(found: PackageRecord) -> list[str]:
         )
     lines += [f"left out: {each}" for each in found.unreadable]
     return lines
+
+
+_EFFECTS = {"": "", "refused": "refused, since there is one, ", "removed": "taken out "}
 
 
 def _made_by(found: PackageRecord) -> str:

@@ -61,6 +61,13 @@ _OVERRIDE = PythonRule(Second.REFUSED, refusal="Trying to override a python impl
 _ALREADY = PythonRule(Second.REFUSED, refusal="already registered")
 
 
+WriteEffect: TypeAlias = Literal["", "refused", "removed"]
+"""What a write of a package into a registry did: it registered, it was refused since the entry was taken, or it took
+what was there out of the registry, so that it has no function."""
+
+WRITE_EFFECTS: tuple[WriteEffect, ...] = ("refused", "removed")
+
+
 class PythonRegistry(NamedTuple):
     """One registry in which Python code is kept by operator.
 
@@ -309,6 +316,9 @@ class PythonRegistration(NamedTuple):
             empty when neither is known.
         needs: the module whose import brought it; empty when `import torch` or a package that was named did.
         active: False when a newer one has taken its place.
+        call: the function of PyTorch that was called to register it, such as `register_decomposition`; empty for an
+            assignment, and where nobody watched.
+        effect: see `WriteEffect`.
     """
 
     registry: str
@@ -318,6 +328,8 @@ class PythonRegistration(NamedTuple):
     site: str = ""
     needs: str = ""
     active: bool = True
+    call: str = ""
+    effect: WriteEffect = ""
 
     @property
     def slot(self) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, d
 from dispatchlab.yaml_tree import Listing, Node
 
 if TYPE_CHECKING:
-    from dispatchlab.model.python_layer import PythonRegistration
+    from dispatchlab.model.python_layer import PythonRegistration, WriteEffect
 
 
 def _registry_name(node: Node, context: Context) -> str:
@@ -29,7 +29,27 @@ _FUNCTION = Field("function", TEXT, "The function, as module:name.")
 _SITE = Field("site", TEXT, "The line that registered it.")
 _NEEDS = Field("needs", TEXT, "The module of PyTorch that has to be imported for it.")
 
-PYTHON_FIELDS = (_OPERATOR, _KEY, _FUNCTION, _SITE, _NEEDS)
+_CALL = Field("call", TEXT, "The function of PyTorch that was called to register it; an assignment has none.")
+
+
+def _effect_of(node: Node, context: Context) -> WriteEffect:
+    from dispatchlab.model.python_layer import WRITE_EFFECTS  # as above
+
+    text = scalar(node, "refused or removed").text
+    found = next((one for one in WRITE_EFFECTS if one == text), None)
+    if found is None:
+        raise expected("refused or removed", node, did_you_mean(text, WRITE_EFFECTS))
+    return found
+
+
+_EFFECT = Field(
+    "effect",
+    Shape("refused or removed", _effect_of, {"enum": ["refused", "removed"]}),
+    "What it did, where it registered nothing: `refused`, since there is such an entry, or `removed`, since it took the "
+    "entry out of the registry.",
+)
+
+PYTHON_FIELDS = (_OPERATOR, _KEY, _FUNCTION, _SITE, _NEEDS, _CALL, _EFFECT)
 """The fields of a registration of Python besides its registry."""
 
 PYTHON_REGISTRY = Field(
@@ -70,8 +90,9 @@ def python_code(entry: Entry, registry: Field[str], namespace: str = "") -> Pyth
     operator = entry[_OPERATOR]
     if namespace and "::" not in operator:
         operator = f"{namespace}::{operator}"
-    key, function, site, needs = (entry.get(field, "") for field in (_KEY, _FUNCTION, _SITE, _NEEDS))
-    return PythonRegistration(entry[registry], operator, key, function, site, needs)
+    key, function, site, needs, call = (entry.get(field, "") for field in (_KEY, _FUNCTION, _SITE, _NEEDS, _CALL))
+    effect = entry.get(_EFFECT, "")
+    return PythonRegistration(entry[registry], operator, key, function, site, needs, call=call, effect=effect)
 
 
 PYTHON = Field(
@@ -109,5 +130,7 @@ def python_fields(one: PythonRegistration, registry: str = "registry") -> Iterat
         ("function", one.function),
         ("site", one.site),
         ("needs", one.needs),
+        ("call", one.call),
+        ("effect", one.effect),
     )
     return ((name, text) for name, text in named if text)

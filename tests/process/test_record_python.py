@@ -108,8 +108,8 @@ def test_each_registration_is_listed_with_the_line_of_the_package(tmp_path: Path
     inner = "        return operator.py_impl(torch._C.DispatchKey.Functionalize)(function)"
     decomposition = site("@register_decomposition(torch.ops.street.door.default)")
     assert listed == [
-        ("py_kernels", "street::door", "Functionalize", f"{site(calls)} via {site(inner)}"),
         ("decompositions", "street::door", "post_autograd", decomposition),
+        ("py_kernels", "street::door", "Functionalize", f"{site(calls)} via {site(inner)}"),
         ("fake_rules", "street::door", "", site("@register_op_impl(torch.ops.street.door.default)")),
         (
             "torch_library",
@@ -118,7 +118,7 @@ def test_each_registration_is_listed_with_the_line_of_the_package(tmp_path: Path
             site('@torch.library.register_torch_dispatch("street::door", Mode)'),
         ),
     ]
-    assert "4 registrations of Python beside the dispatch tables: 1 of Python kernels, 1 of decompositions" in lines
+    assert "4 registrations of Python beside the dispatch tables: 1 of decompositions, 1 of Python kernels" in lines
     assert "torch/library.py" not in (tmp_path / "street.yaml").read_text()
 
 
@@ -126,10 +126,10 @@ def test_what_pytorch_brings_by_itself_is_not_of_the_package(tmp_path: Path) -> 
     listed, _ = _recorded(tmp_path, _LOWERINGS)
     names = [(registry, operator) for registry, operator, _, _ in listed]
     assert names == [
-        ("inductor_lowerings", "aten::add.Tensor"),
         ("inductor_lowerings", "street::door"),
         ("inductor_lowerings", "street::gate"),
         ("inductor_fallbacks", "street::gate"),
+        ("inductor_lowerings", "aten::add.Tensor"),
     ]
 
 
@@ -169,6 +169,208 @@ def test_what_a_package_writes_over_is_listed_before_what_is_there_at_the_end(tm
     assert linted.returncode == 1, linted.stderr
     assert "from right/__init__.py:5 took the place of that of left/__init__.py:5" in " ".join(linted.stdout.split())
     assert dispatchlab(tmp_path, "record", "--check", "both.yaml").returncode == 0
+
+
+_WRITERS = {
+    "": """\
+import torch
+
+lib = torch.library.Library("street", "DEF")
+lib.define("door(Tensor x) -> Tensor")
+lib.define("gate(Tensor x) -> Tensor")
+from . import first, second, third, lowers, shards
+""",
+    "first": """\
+import torch
+from torch._decomp import decomposition_table as table, register_decomposition
+from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
+
+door = torch.ops.street.door.default
+table[torch.ops.aten.bincount.default] = lambda x: x
+register_decomposition(torch.ops.street.door)(lambda x: x)
+try:
+    register_decomposition([torch.ops.street.gate.default, door])(lambda x: x)
+except RuntimeError:
+    pass
+register_op_impl([door])(lambda mode, function, x: x)
+try:
+    register_op_impl([door])(lambda mode, function, x: x)
+except AssertionError:
+    pass
+kept = torch._refs.addcdiv, table.pop(torch.ops.aten.addcdiv.default)
+""",
+    "second": """\
+import torch
+from torch._decomp import decomposition_table as table
+from .first import door, kept
+from torch._C import DispatchKey
+
+table[torch.ops.aten.bincount.default] = lambda x: x
+table[torch.ops.aten.addcdiv.default] = kept[1]
+door.py_impl(DispatchKey.Functionalize)(lambda x: x)
+try:
+    door.py_impl(DispatchKey.Functionalize)(lambda x: x)
+except RuntimeError:
+    pass
+
+
+class Mode(torch.utils._python_dispatch.TorchDispatchMode):
+    pass
+
+
+door.py_impl(Mode)(lambda mode, x: x)
+torch.ops.higher_order.cond.py_impl(Mode)(lambda mode, x: x)
+door.py_kernels[DispatchKey.CPU] = lambda x: x
+""",
+    "third": """\
+import torch
+from torch._ops import HigherOrderOperator
+from torch._higher_order_ops.utils import register_fake
+from torch.nested._internal.ops import register_jagged_func
+from .first import door
+
+
+class Avenue(HigherOrderOperator):
+    def __init__(self):
+        super().__init__("avenue")
+
+    def __call__(self, x):
+        return super().__call__(x)
+
+
+avenue = Avenue()
+
+
+@avenue.py_impl(torch._C.DispatchKey.CPU)
+def avenue_cpu(x):
+    return x
+
+
+register_fake(avenue, lambda x: x)
+
+
+@register_jagged_func(door, "x: jt")
+def jagged_door(func, *args, **kwargs):
+    return None
+""",
+    "lowers": """\
+import torch
+from torch._inductor.lowering import lowerings, make_fallback, register_lowering
+from torch._inductor.decomposition import decompositions, register_decomposition
+
+door, gate = torch.ops.street.door.default, torch.ops.street.gate.default
+register_lowering(door)(lambda x: x)
+register_lowering(door)(lambda x: x)
+make_fallback(gate)
+register_decomposition(gate)(lambda x: x)
+lowerings[torch.ops.aten.add.Tensor] = lambda x: x
+del decompositions[gate]
+""",
+    "shards": """\
+import torch
+from torch.distributed.tensor.experimental import register_sharding
+
+gate = torch.ops.street.gate.default
+
+
+@register_sharding(gate)
+def shard(x):
+    return []
+
+
+@register_sharding(gate)
+def shard_again(x):
+    return []
+""",
+}
+
+
+def test_every_write_is_listed_in_the_order_of_the_import(tmp_path: Path) -> None:
+    """Assignments in two modules, calls that are refused and caught, what is taken out, put back and written twice."""
+    package(tmp_path, "street", init=_WRITERS[""])
+    for module, text in _WRITERS.items():
+        if module:
+            (tmp_path / "street" / f"{module}.py").write_text(text)
+    done = dispatchlab(tmp_path, "record", "street", "-o", "street.yaml")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "decompositions, post_autograd for street::door refused, since there is one, at street/first.py" in done.stderr
+    )
+    assert "decompositions, post_autograd for aten::addcdiv taken out at street/first.py" in done.stderr
+
+    def line(site: str) -> str:
+        """The text of the line of a site, or the file where that is all that is known."""
+        file, _, number = site.rpartition(" via ")[2].rpartition(":")
+        return (tmp_path / file).read_text().splitlines()[int(number) - 1].strip() if file else site
+
+    found = [
+        (one.registry, one.operator, one.key, one.call, one.effect, line(one.site))
+        for one in load_scenario(tmp_path / "street.yaml").python
+    ]
+    bincount, post = "table[torch.ops.aten.bincount.default] = lambda x: x", "post_autograd"
+    again = "register_decomposition([torch.ops.street.gate.default, door])(lambda x: x)"
+    rule = "register_op_impl([door])(lambda mode, function, x: x)"
+    kernel = "door.py_impl(DispatchKey.Functionalize)(lambda x: x)"
+    fake = "torch._subclasses.fake_tensor.FakeTensorMode"
+    hop, lowered = "higher_order::avenue", "register_lowering(door)(lambda x: x)"
+    assert found == [
+        ("decompositions", "aten::bincount", post, "", "", bincount),
+        (
+            "decompositions",
+            "street::door",
+            post,
+            "register_decomposition",
+            "",
+            "register_decomposition(torch.ops.street.door)(lambda x: x)",
+        ),
+        ("decompositions", "street::door", post, "register_decomposition", "refused", again),
+        ("decompositions", "street::gate", post, "register_decomposition", "", again),
+        ("fake_rules", "street::door", "", "register_op_impl", "", rule),
+        ("fake_rules", "street::door", "", "register_op_impl", "refused", rule),
+        ("decompositions", "aten::addcdiv", post, "", "removed", "street/first.py"),
+        ("decompositions", "aten::bincount", post, "", "", bincount),
+        ("decompositions", "aten::addcdiv", post, "", "", "street/second.py"),
+        ("py_kernels", "street::door", "Functionalize", "py_impl", "", kernel),
+        ("py_kernels", "street::door", "Functionalize", "py_impl", "refused", kernel),
+        ("mode_rules", "street::door", "street.second.Mode", "py_impl", "", "door.py_impl(Mode)(lambda mode, x: x)"),
+        (
+            "higher_order",
+            "higher_order::cond",
+            "street.second.Mode",
+            "py_impl",
+            "",
+            "torch.ops.higher_order.cond.py_impl(Mode)(lambda mode, x: x)",
+        ),
+        ("py_kernels", "street::door", "CPU", "", "", "door.py_kernels[DispatchKey.CPU] = lambda x: x"),
+        ("higher_order", hop, "", "HigherOrderOperator", "", 'super().__init__("avenue")'),
+        ("higher_order", hop, "CPU", "py_impl", "", "@avenue.py_impl(torch._C.DispatchKey.CPU)"),
+        ("higher_order_fakes", hop, "", "register_fake", "", "register_fake(avenue, lambda x: x)"),
+        ("higher_order", hop, fake, "register_fake", "", "register_fake(avenue, lambda x: x)"),
+        ("jagged", "street::door", "", "register_jagged_func", "", '@register_jagged_func(door, "x: jt")'),
+        ("inductor_lowerings", "street::door", "", "register_lowering", "", lowered),
+        ("inductor_lowerings", "street::door", "", "register_lowering", "", lowered),
+        ("inductor_lowerings", "street::gate", "", "make_fallback", "", "make_fallback(gate)"),
+        ("inductor_fallbacks", "street::gate", "", "make_fallback", "", "make_fallback(gate)"),
+        (
+            "inductor_decompositions",
+            "street::gate",
+            "",
+            "register_decomposition",
+            "",
+            "register_decomposition(gate)(lambda x: x)",
+        ),
+        ("inductor_decompositions", "street::gate", "", "", "removed", "street/lowers.py"),
+        (
+            "inductor_lowerings",
+            "aten::add.Tensor",
+            "",
+            "",
+            "",
+            "lowerings[torch.ops.aten.add.Tensor] = lambda x: x",
+        ),
+        ("dtensor_rules", "street::gate", "strategy", "register_sharding", "", "@register_sharding(gate)"),
+        ("dtensor_rules", "street::gate", "strategy", "register_sharding", "", "@register_sharding(gate)"),
+    ]
 
 
 def test_no_verdict_on_a_record_is_about_what_was_not_explored(tmp_path: Path) -> None:

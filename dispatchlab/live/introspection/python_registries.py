@@ -134,13 +134,14 @@ def _registrations(
             continue
         function, site = sites.of(entry.value)
         file, _, line = entry.source.rpartition(":")
-        if line.isdecimal() and not _is_api(file):
+        if line.isdecimal() and not is_api_file(file):
             site = sites.line(file, int(line)) or site
         found.append(PythonRegistration(registry.name, entry.operator, entry.key, function, site, "", entry.active))
     return found
 
 
-def _is_api(file: str) -> bool:
+def is_api_file(file: str) -> bool:
+    """Whether a file is of the registration API, which registers what others ask for."""
     return file.endswith((os.path.join("torch", "library.py"), os.path.join("_library", "custom_ops.py")))
 
 
@@ -225,7 +226,7 @@ def overloads() -> Iterator[Any]:
             continue
 
 
-_MODE_TABLES = ("python_key_table", "python_key_mode_table")
+MODE_TABLES = ("python_key_table", "python_key_mode_table")
 """What versions call the table of an operator by mode and class, the newer name first."""
 
 
@@ -299,7 +300,7 @@ def _torch_library() -> Iterator[Entry]:
             kernels = [] if kernel is None else [kernel]
         for kernel in kernels:
             function, source = kernel.func, str(kernel.source)
-            if name in made and _is_api(
+            if name in made and is_api_file(
                 source.rpartition(":")[0]
             ):  # what `custom_op` registers calls what it was given
                 function = getattr(made[name], "_abstract_fn", None) or made[name]._init_fn
@@ -340,7 +341,7 @@ def _higher_order() -> Iterator[Entry]:
     for operator in list(_table("torch._ops", "_higher_order_ops").values()):
         entries = [
             (key, function)
-            for table in ("py_kernels", *_MODE_TABLES, "functorch_table")
+            for table in ("py_kernels", *MODE_TABLES, "functorch_table")
             for key, function in list(getattr(operator, table, {}).items())
         ]
         for key, function in entries:
@@ -349,11 +350,19 @@ def _higher_order() -> Iterator[Entry]:
             yield Entry(operator_text(operator), "", operator)
 
 
-_RULES = {
+RULES = {  # the tables of DTensor, with what each is called here
     "op_to_rules": "rule",
     "op_strategy_funcs": "strategy",
     "op_single_dim_strategy_funcs": "strategy for one dimension of a mesh",
 }
+
+
+def rule_function(rule: Any) -> Any:
+    """The function of a sharding rule: what `register_sharding` was given, and not what PyTorch makes of it."""
+    function = getattr(rule, "func", rule)
+    given = getattr(rule, "args", ())
+    made = getattr(function, "__qualname__", "").startswith("register_sharding.<locals>")
+    return given[0] if made and given and callable(given[0]) else function
 
 
 def _dtensor_dispatcher() -> Any:
@@ -369,9 +378,9 @@ def _dtensor_rules() -> Iterator[Entry]:
     propagator = _dtensor_dispatcher().sharding_propagator
     if not hasattr(propagator, "op_strategy_funcs"):
         raise NotFoundHere("op_strategy_funcs")
-    for attribute, key in _RULES.items():
+    for attribute, key in RULES.items():
         for operator, rule in list(getattr(propagator, attribute, {}).items()):
-            yield Entry(operator_text(operator), key, getattr(rule, "func", rule))
+            yield Entry(operator_text(operator), key, rule_function(rule))
 
 
 def _dtensor_handlers() -> Iterator[Entry]:
@@ -387,7 +396,7 @@ def _inductor_fallbacks() -> Iterator[Entry]:
 
 READERS: Mapping[str, Reader] = {
     "py_kernels": _of_overloads("py_kernels"),
-    "mode_rules": _of_overloads(*_MODE_TABLES),
+    "mode_rules": _of_overloads(*MODE_TABLES),
     "decompositions": _decompositions,
     "meta_functions": _meta_functions,
     "export_decompositions": _export_decompositions,

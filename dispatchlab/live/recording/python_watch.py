@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
 
-from dispatchlab.live.bridge.call_sites import CallSites
-from dispatchlab.live.bridge.torch import torch
-from dispatchlab.live.introspection.package_paths import package_path
-from dispatchlab.live.introspection.python_registries import key_text, operator_text, read_python_layer
-from dispatchlab.live.recording.wrapped_functions import WrappedFunctions
-from dispatchlab.model.python_layer import PythonLayer, PythonRegistration, by_slot
+from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.python_journal import PythonJournal
+from dispatchlab.live.introspection.python_registries import read_python_layer
+from dispatchlab.model.python_layer import PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_of
 
 # Note [What a package registers in Python]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# The registries are plain dictionaries, so they are read before and after the import. Not of the package is
+# Every write into a registry is one registration, in the order in which they were made: what is written over is listed
+# before what took its place (Note [How writes are seen]). Not of the package is
 #
-# - what PyTorch itself brings, when the package imports Inductor, say: the bundled registries of this version have it,
-#   and where there are none, it is what lies in PyTorch and is for operators of PyTorch's;
+# - what PyTorch itself brings, when the package imports Inductor, say: what its modules write while they are imported,
+#   what its functions register, and what the bundled registries of this version have;
 # - what a call of torch.library that is a registration of the record left behind it: the fake implementation, the parts
 #   of a custom operator, a kernel of its own. A torch_dispatch rule reaches no dispatch table, so it is listed.
 #
-# What a package writes over is gone afterwards, so the registries are read between the packages as well, and what an
-# earlier one had written into a slot is listed before what is there at the end.
+# What a package takes out of a registry is a write as well, and so is what it puts back, since another package may have
+# written between. A function that refuses to register, because the entry is taken, would not have refused in another
+# order, so the refused function is listed, too. What only the comparison of before and after shows comes last.
 #
-# The site is the line of the package that made the call, where the call goes through a function that can be wrapped
-# before the package is imported; else the line of the function, which for a decorator is the same.
+# The site is the line of the package that made the call, where the call goes through a function that can be wrapped;
+# else the line of the function, which for a decorator is the same.
 
 
 Slot: TypeAlias = tuple[str, str, str]
@@ -41,62 +39,26 @@ class PythonWatch:
 
     Args:
         roots: the folders in which packages are found.
+        wrote: is called with a number for each write, while the code that made it is running.
     """
 
-    def __init__(self, roots: tuple[str, ...]) -> None:
-        self._roots = roots
+    def __init__(self, roots: tuple[str, ...], wrote: Callable[[int], None] | None = None) -> None:
+        self._roots, self._wrote = roots, wrote
         self._before = frozenset[PythonRegistration]()
-        self._sites = CallSites()
-        self._lines: dict[tuple[str, str], str] = {}
-        self._wrapped = WrappedFunctions()
-        self._kept: dict[PythonRegistration, None] = {}
+        self._journal: PythonJournal | None = None
 
     def __enter__(self) -> PythonWatch:
         self._before = frozenset(read_python_layer())
-        base = torch()._ops.OperatorBase
-        self._wrapped.wrap(base, "py_impl", self._py_impl)
-        for module, name in (
-            ("torch._decomp", "register_decomposition"),
-            ("torch._subclasses.fake_impls", "register_op_impl"),
-        ):
-            if module in sys.modules:
-                self._wrapped.wrap(sys.modules[module], name, self._decorator)
+        self._journal = PythonJournal(self._roots, wrote=self._wrote).__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._wrapped.put_back()
+        self._noted.close()
 
-    def _py_impl(self, original: Callable[..., Any], operator: Any, key: Any) -> object:
-        def note(function: Any) -> None:
-            self._note(f"{operator_text(operator)} {key_text(key)}", function)
-
-        return self._noting(original(operator, key), note)
-
-    def _decorator(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> object:
-        return self._noting(original(*arguments, **named), lambda function: self._note("", function))
-
-    def _noting(self, decorator: Callable[[Any], Any], note: Callable[[Any], None]) -> Callable[[Any], Any]:
-        @functools.wraps(decorator)
-        def noting(function: Any) -> Any:
-            note(function)
-            return decorator(function)
-
-        return noting
-
-    def _note(self, slot: str, function: Any) -> None:
-        """Keep the line that registers a function now."""
-        code = getattr(function, "__code__", None)
-        if code is None:
-            return
-        site = self._sites.here()
-        if not site.by_torch:
-            place = f"{package_path(code.co_filename, self._roots)}:{code.co_firstlineno}"
-            chain = " via ".join(package_path(at, self._roots) for at in (str(site), *site.via))
-            self._lines[slot, place] = chain
-
-    def keep(self) -> None:
-        """Keep what is registered now, for what is imported later may write over it."""
-        self._kept |= dict.fromkeys(one for one in read_python_layer() if one not in self._before)
+    @property
+    def _noted(self) -> PythonJournal:
+        assert self._journal is not None, "the watch is on"
+        return self._journal
 
     def found(self, called: Collection[str]) -> tuple[PythonRegistration, ...]:
         """What was registered since, without what is PyTorch's own. See Note [What a package registers in Python].
@@ -104,37 +66,65 @@ class PythonWatch:
         Args:
             called: the operators for which functions of torch.library were called that the record has.
         """
+        journal = self._noted
+        journal.look()
         own = _own_layers(str(torch().__version__))
-
-        def of_packages(registrations: Iterable[PythonRegistration]) -> Iterator[PythonRegistration]:
-            for one in registrations:
-                if one not in self._before and not _is_left_by(one, called) and not _is_own(one, own):
-                    yield self._placed(one)._replace(active=True)  # the order says it
-
-        last = by_slot(of_packages(read_python_layer()))
-        there = {one for some in last.values() for one in some}
-        over = by_slot(one for one in dict.fromkeys(of_packages(self._kept)) if one not in there)
-        return tuple(one for slot, some in last.items() for one in (*over.get(slot, ()), *some))
+        now = read_python_layer()
+        known = frozenset(bindings()._dispatch_get_all_op_names())
+        made: list[PythonRegistration] = []
+        slots: set[Slot] = set()
+        for write in journal.writes:
+            if write.by_torch or not (write.after is not None or _is_known(write.operator, known)):
+                continue
+            one = journal.registration(write)
+            before = journal.before(write)
+            if _is_left_by(one if write.after is not None or before is None else before, called):
+                continue
+            if write.site is None and write.before is None and one.slot not in slots and _is_own(one, own):
+                continue
+            slots.add(one.slot)
+            effect: WriteEffect = "refused" if write.refused else "" if write.after is not None else "removed"
+            made.append(one._replace(active=True, call=write.call, effect=effect))
+        seen = {(each.registry, each.operator, each.key) for each in journal.writes}
+        for one in now:
+            is_new = one not in self._before and one.slot not in seen and one.registry not in _DERIVED
+            if is_new and not _is_left_by(one, called) and not _is_own(one, own):
+                made.append(one._replace(active=True))
+        return tuple(made)
 
     def changed(self) -> dict[Slot, tuple[PythonRegistration, ...]]:
         """What each slot that is not as it was has now, PyTorch's own included; nothing where it is empty now."""
+        self._noted.look()
         now: dict[Slot, list[PythonRegistration]] = {}
         for one in read_python_layer():
             now.setdefault(one.slot, []).append(one)
         entries = frozenset(one for each in now.values() for one in each)
         slots = sorted({one.slot for one in entries ^ self._before})
-        return {slot: tuple(self._placed(one) for one in now.get(slot, ())) for slot in slots}
+        journal = self._noted
+        sites = {
+            (write.registry, write.operator, write.key): journal.site_text(write.site)
+            for write in journal.writes
+            if write.site is not None and not write.site.by_torch and not write.refused and write.after is not None
+        }
+
+        def placed(one: PythonRegistration) -> PythonRegistration:
+            return one._replace(site=sites[one.slot]) if one.slot in sites and one.active else one
+
+        return {slot: tuple(map(placed, now.get(slot, ()))) for slot in slots}
 
     def by_torch(self, changed: Mapping[Slot, Sequence[PythonRegistration]]) -> frozenset[Slot]:
         """Those slots that have nothing but what PyTorch itself registers when a part of it is loaded."""
         own = _own_layers(str(torch().__version__))
         return frozenset(slot for slot, has in changed.items() if has and all(_is_own(one, own) for one in has))
 
-    def _placed(self, one: PythonRegistration) -> PythonRegistration:
-        """With the line that made the call in place of that of the function."""
-        slot = f"{one.operator} {one.key}"
-        line = self._lines.get((slot, one.site)) or self._lines.get(("", one.site))
-        return one if line is None else one._replace(site=line)
+
+_DERIVED = ("export_decompositions",)
+"""What PyTorch computes from other registries when it is asked."""
+
+
+def _is_known(operator: str, known: Collection[str]) -> bool:
+    """Whether an operator is there: what its library took with it, nobody has removed."""
+    return operator in known or operator.partition("::")[0] in ("higher_order", "python") or operator.endswith(".*")
 
 
 def _is_left_by(one: PythonRegistration, called: Collection[str]) -> bool:

@@ -105,10 +105,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     modules = ModuleWatch(packages, roots)
     python_watch = PythonWatch(roots)
     with RegistrationWatch(modules.registered) as watch, python_watch, modules:
-        for package in packages:
-            if package != packages[0]:
-                python_watch.keep()
-            import_packages((package,))
+        import_packages(packages)
     kept = [call for call in watch.calls if not call.released]
     calls = [call for call in kept if not call.site.by_torch]
     by_torch = [call for call in kept if call.site.by_torch]
