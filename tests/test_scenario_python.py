@@ -17,7 +17,8 @@ from dispatchlab.explore.result import Verdict
 from dispatchlab.lint.rule import Finding, Level
 from dispatchlab.lint.rules import selected
 from dispatchlab.lint.run import lint_source
-from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonRegistration
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonRegistration, Second
+from dispatchlab.model.registration import PythonImpl
 from dispatchlab.scenario.load import ScenarioError, json_schema, parse_scenario
 from dispatchlab.scenario.write import digest_of, scenario_text
 from tests.effort import examples
@@ -81,9 +82,44 @@ def test_any_text_in_it_is_read_back(some: list[tuple[str, str, str, str]]) -> N
     assert digest_of(held) == digest_of(scenario)  # replays are about the dispatcher
 
 
+_WRITE = """\
+  - python: decompositions
+    operator: other::g
+    key: post_autograd
+    function: {function}
+    call: {call}
+"""
+
+
+def test_an_assignment_replaces_where_a_call_is_refused_and_what_is_taken_out_is_gone() -> None:
+    taken = (
+        _WRITE.format(function="x:y", call="assignment").replace("    function: x:y\n", "") + "    effect: removed\n"
+    )
+    refused, assigned = ("register_decomposition", "assignment")
+
+    def verdict(first: str, second: str) -> Verdict:
+        return check_order(parse_scenario(f"{_HEAD}registrations:\n{first}{second}").registrations).exploration.verdict
+
+    calls = [_WRITE.format(function=f"{name}:f", call=call) for name, call in (("one", refused), ("two", assigned))]
+    for some in (calls, [calls[0], taken], [calls[1], taken]):
+        assert verdict(*some) is Verdict.ORDER_DEPENDENT
+    assert verdict(taken, taken) is Verdict.ORDER_INDEPENDENT
+    text = f"{_HEAD}registrations:\n{calls[0]}{calls[1]}{taken}"
+    python = [one.code for one in parse_scenario(text).registrations if isinstance(one, PythonImpl)]
+    assert [(one.rule and one.rule.second, one.effect) for one in python] == [
+        (Second.REFUSED, ""),
+        (Second.REPLACES, ""),
+        (Second.REPLACES, "removed"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        (
+            "python:\n  - registry: jagged\n    operator: a::b\n    effect: remove\n",
+            "expected refused or removed but found 'remove'; did you mean removed?",
+        ),
         ("python: []\n", "expected a list of registrations of Python but found a list"),
         ("python:\n  - registry: decomposition\n    operator: a::b\n", "did you mean decompositions?"),
         ("python:\n  - registry: jagged\n", "operator"),

@@ -159,6 +159,11 @@ def _summary(found: PackageRecord) -> list[str]:
         ]
         if len(found.in_python) > _MANY:
             lines.append(f"  and {len(found.in_python) - _MANY:,} more")
+    lines += [
+        f"refused, since PyTorch has one: {one.described.title}{f', {one.key}' if one.key else ''} for {one.operator} "
+        f"at {one.site}"
+        for one in found.refused[:_MANY]
+    ]
     if found.dangling:
         lines.append(f"kernels without a def dangle: {_few(found.dangling)}")
     if found.others:

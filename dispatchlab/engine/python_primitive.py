@@ -24,7 +24,18 @@ class _Member(NamedTuple):
 class RegisterPython:
     """An entry of a registry of Python; nothing takes it back but the end of the operator that it belongs to."""
 
-    __slots__ = ("by_object", "debug", "key", "name", "needs_def", "operator", "refusal", "second", "variable")
+    __slots__ = (
+        "by_object",
+        "debug",
+        "key",
+        "name",
+        "needs_def",
+        "operator",
+        "refusal",
+        "removes",
+        "second",
+        "variable",
+    )
 
     def __init__(self, registration: PythonImpl) -> None:
         code, rule = registration.code, registration.code.rule
@@ -38,6 +49,7 @@ class RegisterPython:
         self.needs_def = rule.by_object and registration.needs_def
         self.second = rule.second
         self.refusal = rule.refusal
+        self.removes = code.effect == "removed"
 
     def __repr__(self) -> str:
         return f"RegisterPython({self.operator!r}, {str(self.key)!r}, {self.debug!r})"
@@ -53,6 +65,9 @@ class RegisterPython:
         kept = state.python(self.operator)
         there = kept.at(self.key)
         mine: PythonEntry = self
+        if self.removes:
+            state.put_python(self.operator, kept.put(self.key, ()))
+            return
         match self.second:
             case Second.REFUSED:
                 if there:

@@ -65,6 +65,9 @@ WriteEffect: TypeAlias = Literal["", "refused", "removed"]
 """What a write of a package into a registry did: it registered, it was refused since the entry was taken, or it took
 what was there out of the registry, so that it has no function."""
 
+ASSIGNMENT = "assignment"
+"""What `PythonRegistration.call` has for an assignment, which PyTorch never refuses."""
+
 WRITE_EFFECTS: tuple[WriteEffect, ...] = ("refused", "removed")
 
 
@@ -316,8 +319,8 @@ class PythonRegistration(NamedTuple):
             empty when neither is known.
         needs: the module whose import brought it; empty when `import torch` or a package that was named did.
         active: False when a newer one has taken its place.
-        call: the function of PyTorch that was called to register it, such as `register_decomposition`; empty for an
-            assignment, and where nobody watched.
+        call: the function of PyTorch that was called to register it, such as `register_decomposition`, or `ASSIGNMENT`;
+            empty where nobody watched.
         effect: see `WriteEffect`.
     """
 
@@ -350,6 +353,8 @@ class PythonRegistration(NamedTuple):
     def rule(self) -> PythonRule | None:
         """What registering it does; None when that is not known. See Note [Rules of registries]."""
         rule = self.described.rule
+        if rule is not None and rule.second is Second.REFUSED and (self.call == ASSIGNMENT or self.effect == "removed"):
+            rule = rule._replace(second=Second.REPLACES)
         if rule is not None and self.operator.partition("::")[0] in (FUNCTIONS, HIGHER_ORDER):
             second = Second.REPLACES if rule is _DUPLICATE else rule.second  # `_add_op_to_registry` assigns these
             return rule._replace(second=second, by_object=False)

@@ -29,7 +29,7 @@ _FUNCTION = Field("function", TEXT, "The function, as module:name.")
 _SITE = Field("site", TEXT, "The line that registered it.")
 _NEEDS = Field("needs", TEXT, "The module of PyTorch that has to be imported for it.")
 
-_CALL = Field("call", TEXT, "The function of PyTorch that was called to register it; an assignment has none.")
+_CALL = Field("call", TEXT, "The function of PyTorch that was called to register it, or `assignment`.")
 
 
 def _effect_of(node: Node, context: Context) -> WriteEffect:
@@ -45,8 +45,8 @@ def _effect_of(node: Node, context: Context) -> WriteEffect:
 _EFFECT = Field(
     "effect",
     Shape("refused or removed", _effect_of, {"enum": ["refused", "removed"]}),
-    "What it did, where it registered nothing: `refused`, since there is such an entry, or `removed`, since it took the "
-    "entry out of the registry.",
+    "What it did, where it registered nothing: `refused`, since there is such an entry, or `removed`, since it took "
+    "the entry out of the registry.",
 )
 
 PYTHON_FIELDS = (_OPERATOR, _KEY, _FUNCTION, _SITE, _NEEDS, _CALL, _EFFECT)

@@ -197,6 +197,10 @@ try:
     register_op_impl([door])(lambda mode, function, x: x)
 except AssertionError:
     pass
+try:
+    register_decomposition(torch.ops.aten.addmv)(lambda *a: a)  # PyTorch has one, in every order
+except RuntimeError:
+    pass
 kept = torch._refs.addcdiv, table.pop(torch.ops.aten.addcdiv.default)
 """,
     "second": """\
@@ -296,6 +300,8 @@ def test_every_write_is_listed_in_the_order_of_the_import(tmp_path: Path) -> Non
     assert (
         "decompositions, post_autograd for street::door refused, since there is one, at street/first.py" in done.stderr
     )
+    own = "refused, since PyTorch has one: decompositions, post_autograd for aten::addmv at street/first.py"
+    assert own in done.stderr
     assert "decompositions, post_autograd for aten::addcdiv taken out at street/first.py" in done.stderr
 
     def line(site: str) -> str:
@@ -314,7 +320,7 @@ def test_every_write_is_listed_in_the_order_of_the_import(tmp_path: Path) -> Non
     fake = "torch._subclasses.fake_tensor.FakeTensorMode"
     hop, lowered = "higher_order::avenue", "register_lowering(door)(lambda x: x)"
     assert found == [
-        ("decompositions", "aten::bincount", post, "", "", bincount),
+        ("decompositions", "aten::bincount", post, "assignment", "", bincount),
         (
             "decompositions",
             "street::door",
@@ -327,9 +333,9 @@ def test_every_write_is_listed_in_the_order_of_the_import(tmp_path: Path) -> Non
         ("decompositions", "street::gate", post, "register_decomposition", "", again),
         ("fake_rules", "street::door", "", "register_op_impl", "", rule),
         ("fake_rules", "street::door", "", "register_op_impl", "refused", rule),
-        ("decompositions", "aten::addcdiv", post, "", "removed", "street/first.py"),
-        ("decompositions", "aten::bincount", post, "", "", bincount),
-        ("decompositions", "aten::addcdiv", post, "", "", "street/second.py"),
+        ("decompositions", "aten::addcdiv", post, "assignment", "removed", "street/first.py"),
+        ("decompositions", "aten::bincount", post, "assignment", "", bincount),
+        ("decompositions", "aten::addcdiv", post, "assignment", "", "street/second.py"),
         ("py_kernels", "street::door", "Functionalize", "py_impl", "", kernel),
         ("py_kernels", "street::door", "Functionalize", "py_impl", "refused", kernel),
         ("mode_rules", "street::door", "street.second.Mode", "py_impl", "", "door.py_impl(Mode)(lambda mode, x: x)"),
@@ -341,7 +347,7 @@ def test_every_write_is_listed_in_the_order_of_the_import(tmp_path: Path) -> Non
             "",
             "torch.ops.higher_order.cond.py_impl(Mode)(lambda mode, x: x)",
         ),
-        ("py_kernels", "street::door", "CPU", "", "", "door.py_kernels[DispatchKey.CPU] = lambda x: x"),
+        ("py_kernels", "street::door", "CPU", "assignment", "", "door.py_kernels[DispatchKey.CPU] = lambda x: x"),
         ("higher_order", hop, "", "HigherOrderOperator", "", 'super().__init__("avenue")'),
         ("higher_order", hop, "CPU", "py_impl", "", "@avenue.py_impl(torch._C.DispatchKey.CPU)"),
         ("higher_order_fakes", hop, "", "register_fake", "", "register_fake(avenue, lambda x: x)"),
@@ -359,12 +365,12 @@ def test_every_write_is_listed_in_the_order_of_the_import(tmp_path: Path) -> Non
             "",
             "register_decomposition(gate)(lambda x: x)",
         ),
-        ("inductor_decompositions", "street::gate", "", "", "removed", "street/lowers.py"),
+        ("inductor_decompositions", "street::gate", "", "assignment", "removed", "street/lowers.py"),
         (
             "inductor_lowerings",
             "aten::add.Tensor",
             "",
-            "",
+            "assignment",
             "",
             "lowerings[torch.ops.aten.add.Tensor] = lambda x: x",
         ),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.model.python_layer import EVERY_OVERLOAD, FUNCTIONS, PythonRegistration
+from dispatchlab.model.python_layer import ASSIGNMENT, EVERY_OVERLOAD, FUNCTIONS, PythonRegistration
 
 # Note [Registrations of Python, live]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -141,13 +141,18 @@ def python_call(registration: PythonRegistration, prefix: str = "") -> Callable[
     Raises:
         PythonCallNotExpressibleError: it is no call by itself, or this PyTorch has no such call.
     """
+    if registration.effect == "removed":
+        raise PythonCallNotExpressibleError(registration, "it takes an entry out, and PyTorch's own may be that")
     find = _slot_finder(registration)
 
     def made() -> MadeInPython:
         try:
             slot = find(registration, operator_object(registration.operator, prefix))
             before = slot.table.get(slot.key, _MISSING)
-            slot.write(_stand_in(registration))
+            if registration.call == ASSIGNMENT:
+                slot.table[slot.key] = _stand_in(registration)
+            else:
+                slot.write(_stand_in(registration))
         except (AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RuntimeError(f"{error}") from error
         after = slot.table.get(slot.key, _MISSING)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.python_journal import PythonJournal
 from dispatchlab.live.introspection.python_registries import read_python_layer
-from dispatchlab.model.python_layer import PythonLayer, PythonRegistration, WriteEffect
+from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_of
 
@@ -24,7 +24,8 @@ from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_
 #
 # What a package takes out of a registry is a write as well, and so is what it puts back, since another package may have
 # written between. A function that refuses to register, because the entry is taken, would not have refused in another
-# order, so the refused function is listed, too. What only the comparison of before and after shows comes last.
+# order, so the refused function is listed, too, unless it is PyTorch's own entry that is in its way in every order.
+# What only the comparison of before and after shows comes last.
 #
 # The site is the line of the package that made the call, where the call goes through a function that can be wrapped;
 # else the line of the function, which for a decorator is the same.
@@ -46,6 +47,8 @@ class PythonWatch:
         self._roots, self._wrote = roots, wrote
         self._before = frozenset[PythonRegistration]()
         self._journal: PythonJournal | None = None
+        self.refused_by_torch: list[PythonRegistration] = []
+        """What was refused since PyTorch itself has such an entry, once `found` was asked."""
 
     def __enter__(self) -> PythonWatch:
         self._before = frozenset(read_python_layer())
@@ -82,9 +85,12 @@ class PythonWatch:
                 continue
             if write.site is None and write.before is None and one.slot not in slots and _is_own(one, own):
                 continue
+            if write.refused and one.slot not in slots:  # PyTorch's own entry is there in every order
+                self.refused_by_torch.append(one._replace(call=write.call))
+                continue
             slots.add(one.slot)
             effect: WriteEffect = "refused" if write.refused else "" if write.after is not None else "removed"
-            made.append(one._replace(active=True, call=write.call, effect=effect))
+            made.append(one._replace(active=True, call=write.call or ASSIGNMENT, effect=effect))
         seen = {(each.registry, each.operator, each.key) for each in journal.writes}
         for one in now:
             is_new = one not in self._before and one.slot not in seen and one.registry not in _DERIVED

@@ -71,6 +71,7 @@ class PackageRecord:
         by_torch: how many calls PyTorch made for itself, which are left out.
         unreadable: what could not be read or written and is left out, a sentence each.
         in_python: what they register in Python beside the dispatch tables.
+        refused: what they were refused there, since PyTorch itself has such an entry, in every order.
     """
 
     text: str
@@ -88,6 +89,7 @@ class PackageRecord:
     by_torch: int
     unreadable: tuple[str, ...]
     in_python: tuple[PythonRegistration, ...] = ()
+    refused: tuple[PythonRegistration, ...] = ()
 
 
 def record_packages(packages: Sequence[str]) -> PackageRecord:
@@ -163,6 +165,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         by_torch=len(by_torch),
         unreadable=(*watch.unreadable, *reader.unreadable, *left_out),
         in_python=registered,
+        refused=tuple(python_watch.refused_by_torch),
     )
 
 
