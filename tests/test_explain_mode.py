@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -64,6 +65,66 @@ def test_a_kernel_of_a_backend_takes_the_composite_one_away_where_pytorch_knows_
     runs = explain_under("compile", view, described, [composite]).runs.kind
     # Its table of the backends below an autograd key has no MTIA. See Note [Backends of an autograd key].
     assert (runs is ImplementedBy.PYTHON_KERNEL) == (backend == "MTIA")
+
+
+@pytest.mark.parametrize(
+    ("operator", "option", "kinds", "later"),
+    [
+        ("aten::addmm", {"mode": "compile", "compiler": "aot_eager"}, [ImplementedBy.GRAPH_NODE], ImplementedBy.KERNEL),
+        ("aten::add_.Tensor", {"mode": "compile", "compiler": "aot_eager"}, [ImplementedBy.FUNCTIONALIZATION], None),
+        ("aten::silu", {"mode": "make_fx"}, [ImplementedBy.GRAPH_NODE], None),
+        ("aten::linear", {"mode": "make_fx"}, [ImplementedBy.COMPOSITE], None),
+        (
+            "aten::silu",
+            {"mode": "make_fx", "decompositions": "core_aten"},
+            [ImplementedBy.DECOMPOSITION, ImplementedBy.GRAPH_NODE],
+            None,
+        ),
+        (
+            "aten::exponential_",
+            {"mode": "make_fx", "decompositions": "inductor"},
+            [ImplementedBy.DECOMPOSITION],
+            None,
+        ),
+        ("aten::equal", {"mode": "make_fx"}, [ImplementedBy.UNSUPPORTED], None),
+        ("aten::lift_fresh", {"mode": "make_fx"}, [ImplementedBy.GRAPH_NODE], None),
+        ("aten::linear", {"mode": "export"}, [ImplementedBy.GRAPH_NODE], ImplementedBy.COMPOSITE),
+        ("aten::silu_backward", {"mode": "export"}, [ImplementedBy.GRAPH_NODE], ImplementedBy.GRAPH_NODE),
+        ("aten::add_.Tensor", {"mode": "export"}, [ImplementedBy.GRAPH_NODE], ImplementedBy.FUNCTIONALIZATION),
+        ("aten::addmm", {"mode": "dtensor"}, [ImplementedBy.SHARDING_RULE], ImplementedBy.KERNEL),
+        ("aten::argmax", {"mode": "dtensor"}, [ImplementedBy.DTENSOR_HANDLER], None),
+        ("aten::linear", {"mode": "dtensor"}, [ImplementedBy.COMPOSITE], None),
+        (
+            "aten::trace",
+            {"mode": "dtensor"},
+            [ImplementedBy.DECOMPOSITION, ImplementedBy.UNSUPPORTED],
+            ImplementedBy.KERNEL,
+        ),
+        ("aten::randperm", {"mode": "dtensor"}, [ImplementedBy.KERNEL], None),
+    ],
+)
+def test_tracing_and_dtensors(
+    operator: str, option: dict[str, Any], kinds: list[ImplementedBy], later: ImplementedBy | None
+) -> None:
+    found = explain_operator(operator, (), source=SOURCE, **option).under
+    assert found is not None
+    assert [one.kind for one in found.chain] == kinds
+    assert (None if found.later is None else found.later.chain[0].kind) is later
+
+
+def test_what_runs_afterwards_is_shown_in_every_format() -> None:
+    call = ["explain", "aten::addmm", "--from", SOURCE, "--mode", "export", "--format"]
+    text, rich, json_text = (CliRunner().invoke(main, [*call, format]).stdout for format in ("text", "rich", "json"))
+    assert "by run_decompositions(): node of the graph, aten::addmm" in text
+    assert "by run_decompositions()" in " ".join(rich.split())
+    assert json.loads(json_text)["mode"]["later"]["chain"][0]["kind"] == "node of the graph"
+
+
+@pytest.mark.parametrize("option", [["--backend", "aot_eager"], ["--decompositions", "all"]])
+def test_an_option_of_another_mode_is_refused(option: list[str]) -> None:
+    done = CliRunner().invoke(main, ["explain", "aten::mm", "--from", SOURCE, "--mode", "fake", *option])
+    assert done.exit_code == 2
+    assert f"{option[0]} needs --mode" in done.stderr
 
 
 def test_symbolic_sizes_bring_the_fast_rule() -> None:

@@ -65,7 +65,10 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("coverage", "scenarios/defects/stale_slots_torch.yaml", "--key", "CPU", "--what-if", "impl test::foo CPU"),
     ),
     "lint": (("lint", "scenarios/lint/dl012_found.yaml"),),
-    "explain": (("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "fake"),),
+    "explain": (
+        ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "fake"),
+        ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "export"),
+    ),
     "codegen --registrations": (
         (
             *("codegen", "tests/data/codegen/operators.yaml", "--registrations", "--only", "add.out"),

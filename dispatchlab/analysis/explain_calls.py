@@ -25,7 +25,7 @@ from dispatchlab.registry.builds import backend_named, default_registry, has_ker
 
 if TYPE_CHECKING:
     from dispatchlab.call.explain_mode import ModeExplanation
-    from dispatchlab.model.python_layer import Mode
+    from dispatchlab.model.python_layer import Compiler, Decompositions, Mode
 
 
 class NoPythonRecordError(DispatchLabError):
@@ -69,6 +69,8 @@ def explain_operator(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     mode: Mode | None = None,
+    compiler: Compiler = "inductor",
+    decompositions: Decompositions = "none",
     report: Callable[[str], None] | None = None,
 ) -> ExplainedOperator:
     """Explain a call.
@@ -83,6 +85,8 @@ def explain_operator(
         include: the names of keys that a guard includes.
         exclude: the names of keys that a guard excludes.
         mode: the mode of Python that the call is made under; the hops up to it take the place of those without it.
+        compiler: the backend of torch.compile, for the mode `compile`.
+        decompositions: the table of decompositions, for the mode `make_fx`.
         report: see `inspect_operator`.
 
     Raises:
@@ -91,8 +95,9 @@ def explain_operator(
     chosen = source is None and engine == "lab"
     if chosen:
         source, reason = default_registry()
-    if mode == "compile" and (source == LIVE or engine == "torch"):
-        imports = (*imports, *(module for module in _COMPILER if module not in imports))
+    if mode is not None and (source == LIVE or engine == "torch"):
+        needed = _imports(mode, compiler, decompositions)
+        imports = (*imports, *(module for module in needed if module not in imports))
     python = mode is not None
     found = inspect_operator(
         operator, source=source, engine=engine, semantics=semantics, imports=imports, python=python, report=report
@@ -106,7 +111,7 @@ def explain_operator(
         if report is not None:
             report(f"note: {reason}")
     keys = [tuple(named_key(text, found.privateuse1) for text in texts) for texts in (include, exclude)]
-    under = None if mode is None else _under(mode, found, described, keys)
+    under = None if mode is None else _under(mode, found, described, keys, compiler, decompositions)
     explanation = explain(found.only_view, described, thread_keys(*keys)) if under is None else under.call
     lacks = unanswered(explanation, source=found.source, build=found.build, imports=found.imports)
     if lacks:
@@ -114,23 +119,44 @@ def explain_operator(
     return ExplainedOperator(found, explanation, lacks, under)
 
 
-_COMPILER = ("torch._inductor.decomposition", "torch._inductor.lowering")
-"""The modules that torch.compile imports before it compiles, which fill its registries."""
+def _imports(mode: Mode, compiler: Compiler, decompositions: Decompositions) -> tuple[str, ...]:
+    """The modules that a mode imports before it runs anything, which fill its registries."""
+    if mode == "dtensor":
+        return ("torch.distributed.tensor",)
+    if mode == "compile" and compiler == "inductor":
+        return ("torch._inductor.decomposition", "torch._inductor.lowering")
+    if mode == "make_fx" and decompositions == "inductor":
+        return ("torch._inductor.decomposition",)
+    return ()
 
 
 def _under(
-    mode: Mode, found: Inspection, described: Described, keys: Sequence[tuple[DispatchKey, ...]]
+    mode: Mode,
+    found: Inspection,
+    described: Described,
+    keys: Sequence[tuple[DispatchKey, ...]],
+    compiler: Compiler,
+    decompositions: Decompositions,
 ) -> ModeExplanation:
-    from dispatchlab.call.explain_mode import REGISTRIES_OF, explain_under  # costs start-up, and few questions need it
+    from dispatchlab.call.explain_mode import explain_under, registries_of  # costs start-up, and few questions need it
 
     layer = found.python
     if layer is None:
         raise NoPythonRecordError(found.source, "has no record of what Python registers")
-    missing = [name for name in REGISTRIES_OF[mode] if name in layer.missing]
+    missing = [name for name in registries_of(mode, compiler, decompositions) if name in layer.missing]
     if missing:
         raise NoPythonRecordError(found.source, f"lacks what Python keeps in {', '.join(missing)}")
     view = found.only_view
-    return explain_under(mode, view, described, layer.of(view.name), include=keys[0], exclude=keys[1])
+    return explain_under(
+        mode,
+        view,
+        described,
+        layer.of(view.name),
+        include=keys[0],
+        exclude=keys[1],
+        compiler=compiler,
+        decompositions=decompositions,
+    )
 
 
 def _described(found: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:

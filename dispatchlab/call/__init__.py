@@ -14,7 +14,8 @@
 - `trace`: records of calls, redispatches and guards; `trace_views`: parts and summaries of them;
 - `explain`: the kernel that a call would run, and why, from specs such as `cuda requires_grad`, without running it;
 - `implementation`: implementations of an operator, and where to find them;
-- `explain_mode`: what runs for a call under FakeTensorMode or torch.compile, and what follows when it gives up.
+- `explain_mode`: what runs for a call under a mode of Python, and what follows when it gives up;
+- `explain_tracing`: the part of this about make_fx, torch.compile and torch.export; `explain_dtensor`: about DTensor.
 
 Autograd, batching, tracing and factories are in `dispatchlab.layers`, built on nothing but this.
 """

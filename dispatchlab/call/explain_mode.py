@@ -1,9 +1,8 @@
 """Explain a call under a mode of Python: what is asked for an implementation, in which order, and which one runs.
 
-The hops of the dispatcher come from `explain`. This module goes on where they reach the mode: `fake` is FakeTensorMode,
-`compile` is torch.compile, which traces with AOTAutograd and compiles with Inductor.
-Source: torch/_ops.py (resolve_key), torch/_subclasses/fake_tensor.py (_dispatch_impl),
-torch/_subclasses/functional_tensor.py, torch/fx/experimental/proxy_tensor.py (proxy_call), torch/_inductor/graph.py.
+The hops of the dispatcher come from `explain`. This module goes on where they reach the mode: `fake` is FakeTensorMode;
+what traces is in `explain_tracing`, and DTensor in `explain_dtensor`.
+Source: torch/_ops.py (resolve_key), torch/_subclasses/fake_tensor.py (_dispatch_impl).
 """
 
 from __future__ import annotations
@@ -12,19 +11,55 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from dispatchlab.call.explain import CallExplanation, Described, explain, schema_of, thread_keys
+from dispatchlab.call.explain import CallExplanation, Described, by_priority, explain, schema_of, thread_keys
+from dispatchlab.call.explain_dtensor import SQUEEZES, sharded, unsure_rule
+from dispatchlab.call.explain_tracing import (
+    NOT_IMPLEMENTED,
+    TABLE_REGISTRIES,
+    compiled,
+    exported,
+    is_preservable,
+    run_decompositions,
+    traced_by_make_fx,
+)
 from dispatchlab.call.implementation import Implementation, ImplementedBy, Registered, implementation_of
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.keys import BACKENDS, FUNCTIONALITY_KEYS, DispatchKey
 from dispatchlab.model.operator_view import OperatorView
-from dispatchlab.model.python_layer import Mode, PythonRegistration
+from dispatchlab.model.python_layer import Compiler, Decompositions, Mode, PythonRegistration
 
 REGISTRIES_OF: dict[Mode, tuple[str, ...]] = {
     "fake": ("decompositions", "meta_functions", "fake_rules", "fake_checks", "fast_fake_rules", "torch_library"),
-    "compile": ("py_kernels", "aot_decompositions", "inductor_decompositions", "inductor_lowerings"),
+    "make_fx": ("py_kernels",),
+    "compile": ("py_kernels", "aot_decompositions"),
+    "export": ("py_kernels", "aot_decompositions", "export_decompositions"),
+    "dtensor": ("py_kernels", "decompositions", "dtensor_rules", "dtensor_handlers"),
 }
 """The registries of Python without which nothing can be said of a mode."""
+
+
+def registries_of(mode: Mode, compiler: Compiler, decompositions: Decompositions) -> tuple[str, ...]:
+    """The registries of Python without which nothing can be said of a mode with these options."""
+    needed = REGISTRIES_OF[mode]
+    if mode == "make_fx":
+        needed += TABLE_REGISTRIES[decompositions]
+    elif mode == "compile" and compiler == "inductor":
+        needed += (*TABLE_REGISTRIES["inductor"], "inductor_lowerings")
+    return tuple(dict.fromkeys(needed))
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What runs after the mode is done with a call.
+
+    Args:
+        when: when it runs.
+        chain: as in `ModeExplanation`.
+    """
+
+    when: str
+    chain: tuple[Implementation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +72,9 @@ class ModeExplanation:
         chain: what runs, and what follows when it gives up, in order.
         symbolic: the same when a size is symbolic; empty where that makes no difference.
         unsure: what cannot be known beforehand; empty when all is.
+        option: the compiler of torch.compile, or the table of decompositions of make_fx; empty for the other modes.
+        later: what runs afterwards: when the graph runs, by `run_decompositions()`, on the local tensors; None where
+            nothing does.
     """
 
     mode: Mode
@@ -44,11 +82,13 @@ class ModeExplanation:
     chain: tuple[Implementation, ...]
     symbolic: tuple[Implementation, ...] = ()
     unsure: str = ""
+    option: str = ""
+    later: Later | None = None
 
     @property
     def python_dispatcher(self) -> bool:
-        """Whether the Python dispatcher is on."""
-        return self.mode == "compile"
+        """Whether the Python dispatcher is on; make_fx turns it on when sizes are symbolic."""
+        return self.mode in ("compile", "export")
 
     @property
     def runs(self) -> Implementation:
@@ -64,6 +104,8 @@ def explain_under(
     *,
     include: tuple[DispatchKey, ...] = (),
     exclude: tuple[DispatchKey, ...] = (),
+    compiler: Compiler = "inductor",
+    decompositions: Decompositions = "none",
 ) -> ModeExplanation:
     """Explain a call under a mode.
 
@@ -74,14 +116,18 @@ def explain_under(
         registrations: what Python registered for it.
         include: the keys that a guard includes besides.
         exclude: the keys that a guard excludes.
+        compiler: the backend of torch.compile, for `compile`.
+        decompositions: the table of decompositions, for `make_fx`.
 
     Raises:
         NotCallableError: the operator has no schema.
     """
+    if mode == "dtensor":
+        return _with_dtensors(view, described, registrations, include, exclude)
     thread = thread_keys((*include, DispatchKey.Python, DispatchKey.PythonTLSSnapshot), exclude)
     inside = [replace(one, keys=one.keys | PYTHON_KEYS) if one.keys else one for one in described.arguments]
     call = explain(view, replace(described, arguments=tuple(inside)), thread)
-    found = Registered(view, registrations, schema_of(view), _is_sparse(described))
+    found = _registered(view, described, registrations)
     if call.hops[-1].key == DispatchKey.Python:
         call = replace(call, end=_REACHED[mode], known=True)
     match mode:
@@ -90,20 +136,94 @@ def explain_under(
             chain = (early,) if early else tuple(_fake(found, symbolic=False))
             symbolic = () if early else tuple(_fake(found, symbolic=True))
             return ModeExplanation(mode, call, chain, symbolic if symbolic != chain else (), _unsure(call, early))
+        case "make_fx":
+            early = _before_the_mode(call)
+            chain = (early,) if early else tuple(traced_by_make_fx(found, decompositions, symbolic=False))
+            other = _python_kernel_of_hops(call, found) or early
+            symbolic = (other,) if other else tuple(traced_by_make_fx(found, decompositions, symbolic=True))
+            differs = symbolic if symbolic != chain else ()
+            return ModeExplanation(mode, call, chain, differs, _unsure(call, early), decompositions)
         case "compile":
             early = _python_kernel_of_hops(call, found) or _before_the_mode(call)
-            chain = (early,) if early else tuple(_compiled(found))
+            chain = (early,) if early else tuple(compiled(found, compiler))
             unsure = _unsure(call, early)
             if not unsure and chain[-1].where == "Inductor":
                 unsure = _PASSES
-            return ModeExplanation(mode, call, chain, (), unsure)
+            later = None
+            if chain[-1].kind is ImplementedBy.GRAPH_NODE:
+                later = Later("when the compiled code runs", (_kernel_of(view, described, (include, exclude)),))
+            return ModeExplanation(mode, call, chain, (), unsure, compiler, later)
+        case "export":
+            early = _python_kernel_of_hops(call, found) or _before_the_mode(call)
+            before = explain(view, described, thread_keys((*include, DispatchKey.PreDispatch), exclude))
+            if DispatchKey.PreDispatch in [hop.key for hop in before.hops]:
+                end = "the Python dispatcher calls the mode of make_fx at PreDispatch, before autograd"
+                before = replace(before, hops=before.hops[:1], end=end, known=True)
+            decomposed = tuple(run_decompositions(found))
+            if early is not None and not is_preservable(found):
+                decomposed = (early,)
+            later = Later("by run_decompositions()", decomposed)
+            return ModeExplanation(mode, before, tuple(exported(found)), (), "", "", later)
         case _:
             assert_never(mode)
 
 
+def _registered(view: OperatorView, described: Described, registrations: Sequence[PythonRegistration]) -> Registered:
+    first = next((one.keys for one in described.arguments if one.keys), None)
+    numbers = [] if first is None else [key.backend for key in by_priority(first) if key.backend is not None]
+    backend = BACKENDS[numbers[0]] if numbers else ""
+    return Registered(view, registrations, schema_of(view), _is_sparse(described), backend)
+
+
+def _with_dtensors(
+    view: OperatorView,
+    described: Described,
+    registrations: Sequence[PythonRegistration],
+    include: tuple[DispatchKey, ...],
+    exclude: tuple[DispatchKey, ...],
+) -> ModeExplanation:
+    """A call whose tensors are all DTensors: no mode is on, and their own keys bring the call to DTensor."""
+    inside = [replace(one, keys=one.keys | PYTHON_KEYS) if one.keys else one for one in described.arguments]
+    call = explain(view, replace(described, arguments=tuple(inside)), thread_keys(include, exclude))
+    if not any(one.keys for one in described.arguments):
+        last = call.hops[-1].kernel
+        why = "no argument is a tensor, so that DTensor is not asked"
+        plain = Implementation(ImplementedBy.KERNEL, str(call.hops[-1].key), last.debug if last else "", "", why)
+        return ModeExplanation("dtensor", call, (plain,))
+    early = _before_the_mode(call)
+    if early is not None:
+        return ModeExplanation("dtensor", call, (early,), (), _unsure(call, early))
+    call = replace(call, end="the kernel of Python calls DTensor with the operator", known=True)
+    found = _registered(view, described, registrations)
+    chain = tuple(sharded(found))
+    later = None
+    if chain[0].kind is not ImplementedBy.DTENSOR_HANDLER:
+        above = tuple(key for key in FUNCTIONALITY_KEYS if key >= DispatchKey.Python)
+        kernel = _kernel_of(view, described, (include, (*exclude, *above)))
+        if view.name in SQUEEZES:
+            why = "DTensor calls it with the dimensions that have one element in the whole tensor"
+            kernel = replace(kernel, function=SQUEEZES[view.name], why=why)
+        later = Later("on the local tensors", (kernel,))
+    return ModeExplanation("dtensor", call, chain, (), unsure_rule(found, chain), "", later)
+
+
+def _kernel_of(
+    view: OperatorView, described: Described, keys: tuple[tuple[DispatchKey, ...], tuple[DispatchKey, ...]]
+) -> Implementation:
+    """The kernel in which a call without a mode ends."""
+    last = explain(view, described, thread_keys(*keys)).hops[-1]
+    if last.kernel is None or last.refusal is not None:
+        why = f"nothing can run at {last.key}: {last.refusal}"
+        return Implementation(ImplementedBy.UNSUPPORTED, str(last.key), "", "", why)
+    return Implementation(ImplementedBy.KERNEL, str(last.key), last.kernel.debug, "", last.why)
+
+
 _REACHED: dict[Mode, str] = {
     "fake": "the kernel of Python calls FakeTensorMode.__torch_dispatch__ with the operator",
+    "make_fx": "the kernel of Python calls the mode of make_fx with the operator",
     "compile": "the kernel of Python calls the modes of AOTAutograd with the operator",
+    "export": "the kernel of Python calls the modes of AOTAutograd with the operator",
+    "dtensor": "the kernel of Python calls DTensor with the operator",
 }
 
 
@@ -162,7 +282,6 @@ def _python_kernel_of_hops(call: CallExplanation, found: Registered) -> Implemen
 # -- FakeTensorMode
 
 _FAKE = "FakeTensorMode"
-_NOT_IMPLEMENTED = "when it returns NotImplemented"
 
 _ANSWERED = ("prim::device", "aten::size", "aten::stride", "aten::storage_offset")
 _DIRECTLY = ("aten::is_coalesced", "aten::dense_dim", "aten::sparse_dim")
@@ -236,7 +355,7 @@ def _fake(found: Registered, *, symbolic: bool) -> Iterator[Implementation]:
                 ImplementedBy.FAKE_RULE,
                 _FAKE,
                 f"rules come before Meta kernels, this one {why}",
-                _NOT_IMPLEMENTED,
+                NOT_IMPLEMENTED,
             )
     meta_row = found.row("Meta")
     if meta_row is not None:
@@ -278,85 +397,3 @@ def _last_resort(found: Registered, *, symbolic: bool) -> Implementation:
     )
     why = f"there is no Meta kernel, and {reason}; torch.library.register_fake would give it one"
     return Implementation(ImplementedBy.UNSUPPORTED, _FAKE, "", "", why)
-
-
-# -- torch.compile
-
-
-_RANDOM = ("cauchy", "exponential", "geometric", "log_normal", "normal", "native_dropout")
-_RANDOM_OF_INDUCTOR = {
-    "rand_like": "rand_like",
-    "rand_like.generator": "rand_like",
-    "randn_like": "randn_like",
-    "randn_like.generator": "randn_like",
-    "randint_like": "randint_like",
-    "randint_like.low_dtype": "randint_like_low",
-    "rrelu_with_noise_functional": "rrelu_with_noise_functional",
-}
-"""Decompositions of Inductor that no registry has, by the operator of aten: they depend on its configuration."""
-
-
-def _random(found: Registered) -> Implementation | None:
-    """The decomposition of an operator that draws random numbers, which Inductor adds to its table."""
-    namespace, _, name = found.view.name.partition("::")
-    if namespace != "aten":
-        return None
-    why = "Inductor adds decompositions that draw random numbers to its table, unless its fallback_random is set"
-    registered = found.one("decompositions", "post_autograd")
-    if name.partition(".")[0] in _RANDOM and registered is not None:
-        return implementation_of(registered, ImplementedBy.DECOMPOSITION, "make_fx", why)
-    if name in _RANDOM_OF_INDUCTOR:
-        function = f"torch._inductor.decomposition:{_RANDOM_OF_INDUCTOR[name]}"
-    elif name == "bernoulli.p":
-        function = "torch._decomp.decompositions_for_rng:bernoulli_p"
-    else:
-        return None
-    return Implementation(ImplementedBy.DECOMPOSITION, "make_fx", function, "", why)
-
-
-def _compiled(found: Registered) -> Iterator[Implementation]:
-    """What AOTAutograd and Inductor ask after the dispatcher, in order, up to the first that cannot give up."""
-    if any(one.alias is not None and one.alias.is_write for one in found.schema.arguments):
-        name = found.view.name
-        debug = found.kernel_at("Functionalize")
-        if debug is None and found.namespace not in ("aten", "prim", "prims"):
-            why = f"{name} writes to its arguments and has no kernel for Functionalize: auto_functionalized wraps it"
-        else:
-            why = f"{name} writes to its arguments: the graph has the functional operator, and copies at its end"
-        yield Implementation(ImplementedBy.FUNCTIONALIZATION, "FunctionalTensorMode", debug or "", "", why)
-        return
-    if found.view.name == "aten::lift_fresh":
-        why = "the tensor is functional already, so the kernel for Functionalize gives a view of it"
-        yield Implementation(
-            ImplementedBy.FUNCTIONALIZATION, "FunctionalTensorMode", found.kernel_at("Functionalize") or "", "", why
-        )
-        return
-    table = found.one("inductor_decompositions")
-    random = _random(found)
-    if random is not None:
-        yield random
-        return
-    if table is not None:
-        why = "the table of decompositions of Inductor has it, and AOTAutograd applies that after autograd"
-        yield implementation_of(table, ImplementedBy.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
-    else:
-        own = found.one("aot_decompositions")
-        if own is not None:
-            why = "the table of AOTAutograd has it, whatever the compiler"
-            yield implementation_of(own, ImplementedBy.DECOMPOSITION, "make_fx", why, _NOT_IMPLEMENTED)
-    user = found.one("inductor_user_lowerings")
-    if user is not None:
-        why = "no decomposition takes its place, and lowerings of users come first"
-        yield implementation_of(user, ImplementedBy.USER_LOWERING, "Inductor", why, "when it returns None")
-    fallback = found.one("inductor_fallbacks")
-    lowering = found.one("inductor_lowerings")
-    if fallback is not None:
-        why = "Inductor has a fallback for it: the compiled code calls the operator"
-        yield implementation_of(fallback, ImplementedBy.FALLBACK, "Inductor", why)
-    elif lowering is not None:
-        yield implementation_of(
-            lowering, ImplementedBy.LOWERING, "Inductor", "no decomposition takes its place, and there is a lowering"
-        )
-    else:
-        why = "there is no decomposition and no lowering: Inductor makes a fallback, which calls the operator"
-        yield Implementation(ImplementedBy.IMPLICIT_FALLBACK, "Inductor", "", "", why)

@@ -35,6 +35,9 @@ class ImplementedBy(StrEnum):
     LOWERING = "Inductor lowering"
     FALLBACK = "Inductor fallback"
     IMPLICIT_FALLBACK = "implicit Inductor fallback"
+    GRAPH_NODE = "node of the graph"
+    DTENSOR_HANDLER = "handler of DTensor"
+    SHARDING_RULE = "sharding rule"
 
     __repr__ = member_repr
 
@@ -69,12 +72,21 @@ def implementation_of(
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """An operator as a source has it: its dispatch table, and what Python registered for it."""
+    """An operator as a source has it: its dispatch table, and what Python registered for it.
+
+    Args:
+        view: the operator with its table.
+        registrations: what Python registered for it.
+        schema: its schema.
+        sparse: whether an argument of the call is sparse.
+        backend: the key of a plain tensor on the device of the first tensor; empty when there is no tensor.
+    """
 
     view: OperatorView
     registrations: Sequence[PythonRegistration]
     schema: FunctionSchema
     sparse: bool
+    backend: str = "CPU"
 
     @property
     def namespace(self) -> str:
@@ -95,6 +107,11 @@ class Registered:
     def kernel_at(self, key: str) -> str | None:
         """Where the kernel that is registered at a key comes from; None when there is none."""
         return next((row.debug for row in self.view.kernels if row.key == key and row.active), None)
+
+    @property
+    def has_backend_kernel(self) -> bool:
+        """Whether the device of the first tensor has a kernel of its own, which a composite kernel gives way to."""
+        return self.kernel_at(self.backend) is not None
 
     def has(self, key: str) -> bool:
         """Whether Python or C++ registered a kernel at a key itself."""

@@ -16,14 +16,14 @@ from dispatchlab.commands.options import (
     semantics_option,
 )
 from dispatchlab.commands.output import Format, note, show
-from dispatchlab.model.python_layer import EXPLAINED_MODES
+from dispatchlab.model.python_layer import COMPILERS, DECOMPOSITIONS, EXPLAINED_MODES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from dispatchlab.analysis.engines import EngineName
     from dispatchlab.analysis.explain_calls import ExplainedOperator
-    from dispatchlab.model.python_layer import Mode
+    from dispatchlab.model.python_layer import Compiler, Decompositions, Mode
 
 
 @click.command()
@@ -45,8 +45,22 @@ if TYPE_CHECKING:
 @click.option(
     "--mode",
     type=click.Choice(EXPLAINED_MODES),
-    help="Explain the call under a mode of Python: `fake`, under FakeTensorMode; `compile`, under torch.compile with "
-    "Inductor. Needs a source that has what Python registers. Default: no mode.",
+    help="Explain the call under a mode of Python: `fake`, under FakeTensorMode; `make_fx`, when make_fx traces it; "
+    "`compile`, under torch.compile; `export`, under torch.export and then run_decompositions(); `dtensor`, with "
+    "DTensors. Needs a source that has what Python registers. Default: no mode.",
+)
+@click.option(
+    "--backend",
+    "compiler",
+    type=click.Choice(COMPILERS),
+    help="The backend of torch.compile, for --mode compile. Default: inductor.",
+)
+@click.option(
+    "--decompositions",
+    type=click.Choice(DECOMPOSITIONS),
+    help="The table of decompositions that make_fx is given, for --mode make_fx: `core_aten`, as "
+    "core_aten_decompositions() gives it; `inductor`, the table of Inductor; `all`, all that apply after autograd; "
+    "`pre_autograd`, those that apply before it. Default: none.",
 )
 @click.option(
     "--from",
@@ -67,6 +81,8 @@ def explain(
     exclude: tuple[str, ...],
     include: tuple[str, ...],
     mode: Mode | None,
+    compiler: Compiler | None,
+    decompositions: Decompositions | None,
     source: str | None,
     engine: EngineName,
     semantics: str | None,
@@ -94,6 +110,10 @@ def explain(
       dispatchlab explain aten::cat --arg "list:cpu, meta" --exclude Autograd
       dispatchlab explain aten::nonzero --mode fake
       dispatchlab explain aten::addmm --mode compile
+      dispatchlab explain aten::addmm --mode compile --backend aot_eager
+      dispatchlab explain aten::addmm --mode make_fx --decompositions core_aten
+      dispatchlab explain aten::linear --mode export
+      dispatchlab explain aten::addmm --mode dtensor
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
       dispatchlab explain my::op --arg cpu --engine torch --import my_package
     """
@@ -101,6 +121,10 @@ def explain(
     from dispatchlab.render.explain import explanation_json, explanation_notes, explanation_text
     from dispatchlab.render.operator_text import refused_step_text
 
+    if compiler is not None and mode != "compile":
+        raise click.UsageError("--backend needs --mode compile")
+    if decompositions is not None and mode != "make_fx":
+        raise click.UsageError("--decompositions needs --mode make_fx")
     explained = explain_operator(
         operator,
         args,
@@ -111,6 +135,8 @@ def explain(
         include=include,
         exclude=exclude,
         mode=mode,
+        compiler=compiler or "inductor",
+        decompositions=decompositions or "none",
         report=note,
     )
     found = explained.inspection

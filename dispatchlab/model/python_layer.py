@@ -12,10 +12,24 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from dispatchlab.model.short_repr import member_repr
 
-Mode: TypeAlias = Literal["fake", "compile"]
-"""The modes of Python that a call can be explained under: FakeTensorMode, and torch.compile with Inductor."""
+Mode: TypeAlias = Literal["fake", "make_fx", "compile", "export", "dtensor"]
+"""The modes of Python that a call can be explained under; `dtensor` is a call with DTensors."""
 
 EXPLAINED_MODES: tuple[Mode, ...] = get_args(Mode)
+
+Compiler: TypeAlias = Literal["inductor", "aot_eager"]
+"""The backends of torch.compile."""
+
+COMPILERS: tuple[Compiler, ...] = get_args(Compiler)
+
+Decompositions: TypeAlias = Literal["none", "core_aten", "inductor", "all", "pre_autograd"]
+"""The tables of decompositions that make_fx can be given.
+
+`core_aten` is `core_aten_decompositions()`, `inductor` the table of Inductor, `all` is
+`torch._decomp.decomposition_table`, and `pre_autograd` what `global_decomposition_table` has under this name.
+"""
+
+DECOMPOSITIONS: tuple[Decompositions, ...] = get_args(Decompositions)
 
 
 # Note [Rules of registries]

@@ -12,10 +12,12 @@
                       reason}], reason: null for what is excluded; kernel: null, or {debug, reason, source, fallthrough,
                       stale, beaten}; refusal: null, or the kind of error; assumed: false, nothing is
     end               why there is no further hop
-    mode              null, or {mode, python_dispatcher, chain, symbolic, unsure}, what runs under the mode
-                      that was asked for; chain, symbolic: [{kind, where, function, site, why, gives_up}], what
-                      runs first, and what follows when it gives up; symbolic: the same when a size is symbolic,
-                      empty where nothing differs
+    mode              null, or {mode, option, python_dispatcher, chain, symbolic, unsure, later}, what runs under
+                      the mode that was asked for; option: the backend of torch.compile, or the table of
+                      decompositions of make_fx, else empty; chain, symbolic:
+                      [{kind, where, function, site, why, gives_up}], what runs first, and what follows when it gives
+                      up; symbolic: the same when a size is symbolic, empty where nothing differs; later: null, or
+                      {when, chain}, what runs afterwards
     known             false when nobody knows what the last kernel does, so that it may redispatch
 
 Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the runtime keys, highest priority first.
@@ -38,6 +40,7 @@ from dispatchlab.render.as_json import as_json, fields_of, json_text
 if TYPE_CHECKING:
     from dispatchlab.call.explain_mode import ModeExplanation
     from dispatchlab.call.implementation import Implementation
+    from dispatchlab.model.python_layer import Mode
 
 _AUTOCAST_COUNT = sum(key.name.startswith("Autocast") for key in FUNCTIONALITY_KEYS)
 
@@ -58,6 +61,8 @@ def mode_lines(under: ModeExplanation) -> Iterator[str]:
         yield from _implementation_lines(one, "runs" if not at else f"then, {under.chain[at - 1].gives_up}")
     for when, one in symbolic_parts(under):
         yield from _implementation_lines(one, when)
+    for when, one in later_parts(under):
+        yield from _implementation_lines(one, when)
     if under.unsure:
         yield f"  {under.unsure}"
 
@@ -72,11 +77,37 @@ def symbolic_parts(under: ModeExplanation) -> Iterator[tuple[str, Implementation
 
 def mode_title(under: ModeExplanation) -> str:
     """`under FakeTensorMode, with the Python dispatcher off`."""
-    return f"under {MODE_TITLES[under.mode]}, with the Python dispatcher {'on' if under.python_dispatcher else 'off'}"
+    title = MODE_TITLES[under.mode].format(option=_OPTION_TITLES.get((under.mode, under.option), under.option))
+    if under.mode == "dtensor":
+        return title
+    return f"{title}, with the Python dispatcher {'on' if under.python_dispatcher else 'off'}"
 
 
-MODE_TITLES = {"fake": "FakeTensorMode", "compile": "torch.compile with Inductor"}
+MODE_TITLES: dict[Mode, str] = {
+    "fake": "under FakeTensorMode",
+    "make_fx": "under make_fx with {option}",
+    "compile": "under torch.compile with {option}",
+    "export": "under torch.export",
+    "dtensor": "with DTensors",
+}
 """What the modes are called."""
+
+_OPTION_TITLES = {
+    ("compile", "inductor"): "Inductor",
+    ("make_fx", "none"): "no decompositions",
+    ("make_fx", "core_aten"): "the decompositions to core ATen",
+    ("make_fx", "inductor"): "the decompositions of Inductor",
+    ("make_fx", "all"): "all decompositions after autograd",
+    ("make_fx", "pre_autograd"): "the decompositions before autograd",
+}
+
+
+def later_parts(under: ModeExplanation) -> Iterator[tuple[str, Implementation]]:
+    """What runs afterwards, each with when it runs."""
+    if under.later is not None:
+        chain = under.later.chain
+        for at, one in enumerate(chain):
+            yield f"{under.later.when}{f', {chain[at - 1].gives_up}' if at else ''}", one
 
 
 def _implementation_lines(one: Implementation, when: str) -> Iterator[str]:

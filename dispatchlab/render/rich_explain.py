@@ -12,6 +12,7 @@ from dispatchlab.call.explain import CallExplanation, Chosen, Hop
 from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.render.explain import (
     implementation_text,
+    later_parts,
     mode_title,
     set_text,
     symbolic_parts,
@@ -84,6 +85,7 @@ def _print_mode(page: Page, under: ModeExplanation) -> None:
     page.title(mode_title(under))
     parts = [("then" if at else "runs", _after(under.chain, at), one) for at, one in enumerate(under.chain)]
     parts += [("symbolic", f"{when}; ", one) for when, one in symbolic_parts(under)]
+    parts += [("later", f"{when}; ", one) for when, one in later_parts(under)]
     for title, when, one in parts:
         page.field(title, words(implementation_text(one)), width=_FIELD, indent=2)
         page.field("", words(f"({when}{one.where}: {one.why})", QUIET), width=_FIELD, indent=2)

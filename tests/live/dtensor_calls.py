@@ -1,0 +1,201 @@
+"""What DTensor runs for a call of an operator, seen by wrappers in its registries and by the local tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed
+from torch._C import DispatchKey
+from torch._decomp import decomposition_table
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor._decompositions import DecompShardingStrategy
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._pytree import tree_map_only
+
+from dispatchlab.call.implementation import ImplementedBy
+from dispatchlab.live.introspection.package_paths import package_roots
+from dispatchlab.live.introspection.python_sites import FunctionSites
+from tests.live.mode_calls import OperatorCall, Seen
+
+
+@functools.cache
+def _mesh() -> Any:
+    """A mesh of two, of which the other one is nowhere."""
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    return init_device_mesh("cpu", (2,))
+
+
+class _Local(torch.Tensor):
+    """A local tensor that notes the operators that are called on it."""
+
+    seen: list[Any] = []  # noqa: RUF012 (of all of them)
+    plain: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> _Local:
+        made: _Local = torch.Tensor._make_wrapper_subclass(
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            dtype=inner.dtype,
+            device=inner.device,
+            storage_offset=inner.storage_offset(),
+        )
+        made.plain = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        cls.seen.append(func)
+        plain = tree_map_only(_Local, lambda one: one.plain, (args, kwargs or {}))
+        return tree_map_only(torch.Tensor, _Local, func(*plain[0], **plain[1]))
+
+
+def seen_with_dtensors(call: OperatorCall) -> tuple[tuple[Seen, ...], tuple[Seen, ...]]:
+    """What DTensor runs for a call whose tensors are all replicated, and what then runs on the local tensors.
+
+    Raises:
+        Exception: DTensor or its rule refuses the call.
+    """
+    mesh = _mesh()
+    args, kwargs = tree_map_only(
+        torch.Tensor,
+        lambda one: DTensor.from_local(_Local(one.clone()), mesh, [Replicate()], run_check=False),
+        (call.args, call.kwargs),
+    )
+    tracer = _DTensorTracer(call.operator)
+    with tracer.planted():
+        _Local.seen.clear()
+        try:
+            call.operator(*args, **kwargs)
+        except NotImplementedError as error:
+            if f"Operator {call.operator} does not have a sharding strategy registered" not in str(error):
+                raise
+            tracer.seen.append(Seen(ImplementedBy.UNSUPPORTED, ""))
+    called = _SQUEEZE.get(call.operator, call.operator)
+    local = (Seen(ImplementedBy.KERNEL, ""),) if called in _Local.seen else ()
+    if not tracer.seen:
+        if tracer.asked:
+            tracer.seen.append(Seen(ImplementedBy.DIRECT, ""))
+        else:
+            tracer.seen.append(Seen(ImplementedBy.COMPOSITE if _Local.seen else ImplementedBy.KERNEL, ""))
+    return tuple(tracer.seen), local
+
+
+_SQUEEZE = {
+    torch.ops.aten.squeeze.default: torch.ops.aten.squeeze.dims,
+    torch.ops.aten.squeeze.dim: torch.ops.aten.squeeze.dims,
+    torch.ops.aten.squeeze_.default: torch.ops.aten.squeeze_.dims,
+    torch.ops.aten.squeeze_.dim: torch.ops.aten.squeeze_.dims,
+}
+"""What DTensor calls in place of an operator."""
+
+
+class _DTensorTracer:
+    """Wrappers for one operator in the registries of DTensor."""
+
+    def __init__(self, operator: Any) -> None:
+        self.operator = operator
+        self.seen: list[Seen] = []
+        self.asked = False
+        self._depth = 0
+        self._sites = FunctionSites(package_roots())
+
+    def _noted(self, kind: ImplementedBy, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if not self._depth:
+                self.seen.append(Seen(kind, self._sites.of(function).function))
+            self._depth += 1
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        return wrapper
+
+    def _derived(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(strategy: Any, schema: Any) -> Any:
+            if schema.op is not self.operator or self._depth:
+                return original(strategy, schema)
+            python = schema.op.py_kernels.get(DispatchKey.CompositeImplicitAutograd)
+            if schema.op in decomposition_table:
+                kind, name = ImplementedBy.DECOMPOSITION, self._sites.of(decomposition_table[schema.op]).function
+            else:
+                kind, name = ImplementedBy.COMPOSITE, "" if python is None else self._sites.of(python).function
+            self.seen.append(Seen(kind, name, gave_up=True))
+            at = len(self.seen) - 1
+            self._depth += 1
+            try:
+                made = original(strategy, schema)
+            finally:
+                self._depth -= 1
+            if made is not None:
+                self.seen[at] = Seen(kind, name)
+            return made
+
+        return wrapper
+
+    def _propagate(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(dispatcher: Any, operator: Any, *rest: Any) -> Any:
+            self.asked = self.asked or operator is self.operator
+            return original(dispatcher, operator, *rest)
+
+        return wrapper
+
+    def _fake(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The fake call, which DTensor makes to know the shapes of the results."""
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            self._depth += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        return wrapper
+
+    def _decompose(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(func: Any, *args: Any, **kwargs: Any) -> Any:
+            if func is self.operator and not self._depth and self.asked:
+                self.seen.append(Seen(ImplementedBy.COMPOSITE, ""))
+            return original(func, *args, **kwargs)
+
+        return wrapper
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """With the wrappers in their places, and nothing in the caches."""
+        operator = self.operator
+        dispatcher: Any = DTensor._op_dispatcher
+        propagator = dispatcher.sharding_propagator
+        plant = mock.patch.object
+        with ExitStack() as stack:
+            enter = stack.enter_context
+            handlers = dispatcher._custom_op_handlers
+            if operator in handlers:
+                noted = self._noted(ImplementedBy.DTENSOR_HANDLER, handlers[operator])
+                enter(mock.patch.dict(handlers, {operator: noted}))
+            for table in (propagator.op_strategy_funcs, propagator.op_to_rules):
+                if operator in table:
+                    noted = self._noted(ImplementedBy.SHARDING_RULE, table[operator])
+                    enter(mock.patch.dict(table, {operator: noted}))
+            single = propagator.op_single_dim_strategy_funcs.get(operator)
+            if single is not None:
+                enter(plant(single, "func", self._noted(ImplementedBy.SHARDING_RULE, single.func)))
+            derived = self._derived(DecompShardingStrategy.propagate_strategy)
+            enter(plant(DecompShardingStrategy, "propagate_strategy", derived))
+            propagate = "_propagate_op_sharding_dispatch_slow_path"
+            enter(plant(type(dispatcher), propagate, self._propagate(getattr(type(dispatcher), propagate))))
+            enter(plant(FakeTensorMode, "dispatch", self._fake(FakeTensorMode.dispatch)))
+            enter(plant(torch._ops.OpOverload, "decompose", self._decompose(torch._ops.OpOverload.decompose)))
+            propagator.propagate_op_sharding.cache_clear()
+            torch._C._clear_DTensor_sharding_propagator_cache()
+            yield

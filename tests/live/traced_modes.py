@@ -1,0 +1,178 @@
+"""Compare what `explain` predicts for calls that are traced or made with DTensors with what runs.
+
+`python -m tests.live.traced_modes PATH COUNT SEED` prints the comparison along one of `PATHS` as JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from dispatchlab.analysis.explain_calls import explain_operator
+from dispatchlab.call.explain_mode import ModeExplanation
+from dispatchlab.call.implementation import Implementation, ImplementedBy
+from dispatchlab.model.python_layer import DECOMPOSITIONS, Compiler, Decompositions, Mode
+from tests.live.mode_calls import Compared, OperatorCall, Seen, operator_calls, specs_of
+
+Parts: TypeAlias = tuple[Sequence[Seen], ...]
+"""What was seen of a call: of the mode itself, and of what runs afterwards."""
+
+
+class Path(NamedTuple):
+    """A way that a call can take, and how to see what runs on it.
+
+    Args:
+        run: runs a call and returns what was seen.
+        mode: the mode that is explained.
+        compiler: the backend of torch.compile.
+        decompositions: the table of make_fx.
+        symbolic: whether sizes are symbolic.
+    """
+
+    run: Callable[[OperatorCall], Parts]
+    mode: Mode
+    compiler: Compiler = "inductor"
+    decompositions: Decompositions = "none"
+    symbolic: bool = False
+
+    def chains(self, under: ModeExplanation) -> tuple[Sequence[Implementation], ...]:
+        """What is predicted for each part."""
+        first = under.symbolic or under.chain if self.symbolic else under.chain
+        later = under.later.chain if under.later is not None and self.mode != "compile" else ()
+        # What a composite kernel or an error leaves for afterwards is not the operator's own.
+        return first, () if self.mode == "dtensor" and first[-1].kind in _ENDS else later
+
+
+_ENDS = (ImplementedBy.COMPOSITE, ImplementedBy.UNSUPPORTED)
+
+
+def _make_fx(call: OperatorCall, table: Decompositions, *, symbolic: bool) -> Parts:
+    from tests.live.traced_calls import seen_under_make_fx
+
+    return seen_under_make_fx(call, table, symbolic=symbolic), ()
+
+
+def _aot_eager(call: OperatorCall) -> Parts:
+    from tests.live.traced_calls import seen_under_aot_eager
+
+    return seen_under_aot_eager(call), ()
+
+
+def _export(call: OperatorCall, *, strict: bool) -> Parts:
+    from tests.live.traced_calls import seen_under_export
+
+    return seen_under_export(call, strict=strict)
+
+
+def _look_up_all() -> None:
+    """Look up every overload, as the recording of a registry does.
+
+    DTensor has sharding rules for those pointwise operators that were looked up before it is imported.
+    """
+    from dispatchlab.live.introspection.python_registries import overloads
+
+    assert len(list(overloads())) > 2000
+
+
+def _dtensor(call: OperatorCall) -> Parts:
+    from tests.live.dtensor_calls import seen_with_dtensors
+
+    return seen_with_dtensors(call)
+
+
+PATHS: dict[str, Path] = {
+    **{
+        f"make_fx {table}": Path(functools.partial(_make_fx, table=table, symbolic=False), "make_fx", "inductor", table)
+        for table in DECOMPOSITIONS
+    },
+    **{
+        f"symbolic make_fx {table}": Path(
+            functools.partial(_make_fx, table=table, symbolic=True), "make_fx", "inductor", table, symbolic=True
+        )
+        for table in DECOMPOSITIONS
+    },
+    "aot_eager": Path(_aot_eager, "compile", "aot_eager"),
+    "export": Path(functools.partial(_export, strict=False), "export"),
+    "strict export": Path(functools.partial(_export, strict=True), "export"),
+    "dtensor": Path(_dtensor, "dtensor"),
+}
+"""The ways that a call can take."""
+
+
+def compared_along(path: str, calls: Sequence[OperatorCall], *, source: str = "", predict: str = "") -> Compared:
+    """Compare predictions off a record with what runs.
+
+    Args:
+        path: one of `PATHS`.
+        calls: the calls.
+        source: the source of the predictions; the bundled registry of the installed PyTorch when left out.
+        predict: the path to predict for, when it is another.
+    """
+    taken, asked = PATHS[path], PATHS[predict or path]
+    agree = 0
+    differences, refused = [], []
+    logging.disable(logging.CRITICAL)
+    try:
+        for call in calls:
+            name = call.operator.name()
+            under = explain_operator(
+                name,
+                specs_of(call),
+                source=source or None,
+                mode=asked.mode,
+                compiler=asked.compiler,
+                decompositions=asked.decompositions,
+            ).under
+            assert under is not None
+            try:
+                seen = taken.run(call)
+            except Exception as error:  # PyTorch refuses with errors of any type
+                refused.append(f"{name}: {type(error).__name__}")
+                continue
+            found = [
+                _difference(name, chain, part) for chain, part in zip(asked.chains(under), seen, strict=True) if chain
+            ]
+            if any(found):
+                differences.append("; ".join(filter(None, found)))
+            else:
+                agree += 1
+    finally:
+        logging.disable(logging.NOTSET)
+    return Compared(agree, tuple(differences), tuple(refused), ())
+
+
+def _difference(name: str, chain: Sequence[Implementation], seen: Sequence[Seen]) -> str:
+    shown = ", ".join(f"{one.kind} {one.function}" for one in chain)
+    if not seen:
+        return f"{name}: nothing instead of {shown}"
+    for at, one in enumerate(seen):
+        if at >= len(chain):
+            return f"{name}: {one} after the end of {shown}"
+        expected = chain[at]
+        same_function = not (one.function and expected.site) or one.function == expected.function
+        if one.kind is ImplementedBy.GRAPH_NODE:
+            same_function = one.function == expected.function
+        if one.kind is ImplementedBy.KERNEL and expected.kind is ImplementedBy.COMPOSITE:
+            continue  # a composite kernel that gives its argument back calls nothing, and so do contiguous() and conj()
+        if one.kind is not expected.kind or not same_function:
+            return f"{name}: {one} instead of {shown}"
+    if seen[-1].gave_up and len(seen) < len(chain):
+        return f"{name}: nothing after {seen[-1]}"
+    return ""
+
+
+def main(path: str, count: str, seed: str, predict: str = "") -> None:
+    """Print a comparison."""
+    _look_up_all()  # before DTensor is imported
+    warnings.simplefilter("ignore")
+    found: dict[str, Any] = compared_along(path, operator_calls(int(count), int(seed)), predict=predict)._asdict()
+    sys.stdout.write(f"{json.dumps(found)}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
