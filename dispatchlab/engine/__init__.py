@@ -14,6 +14,7 @@
 - `state`: the state of a dispatcher, and transactions on it;
 - `lowering`: from a registration as it was written to primitive registrations;
 - `primitives`: the primitive registrations, which check and write;
+- `torch_library`: the calls of `torch.library`, which check and write in Python as well;
 - `refusals`: the errors of refused registrations;
 - `semantics`: `strict`, `torch-2.13` and its kind, and `pr35061`;
 - `builtin_fallbacks`: the backend fallbacks that PyTorch ships;

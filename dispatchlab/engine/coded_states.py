@@ -835,7 +835,7 @@ class CodedSpace:
     def _windows_wanted(self) -> Iterator[int]:
         yield self._semantics.precedence.slots
         for lowered in self._lowered:
-            for primitive in lowered.primitives:
+            for primitive in lowered.plain():
                 if isinstance(primitive, RegisterImpl):
                     yield primitive.refreshed_on_register
                     yield primitive.refreshed_on_release

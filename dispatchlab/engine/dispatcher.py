@@ -408,11 +408,13 @@ class Dispatcher:
 
     def _overridden(self, made: LoweredRegistration, transaction: Transaction) -> list[str]:
         texts: list[str] = []
-        for primitive in made.primitives:
+        for primitive in made.plain():
             entry = transaction.operator(primitive.variable) if isinstance(primitive, RegisterImpl) else None
             if entry is None or not isinstance(primitive, RegisterImpl):
                 continue
-            kernels = entry.kernels[primitive.bit]
+            kernels = entry.kernels_at(primitive.bit)
+            if primitive.entry not in kernels:  # which went to a custom_op
+                continue
             older = kernels[kernels.index(primitive.entry) + 1 :]
             if not older:
                 continue

@@ -41,6 +41,11 @@ class LabEngine:
         """The name of the semantics."""
         return self._semantics.name
 
+    @property
+    def knows_torch_library(self) -> bool:
+        """Whether it follows the rules of `torch.library`; else it registers the content of such calls."""
+        return self._semantics.torch_library is not None
+
     @contextmanager
     def sandbox(self) -> Iterator[Dispatcher]:
         """A fresh dispatcher, as scenarios find it."""

@@ -26,6 +26,7 @@ from dispatchlab.engine.primitives import (
 from dispatchlab.engine.python_primitive import RegisterPython
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, PythonVariable, StateVariable, Transaction
+from dispatchlab.engine.torch_library import TorchLibraryPrimitive, torch_library_primitives
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -61,6 +62,14 @@ class LoweredRegistration:
     def __repr__(self) -> str:
         return f"<LoweredRegistration {', '.join(type(primitive).__name__ for primitive in self.primitives)}>"
 
+    def plain(self) -> Iterator[Primitive]:
+        """Its primitives, and in place of one of `torch.library` what that may make in the dispatcher."""
+        for primitive in self.primitives:
+            if isinstance(primitive, TorchLibraryPrimitive):
+                yield from primitive.plain
+            else:
+                yield primitive
+
     def written_variables(self) -> frozenset[StateVariable]:
         """The state variables that it writes by name; a fallback reaches every operator besides."""
         variables: set[StateVariable] = set()
@@ -68,7 +77,14 @@ class LoweredRegistration:
             match primitive:
                 case RegisterFallback():
                     variables.add(FALLBACKS)
-                case ClaimNamespace() | RegisterDef() | RegisterImpl() | RegisterName() | RegisterPython():
+                case (
+                    ClaimNamespace()
+                    | RegisterDef()
+                    | RegisterImpl()
+                    | RegisterName()
+                    | RegisterPython()
+                    | TorchLibraryPrimitive()
+                ):
                     variables.add(primitive.variable)
                 case _:
                     pass
@@ -216,8 +232,12 @@ def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive
             )
             yield (Refused(RegistrationError(ErrorKind.KEY_ON_DEF_BLOCK, message, facts | {"key": str(key)})),)
             return
-    for inner in block.registrations:
-        yield _guarded(_Inside(block), inner, semantics)
+    rules = semantics.torch_library
+    content = [_guarded(_Inside(block), inner, semantics) for inner in block.registrations]
+    if block.made_by is not None and rules is not None:
+        yield tuple(torch_library_primitives(block, block.made_by, [*chain.from_iterable(content)], rules))
+    else:
+        yield from content
 
 
 def _wildcard(block: Block) -> RegistrationError:

@@ -89,12 +89,8 @@ def leave_python(state: Transaction, operator: str) -> None:
     kept = state.python(operator)
     left = kept
     for key, registered in kept.entries:
-        staying = tuple(one for one in registered if not _belongs(one))
+        staying = tuple(one for one in registered if not one.by_object)
         if staying != registered:
             left = left.put(key, staying)
     if left != kept:
         state.put_python(operator, left)
-
-
-def _belongs(entry: PythonEntry) -> bool:
-    return isinstance(entry, RegisterPython | _Member) and entry.by_object

@@ -16,6 +16,10 @@ class PythonEntry(Protocol):
     def debug(self) -> str:
         """Where it comes from, as a snapshot shows it."""
 
+    @property
+    def by_object(self) -> bool:
+        """Whether it belongs to the `OpOverload`, and is lost when the operator is defined anew."""
+
 
 class PythonKey(NamedTuple):
     """Under what an entry is kept.

@@ -32,6 +32,7 @@ from dispatchlab.model.profile import (
 from dispatchlab.model.registration import Fallback
 from dispatchlab.model.short_repr import member_repr
 from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, each_slot, slots_of_key
+from dispatchlab.model.torch_library_rules import TorchLibraryRules, torch_library_rules
 
 
 class SignatureLife(Enum):
@@ -88,6 +89,7 @@ class Semantics:
             else every fallback replaces the one before, and every release empties the key.
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
+        torch_library: the rules of the functions of `torch.library`; None where they are not known.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
         fallbacks: the backend fallbacks that a scenario finds before it registers anything.
@@ -114,6 +116,7 @@ class Semantics:
     replaced_fallback_returns: bool = False
     kernels_in_wildcard_block: bool = True
     several_defs: bool = False
+    torch_library: TorchLibraryRules | None = None
     schema_2020: bool = False
     warn_each_override: bool = True
     fallbacks: tuple[Fallback, ...] = ()
@@ -192,6 +195,7 @@ def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
         replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         kernels_in_wildcard_block=profile.kernels_in_wildcard_block,
         several_defs=profile.several_defs,
+        torch_library=torch_library_rules(profile.torch),
         warn_each_override=profile.warn_each_override,
         fallbacks=fallbacks,
         builtin_fallbacks=fallbacks,
@@ -212,6 +216,7 @@ def strict_of(profile: Profile) -> Semantics:
         dump_order=_dump_order(keys),
         replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         replaced_fallback_returns=True,
+        torch_library=torch_library_rules(profile.torch),
         builtin_fallbacks=fallbacks_of(profile),
     )
 

@@ -107,23 +107,21 @@ def test_sites_are_where_the_package_calls_and_helpers_are_named_besides(shop: t
 
 
 def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path, Scenario, str]) -> None:
-    folder, scenario, _ = shop
+    folder, _, _ = shop
     kept = json.loads(dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json").stdout)
     assert (kept["verdict"], kept["walk"], kept["modules"]) == ("no violation found", "program", 1), kept
     done = dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json", "--free")
     report = json.loads(done.stdout)
     assert (done.returncode, report["verdict"], report["components"]) == (1, "order-dependent", 7), done.stderr
-    found = report["counterexample"]
-    assert found["kind"] == "asymmetry"
-    last = int(found["expected_sequence"].rpartition("+")[2])
-    block = scenario.registrations[last]
-    assert isinstance(block, Block)
-    assert block.made_by is not None
-    assert block.made_by.function in (TorchLibraryFunction.REGISTER_AUTOGRAD, TorchLibraryFunction.REGISTER_FAKE)
-    assert f"-+{last} refused: other\n" in found["diff"]
-    # The kernels that these calls end in commute, and it is the calls that do not.
-    lab = json.loads(dispatchlab(folder, "permute", "found.yaml", "--format", "json", "--free").stdout)
-    assert (lab["verdict"], lab["conflicts"]) == ("order-independent", [])
+    # With releases in any order, a def may go before what looks it up, and a cast leaves its Python kernel behind.
+    assert report["counterexample"]["kind"] in ("asymmetry", "undo")
+    for semantics in ("strict", "torch-2.13"):
+        options = "--semantics", semantics, "--format", "json"
+        lab = json.loads(dispatchlab(folder, "permute", "found.yaml", *options).stdout)
+        assert (lab["verdict"], lab["conflicts"]) == ("order-independent", []), lab
+        lab = json.loads(dispatchlab(folder, "permute", "found.yaml", *options, "--free").stdout)
+        assert lab["verdict"] == "order-dependent"
+        assert lab["counterexample"]["kind"] in ("asymmetry", "undo")
 
 
 def test_a_replay_shows_what_the_package_shows(shop: tuple[Path, Scenario, str]) -> None:

@@ -52,6 +52,14 @@ _FRAGMENTS: tuple[tuple[str, ErrorKind], ...] = (
     ("apply to only a single namespace", ErrorKind.FALLBACK_WITH_NAMESPACE),
     ("dispatch_key.has_value()", ErrorKind.FALLBACK_WITHOUT_KEY),
     ("couldn't infer schema either", ErrorKind.CANNOT_INFER_SCHEMA),
+    ("We should not register a meta kernel directly", ErrorKind.META_BESIDE_COMPOSITE),
+    ("already has a `__torch_dispatch__` rule", ErrorKind.DUPLICATE_RULE),
+    ("there's already a kernel registered from python", ErrorKind.DUPLICATE_KERNEL),
+    ("<DispatchKey.Autocast", ErrorKind.DUPLICATE_KERNEL),  # a KeyError of register_autocast
+    ("for non-functional operator", ErrorKind.NOT_FUNCTIONAL),
+    ("Library object has been destroyed", ErrorKind.LIBRARY_DESTROYED),
+    ("'_OpNamespace'", ErrorKind.NO_SUCH_SCHEMA),
+    ("has no overload name", ErrorKind.NO_SUCH_SCHEMA),
     ("arguments but this PyTorch build only supports", ErrorKind.TOO_MANY_ARGUMENTS),
     ("but function schema was given", ErrorKind.NOT_A_NAME),
     ("but only the operator name was given", ErrorKind.NOT_A_SCHEMA),
@@ -62,6 +70,7 @@ _FRAGMENTS: tuple[tuple[str, ErrorKind], ...] = (
     ("There were no tensor arguments", ErrorKind.NO_TENSOR_ARGUMENTS),
     ("mapped to AutogradOther", ErrorKind.AMBIGUOUS_AUTOGRADOTHER),
     ("fallthrough_kernel was executed", ErrorKind.FALLTHROUGH_EXECUTED),
+    (" does not exist", ErrorKind.NO_SUCH_SCHEMA),
 )
 
 _FACTS: dict[ErrorKind, re.Pattern[str]] = {

@@ -20,6 +20,7 @@ from dispatchlab.live.introspection.kernel_identity import (
 )
 from dispatchlab.live.introspection.queries import UPSTREAM, schema_text, upstream_check
 from dispatchlab.live.introspection.slot_memory import Fingerprints, SlotView, entry_address, memory_layout
+from dispatchlab.live.sandbox.kept_in_python import kept_in_python
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot, Violation
 
@@ -143,12 +144,21 @@ class Observer:
         self.objects = KernelObjects(names.builtin) if self._layout is not None else None
         self.every_table = every_table or self.objects is None
         self.active_set = self.version = 0
+        self.reads_python = False
         self._operators: dict[OperatorName, ObservedOperator] = {}
         self._by_id: dict[int, ObservedOperator] = {}
         self._remembered: list[OperatorName] = []
 
     def snapshot(self, name: OperatorName, /) -> Snapshot:
-        """What PyTorch shows of the operator now, and what sits in its slots."""
+        """What PyTorch shows of the operator now, and what sits in its slots; where Python is read, that as well."""
+        found = self._snapshot(name)
+        if not self.reads_python:
+            return found
+        raw = kept_in_python(str(self._libraries.name_of(name)), self._names.mark)
+        text = self.shown(raw).replace(": \n", ": (no debug text)\n")
+        return replace(found, python=text) if text else found
+
+    def _snapshot(self, name: OperatorName) -> Snapshot:
         operator = self._by_id.get(id(name)) or self._remember(name)
         raw = operator.raw_text
         dump = self._dump(raw)
@@ -214,6 +224,10 @@ class Observer:
     def stop_reading_slots(self) -> None:
         """Ask the bindings alone from now on: there are kernels that slots cannot distinguish."""
         self.objects, self.every_table = None, True
+
+    def read_python(self) -> None:
+        """Show what Python keeps of operators from now on."""
+        self.reads_python = True
 
     def _remember(self, name: OperatorName) -> ObservedOperator:
         if len(self._remembered) == _REMEMBERED:

@@ -13,6 +13,7 @@ from itertools import count
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.live.bridge import torch as live_torch
 from dispatchlab.live.bridge.error_parser import refusal
+from dispatchlab.live.bridge.python_calls import forget_operator
 from dispatchlab.live.bridge.registration_calls import BindingCall, CallBuilder, Libraries, Library, NativeKernels
 from dispatchlab.live.bridge.reserved_namespaces import sandbox_prefix
 from dispatchlab.live.bridge.running_keys import running_keys
@@ -22,7 +23,7 @@ from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.observation import ObservationCache, ObservedOperator, Observer
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Fallback, Registration
+from dispatchlab.model.registration import Def, Fallback, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 _number = count(1)
@@ -205,6 +206,7 @@ class LiveSandbox:
         if any(call.is_torch_library_call for call in calls):
             # NB: it makes several kernels under one number, which slots cannot distinguish.
             self._observer.stop_reading_slots()
+            self._observer.read_python()
         objects = self._observer.objects
         if objects is not None:
             for call in calls:
@@ -262,6 +264,10 @@ class LiveSandbox:
         if prepared.fallbacks:
             for call in prepared.calls:
                 self._emptied_row(call)
+        if observer.reads_python:
+            for call in prepared.calls:
+                if isinstance(call.origin.registration, Def):
+                    forget_operator(self._libraries.name_of(call.origin.registration.operator).qualified)
         prepared.handle = None
         observer.active_set ^= prepared.bit
         objects = observer.objects

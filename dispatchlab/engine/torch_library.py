@@ -1,0 +1,587 @@
+"""Calls of `torch.library` as primitives: what each refuses, what it leaves in Python, and what its release takes back.
+
+The order of checks and writes is upstream's: torch/library.py, torch/_library/custom_ops.py, fake_impl.py and
+simple_registry.py. Which versions it is about is in `dispatchlab/model/torch_library_rules.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dispatchlab.engine import refusals
+from dispatchlab.engine.kernel import RegisteredKernel
+from dispatchlab.engine.primitives import Primitive, Refused, RegisterDef, RegisterImpl
+from dispatchlab.engine.python_state import PythonKey, PythonState
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.engine.state import Transaction
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Block, TorchLibraryCall, TorchLibraryFunction
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, Type
+from dispatchlab.model.slot_set import KEY_BIT
+from dispatchlab.model.torch_library_rules import TorchLibraryRules
+
+# Note [Calls of torch.library, in the lab]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A block with `made_by` says what its call registered when it was recorded: the content. Whether it does so now, and
+# with whom, depends on what is there:
+#
+# - A Meta kernel by `Library.impl`, that of a fake implementation among them, needs an operator that something is
+#   registered for, and no kernel at CompositeImplicitAutograd. Autograd, vmap and autocast rules need the def.
+# - When `custom_op` has made the operator, what is called for it by name goes to the object that it returned, as the
+#   methods of that do: a fake, a backward or a rule takes the place of the one that is there, and kernels for a new
+#   device go into the library of the custom_op. Nothing of it is the caller's, whose release takes back nothing.
+# - A second `custom_op` of the same name destroys the library of the first, whoever holds it, before it defines
+#   anything. When it is refused afterwards, the first one is gone all the same, and its object stays: calls by name
+#   find it, and its library takes nothing more.
+# - Fakes are a list: the newest is in force, and each goes with its own library, whether the operator is there or not.
+#   There is one rule for each class of `register_torch_dispatch`, and it needs no operator.
+# - `register_autocast` writes a Python kernel besides, which belongs to the OpOverload: it outlives the call, takes the
+#   place of an older one, and goes with the def. Beside a kernel at that key that has no Python kernel it is refused.
+#
+# What a kernel does is not part of a state. So it is not seen that one calls an OpOverload whose def went and came
+# again, which ends the process.
+
+CUSTOM_OP = PythonKey("custom_ops", "custom_op")
+"""The object that `custom_op` returned last for an operator; see `OPDEFS` upstream."""
+
+_LIBRARY = PythonKey("_custom_ops", "library")
+"""The `custom_op` whose library lives; see `OPDEF_TO_LIB` upstream."""
+
+_ADDED = PythonKey("_custom_ops", "added")
+"""The kernels that later calls have put into that library."""
+
+_ANY_DEVICE = PythonKey("_custom_ops", "kernel")
+_FAKE = PythonKey("torch_library", "fake")
+_PART_REGISTRIES = "custom_ops", "_custom_ops"
+_COMPOSITE = KEY_BIT[DispatchKey.CompositeImplicitAutograd]
+_EARLY = frozenset({DispatchKey.Autograd, DispatchKey.ADInplaceOrView})
+_RENAMED_DEVICES = {"privateuseone": "PrivateUse1"}
+
+
+class TorchLibraryPrimitive:
+    """A step of a call of `torch.library`.
+
+    Args:
+        call: what is called.
+        name: the operator that it is about.
+        debug: where it is called, as dumps and snapshots print it.
+        plain: what it may make in the dispatcher.
+    """
+
+    __slots__ = ("_added", "call", "debug", "name", "plain", "variable")
+
+    by_object = False
+
+    def __init__(self, call: TorchLibraryCall, name: OperatorName, debug: str, plain: Sequence[Primitive] = ()) -> None:
+        self.call, self.name, self.debug = call, name, debug
+        self.variable = str(name)
+        self.plain = tuple(plain)
+        self._added: dict[tuple[OpenCustomOp, DispatchKey], _Added] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.call.function} {self.variable})"
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """For the object of a `custom_op` where there is one, else with the library of the call."""
+        made = _custom_op(state.python(self.variable))
+        if made is None:
+            self._on_operator(semantics, state)
+        else:
+            self._on_custom_op(semantics, state, made)
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """Take back what is the caller's."""
+        for primitive in self.plain:
+            primitive.release(semantics, state)
+
+    def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
+        for primitive in self.plain:
+            if isinstance(primitive, RegisterImpl):
+                _check_meta(state, primitive)
+            primitive.register(semantics, state)
+
+    def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
+        self._on_operator(semantics, state)
+
+    def _put(self, state: Transaction, key: PythonKey, entries: Sequence[TorchLibraryPrimitive | _Added]) -> None:
+        state.put_python(self.variable, state.python(self.variable).put(key, tuple(entries)))
+
+    def _drop(self, state: Transaction, key: PythonKey) -> None:
+        entries = state.python(self.variable).at(key)
+        if self in entries:
+            self._put(state, key, [each for each in entries if each is not self])  # type: ignore[misc]
+
+    def _add_kernels(
+        self, semantics: Semantics, state: Transaction, made: OpenCustomOp, keys: Sequence[DispatchKey]
+    ) -> None:
+        """Put kernels of the call into the library of a `custom_op`."""
+        for primitive in self.plain:
+            if not isinstance(primitive, RegisterImpl) or primitive.entry.key not in keys:
+                continue
+            if state.python(self.variable).at(_LIBRARY) != (made,):
+                raise _destroyed(self.name, made)
+            _check_meta(state, primitive)
+            added = self._kernel_in(semantics, made, primitive)
+            added.kernel.register(semantics, state)
+            self._put(state, _ADDED, (*state.python(self.variable).at(_ADDED), added))  # type: ignore[arg-type]
+
+    def _kernel_in(self, semantics: Semantics, made: OpenCustomOp, primitive: RegisterImpl) -> _Added:
+        """The kernel as the library of a `custom_op` registers it; the same object for the same library."""
+        key = primitive.entry.key
+        assert key is not None
+        added = self._added.get((made, key))
+        if added is None:
+            entry = RegisteredKernel(primitive.entry.kernel, made.debug, key, primitive.entry.location)
+            added = self._added[made, key] = _Added(RegisterImpl(self.name, entry, semantics, with_key=True))
+        return added
+
+
+class _Added:
+    """A kernel that a later call has put into the library of a `custom_op`."""
+
+    __slots__ = ("debug", "kernel")
+
+    by_object = False
+
+    def __init__(self, kernel: RegisterImpl) -> None:
+        self.kernel, self.debug = kernel, kernel.entry.debug
+
+
+class OpenCustomOp(TorchLibraryPrimitive):
+    """The library of a `custom_op`, and the object that it returns.
+
+    Attributes:
+        contents: all that is registered with the library.
+    """
+
+    __slots__ = ("contents",)
+
+    contents: tuple[Primitive, ...]
+
+    @property
+    def schema(self) -> FunctionSchema:
+        """The schema that it defines."""
+        return next(each.definition.schema for each in self.contents if isinstance(each, RegisterDef))
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Destroys the library of an older `custom_op` of the same name."""
+        for older in state.python(self.variable).at(_LIBRARY):
+            assert isinstance(older, OpenCustomOp)
+            older._destroy(semantics, state)
+        self._put(state, _LIBRARY, (self,))
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """Takes along whatever was put into the library, and the object."""
+        self._destroy(semantics, state)
+        kept = state.python(self.variable)
+        if kept.at(CUSTOM_OP) == (self,):
+            state.put_python(self.variable, _without_parts(kept))
+
+    def _destroy(self, semantics: Semantics, state: Transaction) -> None:
+        kept = state.python(self.variable)
+        if kept.at(_LIBRARY) == (self,):
+            for primitive in self.contents:
+                primitive.release(semantics, state)
+            for added in kept.at(_ADDED):
+                assert isinstance(added, _Added)
+                added.kernel.release(semantics, state)
+            self._put(state, _LIBRARY, ())
+            self._put(state, _ADDED, ())
+        for key, _ in state.python(self.variable).entries:
+            if key.registry == _FAKE.registry:
+                self._drop(state, key)
+
+
+class _OwnFake(TorchLibraryPrimitive):
+    """The fake implementation that `custom_op` registers, which calls the one that its object is given."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, made: OpenCustomOp, plain: Sequence[Primitive]) -> None:
+        super().__init__(made.call, made.name, made.debug, plain)
+        self._made = made
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Refused as any Meta kernel of a library is."""
+        self._on_operator(semantics, state)
+        self._put(state, _FAKE, (self._made, *state.python(self.variable).at(_FAKE)))  # type: ignore[arg-type]
+
+
+class _KeepCustomOp(TorchLibraryPrimitive):
+    """Notes the object of a `custom_op` under its name, where calls by name find it."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, made: OpenCustomOp) -> None:
+        super().__init__(made.call, made.name, made.debug)
+        self._made = made
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Takes the place of an older object, and all that is known of it."""
+        kept = _without_parts(state.python(self.variable)).put(CUSTOM_OP, (self._made,))
+        for device in self.call.on or (None,):
+            kept = kept.put(_kernel_of(device), (self._made,))
+        state.put_python(self.variable, kept)
+
+
+class _RegisterFake(TorchLibraryPrimitive):
+    def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
+        super()._on_operator(semantics, state)
+        self._put(state, _FAKE, (self, *state.python(self.variable).at(_FAKE)))  # type: ignore[arg-type]
+
+    def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
+        self._put(state, PythonKey("custom_ops", "fake"), (self,))
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        super().release(semantics, state)
+        self._drop(state, _FAKE)
+
+
+class _RegisterKernel(TorchLibraryPrimitive):
+    def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
+        for device in self.call.on or (None,):
+            key = _kernel_of(device)
+            if not state.python(self.variable).at(key):
+                self._add_kernels(semantics, state, made, [_key_of_device(device)])
+            self._put(state, key, (self,))
+
+
+class _RegisterAutograd(TorchLibraryPrimitive):
+    def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
+        schema = _schema_in(state, self)
+        if not _is_functional(schema, views=False):
+            raise _not_functional(self.name, schema)
+        _check_keyword_tensors(schema, self.call.function)
+        super()._on_operator(semantics, state)
+
+    def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
+        if not _is_functional(made.schema, views=True):
+            raise _not_functional(self.name, made.schema)
+        self._put(state, PythonKey("custom_ops", "backward"), (self,))
+
+
+class _RegisterVmap(TorchLibraryPrimitive):
+    def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
+        _check_keyword_tensors(_schema_in(state, self), self.call.function)
+        super()._on_operator(semantics, state)
+
+    def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
+        key = PythonKey("custom_ops", "vmap")
+        is_first = not state.python(self.variable).at(key)
+        self._put(state, key, (self,))
+        if is_first:
+            self._add_kernels(semantics, state, made, [DispatchKey.FuncTorchBatched])
+
+
+class _RegisterAutocast(TorchLibraryPrimitive):
+    by_object = True  # its Python kernel
+
+    def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
+        _schema_in(state, self)
+        for primitive in self.plain:
+            if isinstance(primitive, RegisterImpl) and primitive.entry.key is not None:
+                key, entry = PythonKey("py_kernels", str(primitive.entry.key)), state.operator(self.variable)
+                if not state.python(self.variable).at(key) and entry is not None and entry.kernels_at(primitive.bit):
+                    raise _no_python_kernel(self.name, primitive.entry.key)
+                self._put(state, key, (self,))
+        super()._on_operator(semantics, state)
+
+    def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
+        key = _autocast_of(self.call)
+        if not state.python(self.variable).at(key):
+            self._put(state, key, (made,))
+            self._add_kernels(semantics, state, made, [each.entry.key for each in _impls(self.plain) if each.entry.key])
+
+
+class _RegisterTorchDispatch(TorchLibraryPrimitive):
+    def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
+        self._register_rule(state, self)
+
+    def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
+        key = PythonKey("custom_ops", _rule_of(self.call).key)
+        if not state.python(self.variable).at(key):
+            self._register_rule(state, made)
+        self._put(state, key, (self,))
+
+    def _register_rule(self, state: Transaction, holder: TorchLibraryPrimitive) -> None:
+        key = _rule_of(self.call)
+        for older in state.python(self.variable).at(key):
+            raise _duplicate_rule(self.name, self.call.on[0], older.debug)
+        self._put(state, key, (holder,))
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        self._drop(state, _rule_of(self.call))
+
+
+class _Part(TorchLibraryPrimitive):
+    """A call on the object that `custom_op` returned, by whoever called that; its kernels are in the content."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, made: OpenCustomOp, part: TorchLibraryCall) -> None:
+        super().__init__(part, made.name, made.debug)
+        self._made = made
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Refused where the same call by name is."""
+        made = self._made
+        match self.call.function:
+            case TorchLibraryFunction.REGISTER_FAKE:
+                self._put(state, PythonKey("custom_ops", "fake"), (made,))
+            case TorchLibraryFunction.REGISTER_AUTOGRAD:
+                if not _is_functional(made.schema, views=True):
+                    raise _not_functional(self.name, made.schema)
+                self._put(state, PythonKey("custom_ops", "backward"), (made,))
+            case TorchLibraryFunction.REGISTER_VMAP:
+                self._put(state, PythonKey("custom_ops", "vmap"), (made,))
+            case TorchLibraryFunction.REGISTER_AUTOCAST:
+                self._put(state, _autocast_of(self.call), (made,))
+            case TorchLibraryFunction.REGISTER_KERNEL:
+                for device in self.call.on or (None,):
+                    self._put(state, _kernel_of(device), (made,))
+            case TorchLibraryFunction.REGISTER_TORCH_DISPATCH:
+                key, rule = PythonKey("custom_ops", _rule_of(self.call).key), _rule_of(self.call)
+                kept = state.python(self.variable)
+                for older in () if kept.at(key) else kept.at(rule):
+                    raise _duplicate_rule(self.name, self.call.on[0], older.debug)
+                self._put(state, rule, (made,))
+                self._put(state, key, (made,))
+            case _:
+                pass
+
+
+_CALLS: dict[TorchLibraryFunction, type[TorchLibraryPrimitive]] = {
+    TorchLibraryFunction.REGISTER_FAKE: _RegisterFake,
+    TorchLibraryFunction.REGISTER_KERNEL: _RegisterKernel,
+    TorchLibraryFunction.REGISTER_AUTOGRAD: _RegisterAutograd,
+    TorchLibraryFunction.REGISTER_VMAP: _RegisterVmap,
+    TorchLibraryFunction.REGISTER_AUTOCAST: _RegisterAutocast,
+    TorchLibraryFunction.REGISTER_TORCH_DISPATCH: _RegisterTorchDispatch,
+}
+
+
+def torch_library_primitives(
+    block: Block, call: TorchLibraryCall, content: Sequence[Primitive], rules: TorchLibraryRules
+) -> Iterator[Primitive]:
+    """The primitives of a block that a call of `torch.library` makes. See Note [Calls of torch.library, in the lab].
+
+    Args:
+        block: the block.
+        call: the call.
+        content: what the call registers with the dispatcher when nothing is in its way.
+        rules: those of the PyTorch that it is called in.
+    """
+    name = call.operator.within(block.namespace or "")
+    for each in (call, *call.parts):
+        error = _refused_anywhere(block, each, name, rules)
+        if error is not None:
+            yield Refused(error)
+            return
+    match call.function:
+        case TorchLibraryFunction.CUSTOM_OP if any(isinstance(each, RegisterDef) for each in content):
+            yield from _custom_op_primitives(call, name, block.debug, content)
+        case TorchLibraryFunction.IMPL if any(each.entry.key is DispatchKey.Meta for each in _impls(content)):
+            yield _Plain(call, name, block.debug, content)
+        case TorchLibraryFunction.IMPL | TorchLibraryFunction.DEFINE | TorchLibraryFunction.CUSTOM_OP:
+            yield from content
+        case _:
+            yield _CALLS[call.function](call, name, block.debug, content)
+
+
+class _Plain(TorchLibraryPrimitive):
+    """Kernels by `Library.impl`."""
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """With the library of the call, whoever has made the operator."""
+        self._on_operator(semantics, state)
+
+
+def _custom_op_primitives(
+    call: TorchLibraryCall, name: OperatorName, debug: str, content: Sequence[Primitive]
+) -> Iterator[Primitive]:
+    made = OpenCustomOp(call, name, debug)
+    metas = [each for each in _impls(content) if each.entry.key is DispatchKey.Meta]
+    own, more = metas[:1], metas[1:]  # the second one is of the device type
+    early = [each for each in _impls(content) if each.entry.key in _EARLY]
+    late = [each for each in content if not isinstance(each, RegisterDef) and each not in (*metas, *early)]
+    definition = next(each for each in content if isinstance(each, RegisterDef))
+    first: list[Primitive] = [definition, _OwnFake(made, own), *early]
+    made.contents = (*first, *more, *late)
+    yield made
+    schema = definition.definition.schema
+    if _has_keyword_tensors(schema) and "out" not in definition.definition.tags:
+        yield Refused(_keyword_tensors(schema, call.function))
+    yield from first
+    yield _KeepCustomOp(made)
+    if call.on and not any(_is_tensor(each.type) for each in schema.arguments):
+        has_device = any(each.name == "device" and str(each.type) == "Device" for each in schema.arguments)
+        if not has_device:
+            yield Refused(_no_device(name))
+    if more:
+        yield _Plain(call, name, debug, more)
+    yield from late
+    for part in call.parts:
+        yield _Part(made, part)
+
+
+# -- what is looked at
+
+
+def _custom_op(kept: PythonState) -> OpenCustomOp | None:
+    """The object that a call by name goes to."""
+    found = kept.at(CUSTOM_OP)
+    return found[0] if found and isinstance(found[0], OpenCustomOp) else None
+
+
+def _without_parts(kept: PythonState) -> PythonState:
+    """Without what is known of the object of a `custom_op`; its library is another thing."""
+    for key, _ in kept.entries:
+        if key.registry in _PART_REGISTRIES and key not in (_LIBRARY, _ADDED):
+            kept = kept.put(key, ())
+    return kept
+
+
+def _impls(primitives: Sequence[Primitive]) -> list[RegisterImpl]:
+    return [each for each in primitives if isinstance(each, RegisterImpl)]
+
+
+def _kernel_of(device: str | None) -> PythonKey:
+    return _ANY_DEVICE if device is None else PythonKey("custom_ops", f"kernel {device}")
+
+
+def _autocast_of(call: TorchLibraryCall) -> PythonKey:
+    return PythonKey("custom_ops", f"autocast {call.on[0]}")
+
+
+def _rule_of(call: TorchLibraryCall) -> PythonKey:
+    return PythonKey("torch_library", f"torch_dispatch {call.on[0].replace(':', '.')}")
+
+
+def _key_of_device(device: str | None) -> DispatchKey:
+    """The key of a device type; Undefined, where no kernel is, for a text that is none."""
+    if device is None:
+        return DispatchKey.CompositeExplicitAutograd
+    name = _RENAMED_DEVICES.get(device)
+    keys = (each for each in DispatchKey if (each.name == name if name else each.name.lower() == device))
+    return next(keys, DispatchKey.Undefined)
+
+
+def _is_tensor(type_: Type) -> bool:
+    match type_:
+        case OptionalType(element) | ListType(element):
+            return _is_tensor(element)
+        case _:
+            return type_ == SimpleType("Tensor")
+
+
+def _has_keyword_tensors(schema: FunctionSchema) -> bool:
+    return any(each.kwarg_only and _is_tensor(each.type) for each in schema.arguments)
+
+
+def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
+    """Whether nothing is written and something is returned; of views, those of one tensor to another with `views`."""
+    if any(each.alias is not None and each.alias.is_write for each in schema.arguments):
+        return False
+    if any(each.alias is not None and not each.alias.is_write for each in schema.returns):
+        plain = SimpleType("Tensor")
+        counts = [sum(each.type == plain for each in some) for some in (schema.arguments, schema.returns)]
+        return views and counts == [1, 1]
+    return bool(schema.returns)
+
+
+def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
+    """What `Library.impl` checks of a Meta kernel."""
+    if kernel.entry.key is not DispatchKey.Meta:
+        return
+    entry = state.operator(kernel.variable)
+    if entry is None:
+        raise refusals.refuse(
+            ErrorKind.NO_SUCH_SCHEMA,
+            f"a Meta kernel needs an operator, and nothing is registered for {kernel.name}: define it first",
+            operator=kernel.variable,
+        )
+    if entry.kernels_at(_COMPOSITE):
+        raise refusals.refuse(
+            ErrorKind.META_BESIDE_COMPOSITE,
+            f"{kernel.name} has a kernel at CompositeImplicitAutograd, which needs no Meta kernel: it decomposes",
+            operator=kernel.variable,
+        )
+
+
+def _schema_in(state: Transaction, primitive: TorchLibraryPrimitive) -> FunctionSchema:
+    """The schema that looking the operator up gives."""
+    entry = state.operator(primitive.variable)
+    stored = None if entry is None else entry.stored
+    if stored is None:
+        raise refusals.refuse(
+            ErrorKind.NO_SUCH_SCHEMA,
+            f"{primitive.call.function} looks {primitive.name} up, and it has no def: define it first",
+            operator=primitive.variable,
+        )
+    return stored.schema
+
+
+def _check_keyword_tensors(schema: FunctionSchema, function: TorchLibraryFunction) -> None:
+    if _has_keyword_tensors(schema):
+        raise _keyword_tensors(schema, function)
+
+
+def _refused_anywhere(
+    block: Block, call: TorchLibraryCall, name: OperatorName, rules: TorchLibraryRules
+) -> RegistrationError | None:
+    """Why a call is refused whatever there is."""
+    if block.namespace in rules.reserved:
+        message = f"the namespace {block.namespace} is reserved, and torch.library makes no library of it"
+        return refusals.refuse(ErrorKind.OTHER, message, operator=str(name))
+    if call.function is TorchLibraryFunction.REGISTER_AUTOCAST and not {*call.on} <= rules.autocast:
+        return refusals.refuse(
+            ErrorKind.OTHER, f"there is no autocast for {', '.join(call.on)}", operator=str(name), device=call.on[0]
+        )
+    return None
+
+
+# -- refusals
+
+
+def _keyword_tensors(schema: FunctionSchema, function: TorchLibraryFunction) -> RegistrationError:
+    message = f"{function} takes no tensors that are given by keyword only, and there is one in {schema}"
+    return refusals.refuse(ErrorKind.OTHER, message, schema=str(schema))
+
+
+def _not_functional(name: OperatorName, schema: FunctionSchema) -> RegistrationError:
+    message = f"{name} writes to its arguments or returns a view, so it can have no autograd formula: {schema}"
+    return refusals.refuse(ErrorKind.NOT_FUNCTIONAL, message, operator=str(name), schema=str(schema))
+
+
+def _no_device(name: OperatorName) -> RegistrationError:
+    message = f"{name} has no tensor argument, and kernels for device types, so it needs an argument `Device device`"
+    return refusals.refuse(ErrorKind.OTHER, message, operator=str(name))
+
+
+def _no_python_kernel(name: OperatorName, key: DispatchKey) -> RegistrationError:
+    return refusals.refuse(
+        ErrorKind.DUPLICATE_KERNEL,
+        f"{name} has a kernel at {key} that register_autocast did not make, and it takes the place of its own alone",
+        operator=str(name),
+        key=str(key),
+    )
+
+
+def _duplicate_rule(name: OperatorName, on: str, other: str) -> RegistrationError:
+    return refusals.refuse(
+        ErrorKind.DUPLICATE_RULE,
+        f"{name} has a __torch_dispatch__ rule for {on} already ({other}): there is one for each class",
+        operator=str(name),
+        on=on,
+    )
+
+
+def _destroyed(name: OperatorName, made: OpenCustomOp) -> RegistrationError:
+    return refusals.refuse(
+        ErrorKind.LIBRARY_DESTROYED,
+        f"the library of the custom_op {name} ({made.debug}) was destroyed by another custom_op, which was refused",
+        operator=str(name),
+    )

@@ -1,0 +1,23 @@
+"""Calls of `torch.library`: the lab engine refuses, shows and keeps what the running PyTorch does."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.live.bridge.torch import torch
+from dispatchlab.model.torch_library_rules import torch_library_rules
+from tests import effort
+from tests.live.torch_library_histories import check_histories
+
+pytestmark = pytest.mark.skipif(
+    torch_library_rules(str(torch().__version__)) is None, reason="the rules of this PyTorch are not known"
+)
+
+
+def test_refusals_dumps_and_what_python_keeps_are_equal_after_every_step() -> None:
+    seen = check_histories(0, effort.share(400))
+    assert {"registered", "released", "duplicate_def", "no_such_schema"} <= set(seen)
+    if effort.percent == 100:
+        assert {"meta_beside_composite", "duplicate_rule", "not_functional", "other"} <= set(seen)

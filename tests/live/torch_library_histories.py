@@ -1,0 +1,38 @@
+"""Histories of calls of `torch.library` on the lab engine and on the running PyTorch, side by side."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from random import Random
+
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.live.sandbox.sandbox import LocalEngine
+from tests.live.test_lab_equals_torch import Side
+from tests.torch_library_scenarios import OPERATORS, history, scenario
+
+COMPARED = "dump", "table", "schema", "dangling", "python"
+
+
+def check_histories(first: int, count: int) -> Counter[str]:
+    """Compare the outcome of each step, and what is shown of each operator after it; what the outcomes were."""
+    seen: Counter[str] = Counter()
+    engine = LocalEngine()
+    for seed in range(first, first + count):
+        random = Random(seed)
+        registrations = scenario(random, random.randint(2, 7))
+        with LocalEngine().sandbox() as sandbox, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lab, live = Side(Dispatcher(engine.semantics), registrations), Side(sandbox, registrations)
+            for step in history(random, len(registrations)):
+                expected, found = live.toggle(step), lab.toggle(step)
+                seen[expected] += 1
+                assert found == expected, (seed, step)
+                for name in OPERATORS:
+                    theirs, ours = live.sandbox.snapshot(name), lab.sandbox.snapshot(name)
+                    for what in COMPARED:
+                        assert getattr(ours, what) == getattr(theirs, what), (seed, step, what)
+            for side in (lab, live):
+                for handle in side.handles.values():
+                    handle.release()
+    return seen

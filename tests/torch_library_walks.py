@@ -1,0 +1,66 @@
+"""Whether all walks of the lab engine agree on scenarios of calls of `torch.library`."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from random import Random
+
+from dispatchlab.engine.coded_states import CodedSpace
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.semantics import SEMANTICS
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.result import Exploration, Verdict
+from dispatchlab.model.registration import Registration
+from tests.torch_library_scenarios import OPERATORS, scenario
+
+_MOST_WITH_ALL_ORDERS = 3
+
+
+def check_walks(first: int, count: int, *, largest: int = 5) -> Counter[str]:
+    """Explore so many scenarios in every way; what the verdicts were."""
+    seen: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        random = Random(seed)
+        registrations = scenario(random, random.randint(2, largest))
+        for semantics in ("torch-2.13", "strict"):
+            engine = LabEngine(semantics)
+            by_default = explore(engine, registrations, OPERATORS)
+            everything = explore(engine, registrations, OPERATORS, walk="graph")
+            assert _shown(by_default) == _shown(everything), (seed, semantics)
+            seen[everything.verdict] += 1
+            if len(registrations) <= _MOST_WITH_ALL_ORDERS:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    orders = explore(engine, registrations, OPERATORS, walk="orders")
+                seen["orders"] += 1
+                # NB: it registers nothing a second time, so it may miss what the others find.
+                assert orders.verdict is not Verdict.ORDER_DEPENDENT or everything.verdict is orders.verdict, seed
+        _check_coded(random, registrations, seed)
+    return seen
+
+
+def _shown(found: Exploration) -> tuple[object, ...]:
+    conflicts = tuple((one.members, one.kind) for one in found.conflicts)
+    example = found.counterexample
+    lengths = None if example is None else (len(example.expected_sequence), len(example.actual_sequence))
+    return found.verdict, conflicts, found.never_accepted, lengths
+
+
+def _check_coded(random: Random, registrations: list[Registration], seed: int) -> None:
+    """States as integers are the states as values, and look alike, along a random sequence."""
+    plain = LabSpace(registrations, OPERATORS, SEMANTICS["torch-2.13"])
+    coded = CodedSpace.of(plain)
+    state, code, mask = plain.empty(), coded.empty(), 0
+    for _ in range(30):
+        index = random.randrange(len(registrations))
+        if mask >> index & 1:
+            state, code, mask = plain.release(state, index), coded.release(code, index), mask ^ 1 << index
+        else:
+            state, refusal = plain.register(state, index)
+            code, again = coded.register(code, index)
+            assert refusal == again, seed
+            mask |= 0 if refusal else 1 << index
+        assert coded.decoded(code) == state, seed
+        assert coded.observe(code) == plain.observe(state), seed
