@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
+from dispatchlab.call.autocast_policies import AUTOCAST_KEYS
 from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
 from dispatchlab.call.tensor import Generator, Tensor
@@ -26,6 +27,7 @@ from dispatchlab.call.tensor_keys import (
     tensor_key_set,
 )
 from dispatchlab.call.tensor_options import DeviceType, DType, Layout, is_device_index
+from dispatchlab.call.transform_rules import FRONT_AND_BACK, GRAD, TransformKeys, batch_refused, slices_refused
 from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.model.dump_format import Provenance, parse_entry
@@ -541,34 +543,33 @@ def schema_of(view: OperatorView) -> FunctionSchema:
     return parse_printed(view.schema)
 
 
-def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> CallExplanation:
+def explain(
+    view: OperatorView, described: Described, thread: ThreadKeys, transforms: Sequence[TransformKeys] = ()
+) -> CallExplanation:
     """Follow a call from its arguments to the kernel that ends it.
 
     Args:
         view: the operator, with its table.
-        described: its arguments.
+        described: its arguments, as they are outside of the transforms.
         thread: what the thread includes and excludes.
+        transforms: the transforms that the call is made in, the outermost first. Each tensor belongs to all of them.
 
     Raises:
         NotCallableError: the operator has no schema.
     """
     schema = schema_of(view)
     table = _Table.of(view)
-    of_arguments = DispatchKeySet()
-    for argument in described.arguments:
-        of_arguments |= argument.keys
-    hops = [_first_hop(table, of_arguments, thread)]
-    factory, aliases = _is_factory(schema), any(one.alias is not None for one in schema.returns)
-    current = thread
+    current = start = _inside_of(transforms, described, thread)
+    hops = [_first_hop(table, start.keys, start.thread)]
     while True:
-        after = _after(hops[-1], described, current, view.by_rule, factory=factory, aliases=aliases)
+        after = _after(hops[-1], current, schema, view.by_rule)
         if _works_alone(view.name, hops[-1]):
             after = f"the kernel of {view.name} for {hops[-1].key} does the work, and redispatches no further"
         if isinstance(after, str | _Unknown):
             break
-        if isinstance(after, ThreadKeys):
-            current = after
-            hops.append(replace(_first_hop(table, of_arguments, current), why=_ANEW.format(key=hops[-1].key)))
+        if isinstance(after, _Anew):
+            current = after.caller
+            hops.append(replace(_first_hop(table, current.keys, current.thread), why=after.why))
             continue
         hops.append(_hop(table, "redispatch", after.why, after.keys, (), start=after.keys))
     end = after if isinstance(after, str) else after.end
@@ -579,9 +580,9 @@ def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> Cal
     return CallExplanation(
         view.name,
         str(schema),
-        described.arguments,
-        of_arguments,
-        thread,
+        start.described.arguments,
+        start.keys,
+        start.thread,
         tuple(hops),
         end,
         known=isinstance(after, str),
@@ -686,7 +687,94 @@ def _hop(
     return Hop(kind, why, start, left_out, keys, keys.highest(), kernel, refusal)
 
 
+# -- who calls
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """What a call depends on.
+
+    Args:
+        described: the arguments.
+        thread: what the thread includes and excludes.
+        transform: the innermost transform; None outside of all.
+        outer: the caller when the transform is left; None outside of all.
+    """
+
+    described: Described
+    thread: ThreadKeys
+    transform: TransformKeys | None = None
+    outer: _Caller | None = None
+
+    @property
+    def keys(self) -> DispatchKeySet:
+        """The keys of all arguments."""
+        found = DispatchKeySet()
+        for argument in self.described.arguments:
+            found |= argument.keys
+        return found
+
+    def has_tensors(self) -> bool:
+        """Whether an argument is a tensor, or a list of tensors that may be empty."""
+        return any("Tensor[" in one.type or ("Tensor" in one.type and one.keys) for one in self.described.arguments)
+
+
+def _inside_of(transforms: Sequence[TransformKeys], described: Described, thread: ThreadKeys) -> _Caller:
+    caller = _Caller(described, thread)
+    active = replace(thread, local_included=thread.local_included | FRONT_AND_BACK)
+    for transform in transforms:
+        inside = replace(
+            caller.described,
+            arguments=tuple(_inside(one, transform) for one in caller.described.arguments),
+            requires_grad=transform is GRAD,
+        )
+        caller = _Caller(inside, active, transform, caller)
+    return caller
+
+
+def _inside(argument: ArgumentKeys, transform: TransformKeys) -> ArgumentKeys:
+    """An argument that belongs to a transform; None for a tensor stays what it is."""
+    if "Tensor" not in argument.type or not argument.keys or argument.keys == UNDEFINED_TENSOR_KEYS:
+        return argument
+    return replace(argument, keys=transform.tensor_keys(argument.keys))
+
+
+def _entered(caller: _Caller, transform: TransformKeys) -> _Anew:
+    thread = caller.thread
+    inside = replace(
+        thread,
+        local_included=thread.local_included | transform.also_included,
+        local_excluded=transform.excluded(thread.local_excluded),
+    )
+    return _Anew(
+        replace(caller, thread=inside),
+        f"its fallback enters {transform.name}, where only the keys of that are left in, and calls the operator anew",
+    )
+
+
+def _left(transform: TransformKeys, outer: _Caller) -> _Anew:
+    where = "outside of all transforms" if outer.transform is None else f"in {outer.transform.name}, the next one"
+    return _Anew(
+        outer,
+        f"its fallback leaves {transform.name}: it calls the operator anew, {where}, with the tensors that those of "
+        f"{transform.name} stand for",
+    )
+
+
+def _without(caller: _Caller, key: DispatchKey) -> _Caller:
+    thread = caller.thread
+    return replace(caller, thread=replace(thread, local_excluded=thread.local_excluded.add(key)))
+
+
 # -- what comes after a kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Anew:
+    """A new call of the operator, and why it is made."""
+
+    caller: _Caller
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -746,9 +834,9 @@ def _follows_rule(key: DispatchKey, kernel: Chosen, by_rule: Container[str]) -> 
 
 
 def _after(
-    hop: Hop, described: Described, thread: ThreadKeys, by_rule: Container[str], *, factory: bool, aliases: bool
-) -> _Next | ThreadKeys | str | _Unknown:
-    """The next set, the state of the thread for a new call, why there is neither, or that nobody knows.
+    hop: Hop, caller: _Caller, schema: FunctionSchema, by_rule: Container[str]
+) -> _Next | _Anew | str | _Unknown:
+    """The next set, the new call, why there is neither, or that nobody knows.
 
     See Note [The hop after a kernel].
     """
@@ -757,7 +845,10 @@ def _after(
         return f"the call fails: {hop.refusal}"
     if kernel.reason is Provenance.MATH:
         return "a composite kernel: it redispatches no further, and what it calls dispatches anew"
-    functionality = key.functionality
+    functionality, described = key.functionality, caller.described
+    in_transform = _after_in_transform(hop, kernel, caller, schema)
+    if in_transform is not None:
+        return in_transform
     if functionality <= DispatchKey.NestedTensor:
         if kernel.reason is Provenance.FALLBACK:
             return f"the {kernel.reason} of {key}: it serves every operator that has no kernel there"
@@ -765,17 +856,20 @@ def _after(
             return "a kernel for all backends: it redispatches no further, and what it calls dispatches anew"
         return "a backend kernel: it does the work and redispatches no further"
     builtin = _is_builtin(key, kernel)
-    tensors = any("Tensor[" in one.type or ("Tensor" in one.type and one.keys) for one in described.arguments)
-    if builtin and key in _VMAP and not tensors:
-        return replace(thread, local_excluded=thread.local_excluded.add(key))
-    if builtin and key == DispatchKey.Python and not tensors:
+    if builtin and key in _VMAP and not caller.has_tensors():
+        return _Anew(_without(caller, key), _ANEW.format(key=key))
+    if builtin and key == DispatchKey.Python and not caller.has_tensors():
         return "the builtin fallback of Python fails where no argument is a tensor and no mode is active"
     if builtin and key in _OUTSIDE:
         return f"the builtin fallback of {key} {_OUTSIDE[key]}"
     if builtin and key == DispatchKey.Functionalize:
-        if aliases:
+        if any(one.alias is not None for one in schema.returns):
             return "the builtin fallback of Functionalize refuses an operator whose results alias its arguments"
-        return replace(thread, local_excluded=thread.local_excluded.add(DispatchKey.Functionalize))
+        return _Anew(_without(caller, key), _ANEW.format(key=key))
+    if key in AUTOCAST_KEYS and _CASTS.search(kernel.debug):
+        return _Anew(
+            _without(caller, key), f"the kernel casts what has to be cast, and calls the operator anew, without {key}"
+        )
     if builtin and key == DispatchKey.Python and not any(one.keys.has(key) for one in described.arguments):
         why = "no argument and no mode has a __torch_dispatch__, so the builtin fallback redispatches below Python"
         return _Next(_below(functionality, keys), why)
@@ -797,11 +891,64 @@ def _after(
             records = "knows no formula, and marks the results so that backward warns"
         why = f"the autograd kernel {records}, and redispatches with keys & full_after(AutogradOther)"
         return _Next(keys & _BELOW_AUTOGRAD, why)
-    if functionality == DispatchKey.BackendSelect and factory:
-        return _Next(*_selected(described, thread))
+    if functionality == DispatchKey.BackendSelect and _is_factory(schema):
+        return _Next(*_selected(described, caller.thread))
     if not below.bits & FUNCTIONALITY_BITS and not builtin:
         return f"nothing is left below {key}, so its kernel does the work"
     return _Next(below, f"the kernel redispatches with keys & full_after({functionality})")
+
+
+def _after_in_transform(
+    hop: Hop, kernel: Chosen, caller: _Caller, schema: FunctionSchema
+) -> _Anew | str | _Unknown | None:
+    """What comes after a kernel that is there for transforms alone; None for every other kernel."""
+    transform, outer, key = caller.transform, caller.outer, hop.key
+    if transform is None or outer is None:
+        return None
+    builtin = _is_builtin(key, kernel)
+    if key == DispatchKey.FuncTorchDynamicLayerFrontMode and builtin:
+        return _entered(caller, transform)
+    if key == DispatchKey.FuncTorchDynamicLayerBackMode and (builtin or _LEAVES.search(kernel.debug)):
+        return _left(transform, outer)
+    if key == DispatchKey.FuncTorchBatched and builtin:
+        refused = batch_refused(schema) if caller.has_tensors() else slices_refused(schema)
+        if refused:
+            return f"the slow fallback of vmap refuses the operator: {refused}"
+        slices = "for each slice of the batch, and stacks what they give" if caller.has_tensors() else "as it is"
+        return _Anew(
+            _without(replace(caller, described=outer.described), key),
+            f"no batching rule is registered, so the slow fallback of vmap calls the operator anew {slices}",
+        )
+    if (
+        key == DispatchKey.Functionalize
+        and builtin
+        and not any(one.alias is not None for one in (*schema.arguments, *schema.returns))
+    ):
+        return _Anew(
+            _without(replace(caller, described=outer.described), key),
+            "the operator writes nothing and makes no view, so the builtin fallback of Functionalize calls it anew "
+            "with the values of the functional tensors",
+        )
+    if key in _OF_TRANSFORMS:
+        if builtin:
+            return f"the builtin fallback of {key} refuses an operator that writes an argument or returns a view"
+        return f"what the kernel at {key} calls dispatches anew, and leaves {transform.name} in its turn"
+    return None
+
+
+_OF_TRANSFORMS = (
+    DispatchKey.FuncTorchDynamicLayerFrontMode,
+    DispatchKey.FuncTorchVmapMode,
+    DispatchKey.FuncTorchBatched,
+    DispatchKey.BatchedNestedTensor,
+    DispatchKey.Functionalize,
+)
+_LEAVES = re.compile(r"(?:^|[ /])aten/src/ATen/functorch/DynamicLayer\.cpp:\d+")
+"""Where kernels at FuncTorchDynamicLayerBackMode are registered that do what its fallback does."""
+_CASTS = re.compile(
+    r"(?:^|[ /])(?:aten/src/ATen/autocast_mode\.cpp|torch/_library/custom_ops\.py|torch/library\.py):\d+"
+)
+"""Where kernels at an autocast key are registered that call the operator again without that key."""
 
 
 _CALLS_ANEW = re.compile(

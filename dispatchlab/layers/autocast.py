@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
 from types import TracebackType
 from typing import TypeAlias
 
+from dispatchlab.call.autocast_policies import CastPolicy, policy_of
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard, KeyGuard, thread
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
@@ -23,7 +23,6 @@ from dispatchlab.layers.transform_errors import TransformError, TransformErrorKi
 from dispatchlab.layers.views import history_of
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.short_repr import member_repr
 
 BoxedKernel: TypeAlias = Callable[[Operator, list[object]], None]
 
@@ -31,28 +30,14 @@ AUTOCAST_KEYS: dict[str, DispatchKey] = {"cpu": DispatchKey.AutocastCPU, "cuda":
 """The key of each kind of device for which operators have kernels."""
 
 
-class CastPolicy(StrEnum):
-    """What an operator wants of the dtypes of its arguments."""
-
-    LOWER_PRECISION = "lower_precision_fp"
-    FLOAT32 = "fp32"
-    FLOAT32_RESULT = "fp32_set_opt_dtype"
-    PROMOTE = "promote"
-
-    __repr__ = member_repr
-
+_POLICED = {
+    "cpu": ("mm", "bmm", "matmul", "stack"),
+    "cuda": ("mm", "mv", "bmm", "matmul", "dot", "exp", "sum", "sum.dim_IntList"),
+}
 
 POLICIES: dict[str, dict[str, CastPolicy]] = {
-    "cpu": {
-        **dict.fromkeys(("mm", "bmm", "matmul"), CastPolicy.LOWER_PRECISION),
-        "stack": CastPolicy.PROMOTE,
-    },
-    "cuda": {
-        **dict.fromkeys(("mm", "mv", "bmm", "matmul"), CastPolicy.LOWER_PRECISION),
-        "dot": CastPolicy.PROMOTE,
-        "exp": CastPolicy.FLOAT32,
-        **dict.fromkeys(("sum", "sum.dim_IntList"), CastPolicy.FLOAT32_RESULT),
-    },
+    device: {name: policy_of(AUTOCAST_KEYS[device], f"aten::{name}") for name in names}
+    for device, names in _POLICED.items()
 }
 """The operators with a policy, by device; every other one falls through."""
 
@@ -175,6 +160,8 @@ def autocast_kernel(calls: Calls, device: str, policy: CastPolicy) -> BoxedKerne
                     _set_dtype(called, device, stack, start)
                     called.call_boxed(stack)
                     return
+                case CastPolicy.FLOAT32_APPENDED | CastPolicy.BANNED:
+                    raise AssertionError(f"no operator of the lab has the policy {policy}")
             for at in range(len(stack) - 1, start - 1, -1):  # the last first, as compilers evaluate arguments
                 stack[at] = _cast(calls, device, stack[at], wanted)
             called.call_boxed(stack)

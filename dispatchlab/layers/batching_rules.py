@@ -18,8 +18,9 @@ from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_options import MemoryFormat, result_dtype
+from dispatchlab.call.transform_rules import batch_refused, is_in_place, slices_refused
 from dispatchlab.layers.derivatives import Calls
-from dispatchlab.layers.dynamic_layers import VmapLayer, current_layer, is_in_place
+from dispatchlab.layers.dynamic_layers import VmapLayer, current_layer
 from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.level_tensors import LevelBatchedTensor, unwrapped_at
 from dispatchlab.layers.schemas import COMPARISONS
@@ -92,21 +93,16 @@ def slow_fallback(calls: Calls, called: Operator, stack: list[object]) -> None:
     schema = called.schema
     start = len(stack) - len(schema.arguments)
     values = stack[start:]
-    types = [str(one.type) for one in schema.arguments]
-    if any(one.startswith("Tensor") and "[" in one for one in types) or any(
-        str(one.type) != "Tensor" for one in schema.returns
-    ):
-        raise _no_rule(called, "a slice at a time can be done with single tensors only")
+    if why := slices_refused(schema):
+        raise _no_rule(called, why)
     level = vmap_layer(str(called.name)).level
     if not any(_participates(one, level) for one in values):
         with ExcludeDispatchKeyGuard(DispatchKey.FuncTorchBatched):
             called.call_boxed(stack)
         return
     in_place = is_in_place(schema)
-    if not in_place and any(one.alias is not None for one in (*schema.arguments, *schema.returns)):
-        raise _no_rule(called, "it writes an argument or returns a view, which a stack of slices is not")
-    if not in_place and not schema.returns:
-        raise _no_rule(called, "it returns nothing")
+    if why := batch_refused(schema):
+        raise _no_rule(called, why)
     warnings.warn(
         f"{called.name} has no batching rule, and is called once for each element of the batch: register a kernel at "
         "FuncTorchBatched",

@@ -17,27 +17,13 @@ from contextlib import contextmanager
 from dispatchlab.call.local_key_set import ForceDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
+from dispatchlab.call.transform_rules import FRONT_AND_BACK, FUNCTIONALIZE, GRAD, VMAP, TransformKeys, is_in_place
 from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_views
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
 from dispatchlab.layers.level_tensors import LevelTensor, Lifetime, TensorWrapper
 from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import FunctionSchema
-
-_FRONT_AND_BACK = DispatchKeySet.of(
-    DispatchKey.FuncTorchDynamicLayerFrontMode, DispatchKey.FuncTorchDynamicLayerBackMode
-)
-_AUTOCAST = DispatchKeySet.of(*(key for key in DispatchKey if key.name.startswith("Autocast")))
-_BETWEEN = (
-    DispatchKeySet.full_after(DispatchKey.FuncTorchDynamicLayerFrontMode)
-    - DispatchKeySet.full_after(DispatchKey.FuncTorchDynamicLayerBackMode)
-    - DispatchKeySet.of(DispatchKey.FuncTorchDynamicLayerBackMode)
-).add(DispatchKey.FuncTorchDynamicLayerFrontMode)
-_EXCLUDED = (_BETWEEN - _AUTOCAST).remove(DispatchKey.FuncTorchVmapMode)
-"""What no transform enters, but for the keys that are its own. Autocast is left to itself, and so is the mode of vmap:
-random operators of a `vmap` stay refused when they are called below it."""
 
 
 class DynamicLayer:
@@ -51,10 +37,8 @@ class DynamicLayer:
         lifetime: whether it still runs.
     """
 
-    keys: DispatchKeySet
-    """The keys that the layer enters."""
-    also_included = DispatchKeySet()
-    """The keys that are in every call which enters the layer."""
+    keys: TransformKeys
+    """The keys that the layer enters, and those of its tensors."""
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -88,8 +72,7 @@ class VmapLayer(DynamicLayer):
         randomness: `error`, `same` or `different`.
     """
 
-    keys = DispatchKeySet.of(DispatchKey.FuncTorchBatched, DispatchKey.BatchedNestedTensor)
-    also_included = DispatchKeySet.of(DispatchKey.FuncTorchVmapMode)
+    keys = VMAP
 
     def __init__(self, level: int, batch_size: int, randomness: str) -> None:
         super().__init__(level)
@@ -103,7 +86,7 @@ class GradLayer(DynamicLayer):
         level: its number.
     """
 
-    keys = AUTOGRAD_KEYS.add(DispatchKey.ADInplaceOrView)
+    keys = GRAD
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -165,7 +148,7 @@ class FunctionalizeLayer(DynamicLayer):
         reapplies_views: whether views stay views.
     """
 
-    keys = also_included = DispatchKeySet.of(DispatchKey.Functionalize)
+    keys = FUNCTIONALIZE
 
     def __init__(self, level: int, *, reapplies_views: bool) -> None:
         super().__init__(level)
@@ -196,8 +179,7 @@ class EnterLayer(ForceDispatchKeyGuard):
     __slots__ = ()
 
     def __init__(self, layer: DynamicLayer) -> None:
-        kept = (excluded() | (_EXCLUDED - layer.keys)) - layer.keys
-        super().__init__(included() | layer.also_included, kept)
+        super().__init__(included() | layer.keys.also_included, layer.keys.excluded(excluded()))
 
 
 class LeaveLayer(ForceDispatchKeyGuard):
@@ -207,7 +189,7 @@ class LeaveLayer(ForceDispatchKeyGuard):
 
     def __init__(self, saved: tuple[DispatchKeySet, DispatchKeySet]) -> None:
         include, exclude = saved
-        super().__init__(include if _thread.layers else include - _FRONT_AND_BACK, exclude)
+        super().__init__(include if _thread.layers else include - FRONT_AND_BACK, exclude)
 
 
 class ActiveLayers(ForceDispatchKeyGuard):
@@ -216,7 +198,7 @@ class ActiveLayers(ForceDispatchKeyGuard):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__(included() | _FRONT_AND_BACK, excluded())
+        super().__init__(included() | FRONT_AND_BACK, excluded())
 
 
 class _Thread(threading.local):
@@ -289,15 +271,6 @@ def dead_wrapper_fallback(called: Operator, stack: list[object]) -> bool:
 def unwrapped_if_dead(tensor: Tensor) -> Tensor:
     """What a wrapper of a transform that is over stands for; every other tensor as it is."""
     return tensor.value if isinstance(tensor, TensorWrapper) and not tensor.lifetime.alive else tensor
-
-
-def is_in_place(schema: FunctionSchema) -> bool:
-    """Whether an operator writes its first argument, returns it, and aliases nothing else."""
-    aliases = [argument.alias for argument in schema.arguments]
-    if len(schema.returns) != 1 or not aliases or aliases[0] is None or not aliases[0].is_write or any(aliases[1:]):
-        return False
-    returned = schema.returns[0].alias
-    return returned is not None and returned.is_write
 
 
 def _check_outside(called: Operator, stack: list[object]) -> None:

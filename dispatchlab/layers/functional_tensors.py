@@ -17,7 +17,7 @@ from typing import TypeAlias
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Array, Tensor, VersionCounter
-from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.call.transform_rules import FUNCTIONALIZE, NOT_IN_FUNCTIONAL
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.derivatives import Calls, sum_to_size
 from dispatchlab.layers.kernels import stand_in
@@ -26,17 +26,6 @@ from dispatchlab.layers.schemas import COPIES
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema_types import OPTIONAL_TENSORS, TENSOR, ListType
-
-_OWN = DispatchKeySet.of(DispatchKey.Functionalize)
-_NOT_COPIED = PYTHON_KEYS | DispatchKeySet.of(
-    DispatchKey.FuncTorchBatched,
-    DispatchKey.BatchedNestedTensor,
-    DispatchKey.FuncTorchVmapMode,
-    DispatchKey.Batched,
-    DispatchKey.VmapMode,
-    DispatchKey.FuncTorchGradWrapper,
-)
-
 
 BoxedKernel: TypeAlias = Callable[[Operator, list[object]], None]
 
@@ -108,7 +97,7 @@ class FunctionalTensor(TransformTensor):
         self.elements = None
         self.device = value.device
         self.start_history(VersionCounter(), requires_grad=False)
-        self.key_bits = ((DispatchKeySet(value.key_bits) | _OWN) - _NOT_COPIED).bits
+        self.key_bits = FUNCTIONALIZE.tensor_keys(DispatchKeySet(value.key_bits)).bits
         self.replace(value)
         self.version_counter = value.version_counter
 
@@ -391,7 +380,7 @@ _INVERSES: dict[str, Inverse] = {
 
 # -- the check of shapes
 
-_NOT_ON_META = _NOT_COPIED | DispatchKeySet.of(
+_NOT_ON_META = NOT_IN_FUNCTIONAL | DispatchKeySet.of(
     DispatchKey.FuncTorchDynamicLayerBackMode, DispatchKey.FuncTorchDynamicLayerFrontMode, DispatchKey.Functionalize
 )
 

@@ -7,14 +7,12 @@ made it. Source: aten/src/ATen/functorch/BatchedTensorImpl.cpp, TensorWrapper.cp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 from dispatchlab.call.local_key_set import is_inference_mode
 from dispatchlab.call.tensor import Array, Tensor, VersionCounter
-from dispatchlab.call.tensor_keys import tensor_key_set
+from dispatchlab.call.transform_rules import GRAD, VMAP, TransformKeys
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.model.keys import DispatchKey
 
 
 class Lifetime:
@@ -45,18 +43,18 @@ class LevelTensor(TransformTensor):
         level: the number of the transform on the stack, from 1.
         shape: what it shows.
         strides: likewise.
-        key: its own key.
+        keys: those of the transform.
     """
 
     __slots__ = ("level",)
 
     def __init__(
-        self, value: Tensor, level: int, *, shape: tuple[int, ...], strides: tuple[int, ...], key: DispatchKey
+        self, value: Tensor, level: int, *, shape: tuple[int, ...], strides: tuple[int, ...], keys: TransformKeys
     ) -> None:
         self.value, self.level = value, level
         self.shape, self.elements = shape, None
         self.dtype, self.device, self.layout = value.dtype, value.device, value.layout
-        self.key_bits = _wrapper_keys(value.key_bits, key, inference=is_inference_mode())
+        self.key_bits = keys.tensor_keys(DispatchKeySet(value.key_bits), inference=is_inference_mode()).bits
         self.start_history(VersionCounter(), requires_grad=False)
         self.wrapped_strides = strides
 
@@ -83,7 +81,7 @@ class LevelBatchedTensor(LevelTensor):
 
     def __init__(self, value: Tensor, bdim: int, level: int) -> None:
         shape, strides = _without(value.shape, bdim), _without(value.strides, bdim)
-        super().__init__(value, level, shape=shape, strides=strides, key=DispatchKey.FuncTorchBatched)
+        super().__init__(value, level, shape=shape, strides=strides, keys=VMAP)
         self.bdim = bdim
 
     def __repr__(self) -> str:
@@ -103,8 +101,7 @@ class TensorWrapper(LevelTensor):
     __slots__ = ("is_immutable", "lifetime")
 
     def __init__(self, value: Tensor, level: int, lifetime: Lifetime, *, is_immutable: bool = False) -> None:
-        key = DispatchKey.FuncTorchGradWrapper
-        super().__init__(value, level, shape=value.shape, strides=value.strides, key=key)
+        super().__init__(value, level, shape=value.shape, strides=value.strides, keys=GRAD)
         self.lifetime, self.is_immutable = lifetime, is_immutable
 
     def refresh(self) -> None:
@@ -125,16 +122,3 @@ def unwrapped_at(tensor: Tensor, level: int) -> tuple[Tensor, int | None]:
 
 def _without(sizes: Sequence[int], at: int) -> tuple[int, ...]:
     return (*sizes[:at], *sizes[at + 1 :])
-
-
-_PROPAGATED = DispatchKeySet.of(
-    *(DispatchKey.Negative, DispatchKey.Conjugate),
-    *(DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.XLA, DispatchKey.PrivateUse1),
-).bits
-"""The keys of a value that a wrapper has, too. Source: aten/src/ATen/functorch/TensorWrapper.h, BatchedTensorImpl.h."""
-
-
-@cache
-def _wrapper_keys(value: int, own: DispatchKey, *, inference: bool) -> int:
-    base = DispatchKeySet(value & _PROPAGATED).add(own)
-    return tensor_key_set(base, inference=inference).bits
