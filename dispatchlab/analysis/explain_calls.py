@@ -140,10 +140,10 @@ def _under(
 ) -> ModeExplanation:
     from dispatchlab.call.explain_mode import explain_under, registries_of  # costs start-up, and few questions need it
 
-    layer = found.python
-    if layer is None:
+    layer, needed = found.python, registries_of(mode, compiler, decompositions)
+    if layer is None and needed:
         raise NoPythonRecordError(found.source, "has no record of what Python registers")
-    missing = [name for name in registries_of(mode, compiler, decompositions) if name in layer.missing]
+    missing = [] if layer is None else [name for name in needed if name in layer.missing]
     if missing:
         raise NoPythonRecordError(found.source, f"lacks what Python keeps in {', '.join(missing)}")
     view = found.only_view
@@ -151,7 +151,7 @@ def _under(
         mode,
         view,
         described,
-        layer.of(view.name),
+        () if layer is None else layer.of(view.name),
         include=keys[0],
         exclude=keys[1],
         compiler=compiler,

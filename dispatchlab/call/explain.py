@@ -682,7 +682,7 @@ def _hop(
         refusal = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
     elif kernel.fallthrough:
         refusal = ErrorKind.FALLTHROUGH_EXECUTED
-    elif keys.highest() == DispatchKey.Meta and _is_builtin(DispatchKey.Meta, kernel):
+    elif keys.highest() == DispatchKey.Meta and is_builtin_fallback(DispatchKey.Meta, kernel):
         refusal = ErrorKind.MISSING_KERNEL  # all that the builtin fallback does is to raise this
     return Hop(kind, why, start, left_out, keys, keys.highest(), kernel, refusal)
 
@@ -855,7 +855,7 @@ def _after(
         if kernel.reason in _FOR_ALL_BACKENDS:
             return "a kernel for all backends: it redispatches no further, and what it calls dispatches anew"
         return "a backend kernel: it does the work and redispatches no further"
-    builtin = _is_builtin(key, kernel)
+    builtin = is_builtin_fallback(key, kernel)
     if builtin and key in _VMAP and not caller.has_tensors():
         return _Anew(_without(caller, key), _ANEW.format(key=key))
     if builtin and key == DispatchKey.Python and not caller.has_tensors():
@@ -905,7 +905,7 @@ def _after_in_transform(
     transform, outer, key = caller.transform, caller.outer, hop.key
     if transform is None or outer is None:
         return None
-    builtin = _is_builtin(key, kernel)
+    builtin = is_builtin_fallback(key, kernel)
     if key == DispatchKey.FuncTorchDynamicLayerFrontMode and builtin:
         return _entered(caller, transform)
     if key == DispatchKey.FuncTorchDynamicLayerBackMode and (builtin or _LEAVES.search(kernel.debug)):
@@ -968,7 +968,7 @@ def goes_on_by(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = ()) -
     Returns:
         `redispatch` or `call` for a kernel of PyTorch that does so; empty when that is not known.
     """
-    if not _is_builtin(key, kernel):
+    if not is_builtin_fallback(key, kernel):
         if _CALLS_ANEW.search(kernel.debug):
             return "call"
         return "redispatch" if _follows_rule(key, kernel, by_rule) else ""
@@ -1013,7 +1013,8 @@ def _works_alone(operator: str, hop: Hop) -> bool:
     return (operator, DispatchKey.AutogradFunctionality if is_autograd else hop.key) in _ALONE
 
 
-def _is_builtin(key: DispatchKey, kernel: Chosen) -> bool:
+def is_builtin_fallback(key: DispatchKey, kernel: Chosen) -> bool:
+    """Whether a kernel is the backend fallback that PyTorch has at a key."""
     return kernel.reason == Provenance.FALLBACK and is_builtin(key, kernel.debug)
 
 

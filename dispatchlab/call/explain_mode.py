@@ -1,7 +1,8 @@
 """Explain a call under a mode of Python: what is asked for an implementation, in which order, and which one runs.
 
 The hops of the dispatcher come from `explain`. This module goes on where they reach the mode: `fake` is FakeTensorMode;
-what traces is in `explain_tracing`, and DTensor in `explain_dtensor`.
+what traces is in `explain_tracing`, DTensor in `explain_dtensor`, and what takes the hops through keys of its own in
+`explain_transform`: the transforms of torch.func, and autocast.
 Source: torch/_ops.py (resolve_key), torch/_subclasses/fake_tensor.py (_dispatch_impl).
 """
 
@@ -22,6 +23,7 @@ from dispatchlab.call.explain_tracing import (
     run_decompositions,
     traced_by_make_fx,
 )
+from dispatchlab.call.explain_transform import Step, explain_transformed
 from dispatchlab.call.implementation import Implementation, ImplementedBy, Registered, implementation_of
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.model.dump_format import Provenance
@@ -35,6 +37,10 @@ REGISTRIES_OF: dict[Mode, tuple[str, ...]] = {
     "compile": ("py_kernels", "aot_decompositions"),
     "export": ("py_kernels", "aot_decompositions", "export_decompositions"),
     "dtensor": ("py_kernels", "decompositions", "dtensor_rules", "dtensor_handlers"),
+    "functionalize": (),
+    "grad": (),
+    "vmap": (),
+    "autocast": (),
 }
 """The registries of Python without which nothing can be said of a mode."""
 
@@ -75,6 +81,8 @@ class ModeExplanation:
         option: the compiler of torch.compile, or the table of decompositions of make_fx; empty for the other modes.
         later: what runs afterwards: when the graph runs, by `run_decompositions()`, on the local tensors; None where
             nothing does.
+        steps: each hop of a transform or of autocast in a line; empty for the other modes.
+        notes: what holds for every call in the mode.
     """
 
     mode: Mode
@@ -84,6 +92,8 @@ class ModeExplanation:
     unsure: str = ""
     option: str = ""
     later: Later | None = None
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def python_dispatcher(self) -> bool:
@@ -124,6 +134,12 @@ def explain_under(
     """
     if mode == "dtensor":
         return _with_dtensors(view, described, registrations, include, exclude)
+    if mode == "functionalize" or mode == "grad" or mode == "vmap" or mode == "autocast":
+        registered = Registered(view, registrations, schema_of(view), _is_sparse(described))
+        done = explain_transformed(mode, registered, described, thread_keys(include, exclude))
+        return ModeExplanation(
+            mode, done.call, (done.runs,), (), _unsure(done.call, None), steps=done.steps, notes=done.notes
+        )
     thread = thread_keys((*include, DispatchKey.Python, DispatchKey.PythonTLSSnapshot), exclude)
     inside = [replace(one, keys=one.keys | PYTHON_KEYS) if one.keys else one for one in described.arguments]
     call = explain(view, replace(described, arguments=tuple(inside)), thread)

@@ -38,6 +38,18 @@ class ImplementedBy(StrEnum):
     GRAPH_NODE = "node of the graph"
     DTENSOR_HANDLER = "handler of DTensor"
     SHARDING_RULE = "sharding rule"
+    ALL_TRANSFORMS = "functorch's kernel for all transforms"
+    BATCHING_RULE = "batching rule"
+    BATCHED_DECOMPOSITION = "decomposition for vmap"
+    RANDOM_RULE = "random batching rule"
+    LIBRARY_VMAP = "vmap rule of torch.library"
+    SLOW_FALLBACK = "slow fallback of vmap"
+    AUTOGRAD = "autograd kernel"
+    LIBRARY_AUTOGRAD = "gradient formula of torch.library"
+    AUTOGRAD_FALLBACK = "fallback of autograd"
+    FUNCTIONALIZE_FALLBACK = "fallback of functionalize"
+    AUTOCAST = "autocast kernel"
+    LIBRARY_AUTOCAST = "autocast rule of torch.library"
 
     __repr__ = member_repr
 

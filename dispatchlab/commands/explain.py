@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 @click.option(
     "--mode",
     type=click.Choice(EXPLAINED_MODES),
-    help="Explain the call under a mode of Python: `fake`, under FakeTensorMode; `make_fx`, when make_fx traces it; "
+    help="Explain the call under a mode: `fake`, under FakeTensorMode; `make_fx`, when make_fx traces it; "
     "`compile`, under torch.compile; `export`, under torch.export and then run_decompositions(); `dtensor`, with "
-    "DTensors. Needs a source that has what Python registers. Default: no mode.",
+    "DTensors; `functionalize`, `grad` or `vmap`, in that transform of torch.func; `autocast`, in torch.autocast. All "
+    "but the last four need a source that has what Python registers. Default: no mode.",
 )
 @click.option(
     "--backend",
@@ -95,7 +96,7 @@ def explain(
     the candidates that lost, with the reasons. Then shows the same for each redispatch, down to a backend kernel.
 
     With --mode, then shows what the mode asks for an implementation: which one runs, why it comes first, and what
-    follows when it gives up.
+    follows when it gives up. For a transform and for autocast, shows what each hop does, a line each.
 
     SPEC is a device (cpu, cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized,
     requires_grad, conj, neg, zero, inference, python (a subclass that intercepts calls). It is `none` for no tensor,
@@ -114,6 +115,10 @@ def explain(
       dispatchlab explain aten::addmm --mode make_fx --decompositions core_aten
       dispatchlab explain aten::linear --mode export
       dispatchlab explain aten::addmm --mode dtensor
+      dispatchlab explain aten::add_.Tensor --mode functionalize
+      dispatchlab explain aten::addmm --mode grad
+      dispatchlab explain aten::index_reduce --mode vmap
+      dispatchlab explain aten::addmm --mode autocast --arg cuda
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
       dispatchlab explain my::op --arg cpu --engine torch --import my_package
     """

@@ -12,8 +12,11 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from dispatchlab.model.short_repr import member_repr
 
-Mode: TypeAlias = Literal["fake", "make_fx", "compile", "export", "dtensor"]
-"""The modes of Python that a call can be explained under; `dtensor` is a call with DTensors."""
+Mode: TypeAlias = Literal[
+    "fake", "make_fx", "compile", "export", "dtensor", "functionalize", "grad", "vmap", "autocast"
+]
+"""What a call can be explained under; `dtensor` is a call with DTensors, and the last four are the transforms of
+torch.func and torch.autocast."""
 
 EXPLAINED_MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -12,12 +12,14 @@
                       reason}], reason: null for what is excluded; kernel: null, or {debug, reason, source, fallthrough,
                       stale, beaten}; refusal: null, or the kind of error; assumed: false, nothing is
     end               why there is no further hop
-    mode              null, or {mode, option, python_dispatcher, chain, symbolic, unsure, later}, what runs under
-                      the mode that was asked for; option: the backend of torch.compile, or the table of
+    mode              null, or {mode, option, python_dispatcher, chain, symbolic, unsure, later, steps, notes}, what
+                      runs under the mode that was asked for; option: the backend of torch.compile, or the table of
                       decompositions of make_fx, else empty; chain, symbolic:
                       [{kind, where, function, site, why, gives_up}], what runs first, and what follows when it gives
                       up; symbolic: the same when a size is symbolic, empty where nothing differs; later: null, or
-                      {when, chain}, what runs afterwards
+                      {when, chain}, what runs afterwards; steps: [{key, kernel, why}], each hop of a transform or of
+                      autocast and what it does there, empty for the other modes; notes: what holds for every call in
+                      the mode
     known             false when nobody knows what the last kernel does, so that it may redispatch
 
 Each set is {raw, keys}: the bits as upstream's `raw_repr()` has them, and the runtime keys, highest priority first.
@@ -65,6 +67,10 @@ def mode_lines(under: ModeExplanation) -> Iterator[str]:
         yield from _implementation_lines(one, when)
     if under.unsure:
         yield f"  {under.unsure}"
+    for at, step in enumerate(under.steps, 1):
+        yield f"  {at}. {step.key}: {step.why}"
+    for note in under.notes:
+        yield f"  {note}"
 
 
 def symbolic_parts(under: ModeExplanation) -> Iterator[tuple[str, Implementation]]:
@@ -76,9 +82,9 @@ def symbolic_parts(under: ModeExplanation) -> Iterator[tuple[str, Implementation
 
 
 def mode_title(under: ModeExplanation) -> str:
-    """`under FakeTensorMode, with the Python dispatcher off`."""
+    """`under FakeTensorMode, with the Python dispatcher off`; `inside of torch.func.vmap`."""
     title = MODE_TITLES[under.mode].format(option=_OPTION_TITLES.get((under.mode, under.option), under.option))
-    if under.mode == "dtensor":
+    if under.mode == "dtensor" or under.steps:
         return title
     return f"{title}, with the Python dispatcher {'on' if under.python_dispatcher else 'off'}"
 
@@ -89,6 +95,10 @@ MODE_TITLES: dict[Mode, str] = {
     "compile": "under torch.compile with {option}",
     "export": "under torch.export",
     "dtensor": "with DTensors",
+    "functionalize": "inside of torch.func.functionalize",
+    "grad": "inside of torch.func.grad",
+    "vmap": "inside of torch.func.vmap",
+    "autocast": "inside of torch.autocast",
 }
 """What the modes are called."""
 

@@ -91,6 +91,11 @@ def _print_mode(page: Page, under: ModeExplanation) -> None:
         page.field("", words(f"({when}{one.where}: {one.why})", QUIET), width=_FIELD, indent=2)
     if under.unsure:
         page.line(under.unsure, f"bold {WARNING}", indent=2)
+    for at, step in enumerate(under.steps, 1):
+        line = [*words(f"{at}. {step.key}:", TITLE), *words(step.why)]
+        page.flow(line, indent=5, first=Text("  "))
+    for note in under.notes:
+        page.line(note, QUIET, indent=2)
 
 
 def _after(chain: Sequence[Implementation], at: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.live.test_explain_modes_live import compared
+from tests.live.test_explain_modes_live import TRANSFORMS, compared
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -16,3 +16,17 @@ def test_what_is_predicted_runs(mode: str) -> None:
     assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == 500
     few = 200 if mode == "symbolic" else 25
     assert len(found["refused"]) + len(found["unseen"]) <= few
+
+
+@pytest.mark.parametrize("mode", TRANSFORMS)
+def test_every_hop_that_is_predicted_is_taken(mode: str) -> None:
+    found = compared(mode, 500, 1)
+    assert found["differences"] == []
+    assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == 500
+    assert len(found["refused"]) + len(found["unseen"]) <= 4
+
+
+def test_autocast_casts_what_the_policy_says() -> None:
+    found = compared("casts", 500, 1)
+    assert found["looked"] >= 190
+    assert found["wrong"] == []

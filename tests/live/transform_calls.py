@@ -1,0 +1,305 @@
+"""Calls of PyTorch's operators in a transform or autocast, and every hop, seen by probes in the dispatch tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch._functorch.eager_transforms import enable_inplace_requires_grad
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from dispatchlab.analysis.explain_calls import explain_operator
+from dispatchlab.analysis.torch_trace import TorchTrace
+from dispatchlab.call.autocast_policies import CastPolicy, policy_of
+from dispatchlab.call.explain_mode import ModeExplanation
+from dispatchlab.call.explain_transform import BY_VMAP
+from dispatchlab.call.implementation import ImplementedBy
+from dispatchlab.call.trace import TracedCall
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.python_layer import Mode
+from tests.live.mode_calls import Compared, OperatorCall, operator_calls, specs_of
+
+_functorch: Any = torch._C._functorch
+
+_MARK: Any = torch.ops.aten._cast_Char.default
+"""An operator that no call is of; it separates the calls in a trace."""
+
+
+class Ran(NamedTuple):
+    """What a call did in a mode.
+
+    Args:
+        hops: the hops of the operator that were made from outside of every kernel; one, or none.
+        error: what PyTorch raised; empty when it did not.
+    """
+
+    hops: tuple[TracedCall, ...]
+    error: str
+
+
+def ran_in(mode: Mode, calls: Sequence[OperatorCall]) -> list[Ran]:
+    """What each call does in a mode."""
+    mark = torch.ones(1)
+    errors = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _functorch._set_vmap_fallback_warning_enabled(False)  # noqa: FBT003 - C++ takes it by position
+        with TorchTrace(limit=1_000_000) as trace:
+            for call in calls:
+                errors.append(_made(mode, call, mark))
+    assert not trace.notes, trace.notes
+    found: list[list[TracedCall]] = []
+    for step in trace.steps:
+        if step.operator == str(_MARK.name()):
+            found.append([])
+        else:
+            found[-1].append(step)
+    return [
+        Ran(tuple(one for one in steps if one.operator == call.operator.name()), error)
+        for call, steps, error in zip(calls, found[1::3], errors, strict=True)
+    ]
+
+
+def _made(mode: Mode, call: OperatorCall, mark: Any) -> str:
+    """Make a call between the second and the third of three marks, and give the error that it raises."""
+    _MARK(mark)
+    marks, error = 1, ""
+    try:
+        args, kwargs = tree_map_only(
+            torch.Tensor,
+            lambda one: torch.stack([one, one]) if mode == "vmap" else one.clone(),
+            (call.args, call.kwargs),
+        )
+        with _CONTEXTS[mode](call.operator) as wrapped:
+            args, kwargs = wrapped(args, kwargs)
+            _MARK(mark)
+            marks = 2
+            call.operator(*args, **kwargs)
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {next(iter(str(raised).splitlines()), '')}"
+    for _ in range(3 - marks):
+        _MARK(mark)
+    return error
+
+
+Wrap = Callable[[Any, Any], Any]
+
+
+@contextmanager
+def _vmap(operator: Any) -> Iterator[Wrap]:
+    torch.func.vmap(torch.neg)(torch.ones(2))  # what vmap registers when it is first called
+    level = _functorch._vmap_increment_nesting(2, "different")
+    try:
+        yield lambda *both: tree_map_only(torch.Tensor, lambda one: _functorch._add_batch_dim(one, 0, level), both)
+    finally:
+        _functorch._vmap_decrement_nesting()
+
+
+@contextmanager
+def _grad(operator: Any) -> Iterator[Wrap]:
+    level = _functorch._grad_increment_nesting()
+
+    def wrapped(*both: Any) -> Any:
+        args, kwargs = tree_map_only(torch.Tensor, lambda one: _functorch._wrap_for_grad(one, level), both)
+        tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        floating = next((one for one in tensors if one.is_floating_point() or one.is_complex()), None)
+        if floating is not None:  # grad() is of the first argument
+            with enable_inplace_requires_grad(True):  # noqa: FBT003
+                floating.requires_grad_()
+        return _no_leaves_written(operator._schema, args, kwargs)
+
+    try:
+        with torch.enable_grad():
+            yield wrapped
+    finally:
+        _functorch._grad_decrement_nesting()
+
+
+def _no_leaves_written(schema: Any, args: Any, kwargs: Any) -> Any:
+    """The arguments with a clone for each tensor that is written: autograd refuses to write to a leaf."""
+    written = {one.name for one in schema.arguments if one.alias_info is not None and one.alias_info.is_write}
+
+    def clone(name: str, value: Any) -> Any:
+        return value.clone() if name in written and isinstance(value, torch.Tensor) else value
+
+    names = [one.name for one in schema.arguments]
+    return (
+        tuple(clone(name, value) for name, value in zip(names, args, strict=False)),
+        {name: clone(name, value) for name, value in kwargs.items()},
+    )
+
+
+@contextmanager
+def _functionalize(operator: Any) -> Iterator[Wrap]:
+    level = _functorch._func_increment_nesting(True)  # noqa: FBT003
+    try:
+        yield lambda *both: tree_map_only(
+            torch.Tensor, lambda one: _functorch._wrap_functional_tensor(one, level), both
+        )
+    finally:
+        _functorch._func_decrement_nesting()
+
+
+@contextmanager
+def _autocast(operator: Any) -> Iterator[Wrap]:
+    with torch.autocast("cpu"):
+        yield lambda *both: both
+
+
+_CONTEXTS: dict[Mode, Any] = {
+    "vmap": _vmap,
+    "grad": _grad,
+    "functionalize": _functionalize,
+    "autocast": _autocast,
+}
+
+
+# -- what is predicted, and what ran
+
+
+def difference(under: ModeExplanation, ran: Ran) -> str:
+    """How the hops that were taken differ from those that were predicted; empty where they do not.
+
+    Each hop has to have the key set and the kernel of the prediction, up to the one that raised, if one did. After the
+    last one no hop to a lower key may follow, where the prediction says that none does.
+    """
+    name = under.call.operator
+    inside = ran.hops
+    for number, hop in enumerate(under.call.hops, 1):
+        if not inside:
+            return "" if ran.error else f"{name}: no hop {number} to {hop.key}"
+        taken = inside[0]
+        if taken.keys != hop.keys:
+            return f"{name}: hop {number} has {taken.keys} instead of {hop.keys}"
+        found, expected = taken.kernel, hop.kernel
+        assert found is not None
+        by_vmap = expected is not None and expected.debug == BY_VMAP and "torch/_functorch/" in found.debug
+        if expected is None or (expected.debug != found.debug and not by_vmap):
+            return f"{name}: hop {number} runs {found.debug} instead of {expected}"
+        inside = tuple(one for one in taken.steps if isinstance(one, TracedCall) and one.operator == name)
+    last = under.call.hops[-1].key
+    if under.call.known and inside and inside[0].keys.highest() < last and last <= DispatchKey.NestedTensor:
+        return f"{name}: goes on to {inside[0].keys.highest()} after the last hop, to {last}"
+    if under.runs.kind is ImplementedBy.UNSUPPORTED and not ran.error:
+        return f"{name}: runs, although it was predicted that it does not: {under.runs.why}"
+    return ""
+
+
+def compared(calls: Sequence[OperatorCall], mode: Mode, *, predict: str = "", source: str = "") -> Compared:
+    """Compare predictions off a record with what runs.
+
+    Args:
+        calls: the calls.
+        mode: a transform or autocast.
+        predict: the mode to predict for, when it is another.
+        source: the source of the predictions; the bundled registry of the installed PyTorch when left out.
+    """
+    agree = 0
+    differences, refused, unseen = [], [], []
+    for call, ran in zip(calls, ran_in(mode, calls), strict=True):
+        name = str(call.operator.name())
+        chosen = cast(Mode, predict or mode)
+        under = explain_operator(name, specs_of(call), source=source or None, mode=chosen).under
+        assert under is not None
+        if not ran.hops:
+            unseen.append(f"{name}: {ran.error}")  # the arguments of the sample cannot be in the transform
+        elif differs := difference(under, ran):
+            differences.append(differs)
+        elif ran.error and under.runs.kind is not ImplementedBy.UNSUPPORTED:
+            refused.append(f"{name}: {ran.error}")
+        else:
+            agree += 1
+    return Compared(agree, tuple(differences), tuple(refused), tuple(unseen))
+
+
+# -- what autocast casts
+
+
+class _Casts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the dtypes that tensors are cast to before anything else is called."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: set[Any] = set()
+        self._over = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._to_copy.default and not self._over:
+            self.found.add((kwargs or {}).get("dtype"))
+        else:
+            self._over = True
+        return func(*args, **(kwargs or {}))
+
+
+def wrong_casts(calls: Sequence[OperatorCall]) -> tuple[int, list[str]]:
+    """How many calls with a policy on the CPU were looked at, and where the casts are not those of the policy."""
+    looked = 0
+    wrong = []
+    key = DispatchKey.AutocastCPU
+    for call in calls:
+        name = str(call.operator.name())
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(name, str(key)):
+            continue
+        policy = policy_of(key, name)
+        for first, others in ((torch.float32,) * 2, (torch.bfloat16,) * 2, (torch.bfloat16, torch.float32)):
+            found = _casts(call, first, others)
+            if found is None:
+                continue
+            looked += 1
+            if found & {torch.bfloat16, torch.float16, torch.float32} != _expected(policy, call, first, others):
+                wrong.append(f"{name}, {policy}, of {first} and {others}: {found}")
+    return looked, wrong
+
+
+def _floating(call: OperatorCall) -> list[Any]:
+    leaves = tree_leaves((call.args, call.kwargs))
+    return [one for one in leaves if isinstance(one, torch.Tensor) and one.is_floating_point()]
+
+
+def _casts(call: OperatorCall, first: Any, others: Any) -> set[Any] | None:
+    """The dtypes that tensors are cast to; None for a call that this makes impossible."""
+    tensors = _floating(call)
+    if not tensors or any(one.dtype == torch.float64 for one in tensors):
+        return None
+    args, kwargs = tree_map_only(
+        torch.Tensor,
+        lambda one: one.to(first if one is tensors[0] else others) if one.is_floating_point() else one.clone(),
+        (call.args, call.kwargs),
+    )
+    mode = _Casts()
+    with torch.autocast("cpu"), mode:
+        try:
+            call.operator(*args, **kwargs)
+        except Exception:  # the operator does not do it in this precision, after the casts
+            if not mode.found:
+                return None
+    return mode.found
+
+
+def _expected(policy: CastPolicy, call: OperatorCall, first: Any, others: Any) -> set[Any]:
+    dtypes = {first, *([others] if len(_floating(call)) > 1 else [])}
+    match policy:
+        case CastPolicy.LOWER_PRECISION:
+            wanted = torch.bfloat16
+        case CastPolicy.FLOAT32:
+            wanted = torch.float32
+        case _:
+            wanted = torch.float32 if torch.float32 in dtypes else torch.bfloat16
+    return {wanted} if dtypes - {wanted} else set()
+
+
+if __name__ == "__main__":
+    mode, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    predict = "".join(sys.argv[4:])
+    made = operator_calls(count, seed)
+    if mode == "casts":
+        result: dict[str, Any] = dict(zip(("looked", "wrong"), wrong_casts(made), strict=True))
+    else:
+        result = compared(made, cast(Mode, mode), predict=predict)._asdict()
+    sys.stdout.write(f"{json.dumps(result)}\n")
