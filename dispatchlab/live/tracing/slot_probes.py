@@ -448,6 +448,10 @@ def default_sets() -> tuple[int, int]:
 # raises never gets there; the C++ runtime looks for a description of each frame that the exception passes, so there is
 # one of `probe_return`: where the address is kept, and a routine that is called while the exception passes, which
 # records that. It is registered as that of any code that is made at run time.
+#
+# The runtime knows the frame that catches by where the frame below it begins. Where that of `probe_return` took no
+# room, it would begin where the kernel's does, and the runtime would end the process when the kernel's own caller
+# catches, as it does since PyTorch 2.15. So it takes 8 bytes, with which no frame of a compiler can be mistaken for it.
 
 _ROOMS = (1 << 40, 1 << 36)
 
@@ -483,9 +487,10 @@ def _register(unwinder: ctypes.CDLL, frames: ctypes.Array[ctypes.c_char]) -> Non
 def _frames(returned_to: int, personality: int, returns: int, mask: int) -> ctypes.Array[ctypes.c_char]:
     """The description of the frame of `probe_return` as .eh_frame has it: a CIE, an FDE and the end."""
     common = b"\1zPR\0\1\x78\x10" + b"\x0a" + b"\0" + personality.to_bytes(8, "little") + b"\0"
-    common += b"\x0c\x07\x00"  # the frame is at the stack pointer
-    # what is kept for the place: CFA, 8, minus, the mask, and, the memory, plus
-    kept = b"\x38\x1c\x0e" + mask.to_bytes(8, "little") + b"\x1a\x0e" + returns.to_bytes(8, "little") + b"\x22"
+    # The frame begins 8 bytes above the stack pointer, which the caller has as it is here.
+    common += b"\x0c\x07\x08" + b"\x14\x07\x01"
+    # what is kept for the place: CFA, 16, minus, the mask, and, the memory, plus
+    kept = b"\x40\x1c\x0e" + mask.to_bytes(8, "little") + b"\x1a\x0e" + returns.to_bytes(8, "little") + b"\x22"
     rule = b"\x10\x10" + bytes([len(kept)]) + kept  # the address of return is in memory, at this
     cie = b"\0\0\0\0" + common
     cie += b"\0" * (-len(cie) % 8 + 4)
