@@ -6,7 +6,6 @@ import json
 import struct
 import zlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,7 @@ from dispatchlab.registry.file_format import HEAD, RegistryFileError, sealed
 from dispatchlab.registry.model import RecordedOperator, name_of, registry_of
 from dispatchlab.registry.python_parts import PythonLayers, python_layers_bytes
 from tests.effort import examples
+from tools.library_rules import PAGE, by_version, known, page_with
 
 _OPERATORS = ("aten::add.Tensor", "aten::add.*", "higher_order::cond", "mine::f", "python::_operator.add")
 _SITES = ("", "torch/_refs/__init__.py:7", "torch/_refs/__init__.py:12", "mine/ops.py:3", "no line")
@@ -153,7 +153,7 @@ def _outcome(data: bytes) -> str:
 
 def test_every_registry_is_described() -> None:
     names = [one.name for one in PYTHON_REGISTRIES]
-    assert len({*names}) == len(names) == 22
+    assert len({*names}) == len(names) == 27
     for one in PYTHON_REGISTRIES:
         assert all((one.title, one.applies, ":" in one.home))
         assert not one.applies.endswith(".")
@@ -161,11 +161,22 @@ def test_every_registry_is_described() -> None:
 
 
 def test_the_page_lists_every_registry() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "python_layer.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    section = PAGE.read_text(encoding="utf-8").partition("## The registries\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
     for one, row in zip(PYTHON_REGISTRIES, rows, strict=True):
         needs = f"`{one.needs}`" if one.needs else ""
         assert row == f"| `{one.name}` | {one.title} | `{one.home}` | {needs} | {one.applies} |"
+
+
+def test_the_page_says_what_each_version_does_with_registrations_in_python() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page_with(page, known()) == page
+    assert page_with(page.replace("the first one runs", "the last one runs"), known()) == page
+    outcomes = {"refused": ["2.4", "2.9"], "last": ["2.10", "2.15"]}
+    assert by_version(outcomes) == "until 2.9: refused; since 2.10: last"
+    assert by_version({"a": ["2.4", "2.15"], "b": ["2.9", "2.10"], "c": ["2.12"]}) == (
+        "until 2.4: a; 2.9 to 2.10: b; 2.12: c; since 2.15: a"
+    )
 
 
 _DATA = python_layers_bytes(

@@ -290,6 +290,44 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         since="2.12",
         rule=_REPLACES,
     ),
+    PythonRegistry(
+        "inductor_random_decompositions",
+        "decompositions of random operators",
+        "torch._decomp.decompositions_for_rng:extra_random_decomps",
+        "under torch.compile with Inductor, unless its option fallback_random is on: in place of the operator, "
+        "before the lowerings",
+        needs="torch._inductor.decomposition",
+    ),
+    PythonRegistry(
+        "random_decompositions",
+        "decompositions with the random state as an argument",
+        "torch._decomp.decompositions_for_rng:rng_decompositions",
+        "under AOTAutograd, when its option functionalize_rng_ops is on",
+        needs="torch._decomp.decompositions_for_rng",
+    ),
+    PythonRegistry(
+        "masked_tensor",
+        "functions of masked tensors",
+        "torch.masked.maskedtensor._ops_refs:_MASKEDTENSOR_DISPATCH_TABLE",
+        "when an argument is a MaskedTensor: from its __torch_dispatch__, and for functions of Python from its "
+        "__torch_function__",
+        needs="torch.masked.maskedtensor._ops_refs",
+    ),
+    PythonRegistry(
+        "semi_structured",
+        "functions of semi-structured sparse tensors",
+        "torch.sparse.semi_structured:SparseSemiStructuredTensor.SPARSE_DISPATCH",
+        "when an argument is a tensor of that class: from its __torch_dispatch__",
+        one_each=False,
+    ),
+    PythonRegistry(
+        "sharded_tensor",
+        "functions of sharded tensors",
+        "torch.distributed._shard.sharded_tensor.api:_SHARDED_OPS",
+        "when an argument is a ShardedTensor: from its __torch_function__, after those of its sharding spec",
+        needs="torch.distributed._shard.sharded_tensor",
+        one_each=False,
+    ),
 )
 """Every registry that is read, in the order in which they are shown."""
 

@@ -66,7 +66,13 @@ def _overridden(
             yield from (Overridden("the Python kernel for Meta", each.site) for each in python)
             if not python:
                 yield from _kernels(_META, snapshot)
-        case "meta_functions" | "inductor_decompositions" | "export_decompositions":
+        case (
+            "meta_functions"
+            | "inductor_decompositions"
+            | "export_decompositions"
+            | "inductor_random_decompositions"
+            | "random_decompositions"
+        ):
             yield from _other(one, others, "decompositions", "the decomposition")
         case "dtensor_handlers":
             yield from _other(one, others, "dtensor_rules", "the sharding rule")

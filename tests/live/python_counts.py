@@ -57,4 +57,34 @@ def counts() -> dict[str, int]:
         "fallbacks": len(had("torch._inductor.lowering", "fallbacks")),
         "decompositions of Inductor": len(had("torch._inductor.decomposition", "decompositions")),
         "jagged functions": len(had("torch.nested._internal.ops", "JAGGED_OPS_TABLE")),
+        "random decompositions of Inductor": len(had(_RANDOM, "extra_random_decomps")),
+        "random decompositions": len(had(_RANDOM, "rng_decompositions")),
+        "functions of masked tensors": len(had(_MASKED, "_MASKEDTENSOR_DISPATCH_TABLE"))
+        + len(had(_MASKED, "_MASKEDTENSOR_FUNCTION_TABLE")),
+        "functions of sharded tensors": len(had(f"{_SHARDED}.sharded_tensor.api", "_SHARDED_OPS"))
+        + len(had(f"{_SHARDED}.sharded_tensor.api", "_CUSTOM_SHARDED_OPS"))
+        + sum(map(len, dict(had(f"{_SHARDED}.sharding_spec.api", "_CUSTOM_SHARDING_SPEC_OPS")).values())),
     }
+
+
+_RANDOM = "torch._decomp.decompositions_for_rng"
+_MASKED = "torch.masked.maskedtensor._ops_refs"
+_SHARDED = "torch.distributed._shard"
+
+
+def semi_structured_tables() -> list[int]:
+    """How many tables of semi-structured tensors are filled, what is read twice, and how many are filled then."""
+
+    def filled() -> int:
+        return sum(getattr(one, "SPARSE_DISPATCH", None) is not None for one in _semi_structured_classes())
+
+    from dispatchlab.live.introspection.python_registries import READERS
+
+    before = filled()
+    return [before, *(len(list(READERS["semi_structured"]())) for _ in range(2)), filled()]
+
+
+def _semi_structured_classes() -> list[Any]:
+    from torch.sparse import semi_structured
+
+    return [semi_structured.SparseSemiStructuredTensorCUTLASS, semi_structured.SparseSemiStructuredTensorCUSPARSELT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,10 @@ from dispatchlab.live.introspection.python_registries import overloads, read_ope
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # when decompositions are read
 
 _NAME = "library_release::door"
+
+HAS_TORCH_DISPATCH = hasattr(torch.library, "register_torch_dispatch")
+OVERRIDES = "allow_override" in inspect.signature(torch.library.Library.impl).parameters
+"""Which of this PyTorch has; tests/data/library_rules.json has the versions."""
 
 
 def has(operator: str = _NAME) -> list[tuple[str, str]]:
@@ -51,9 +56,10 @@ def test_a_library_releases_what_torch_library_registered_with_it(door: Any) -> 
         pass
 
     torch.library.register_fake(_NAME, lambda x: x, lib=door)
-    torch.library.register_torch_dispatch(_NAME, Mode, lambda *a, **k: None, lib=door)
+    if HAS_TORCH_DISPATCH:
+        torch.library.register_torch_dispatch(_NAME, Mode, lambda *a, **k: None, lib=door)
     keys = [key.partition(" ")[0] for _, key in has()]
-    assert keys == ["fake", "torch_dispatch"]
+    assert keys == ["fake", *(["torch_dispatch"] if HAS_TORCH_DISPATCH else [])]
     door._destroy()
     assert has() == [("torch_library", "nothing")]  # the entry stays, and is empty
 
@@ -107,15 +113,16 @@ def test_decompositions_and_fake_rules_stay_and_are_of_an_operator_that_is_gone(
 
 
 def test_a_custom_op_stays_in_python_when_its_library_is_destroyed() -> None:
-    @torch.library.custom_op("library_release::made", mutates_args=())
-    def made(x: torch.Tensor) -> torch.Tensor:
+    def function(x: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
+    schema = "(Tensor x) -> Tensor"  # PyTorch 2.4 infers none from annotations that are texts
+    made: Any = torch.library.custom_op("library_release::made", function, mutates_args=(), schema=schema)
     made.register_fake(lambda x: x)
     name = "library_release::made"
     parts = [("custom_ops", "custom_op"), ("custom_ops", "fake")]
     assert sorted(has(name)) == [*parts, ("torch_library", "fake")]
-    made._lib._destroy()  # type: ignore[no-untyped-call]
+    made._lib._destroy()
     assert sorted(has(name)) == [*parts, ("torch_library", "nothing")]
     del torch._library.custom_ops.OPDEFS[name]
     assert has(name) == [("torch_library", "nothing")]
@@ -125,6 +132,10 @@ def test_a_custom_op_stays_in_python_when_its_library_is_destroyed() -> None:
 def test_an_override_that_is_released_still_runs_under_a_mode(door: Any) -> None:
     door.impl("door", lambda x: x + 1, "AutogradCPU")
     override = library()
+    if not OVERRIDES:
+        with pytest.raises(RuntimeError, match="there's already a kernel registered from python"):
+            override.impl("door", lambda x: x + 2, "AutogradCPU")
+        return
     override.impl("door", lambda x: x + 2, "AutogradCPU", allow_override=True)
     x, called = torch.zeros((), requires_grad=True), torch.ops.library_release.door.default
 

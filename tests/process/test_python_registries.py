@@ -52,6 +52,10 @@ def _counted(layer: PythonLayerInMemory, *, first: bool) -> dict[str, int]:
         "fallbacks": of["inductor_fallbacks"],
         "decompositions of Inductor": of["inductor_decompositions"],
         "jagged functions": of["jagged"],
+        "random decompositions of Inductor": of["inductor_random_decompositions"],
+        "random decompositions": of["random_decompositions"],
+        "functions of masked tensors": of["masked_tensor"],
+        "functions of sharded tensors": of["sharded_tensor"],
     }
 
 
@@ -82,10 +86,38 @@ def test_the_counts_of_pytorch_2_13() -> None:
         "fallbacks": 0,
         "decompositions of Inductor": 0,
         "jagged functions": 0,
+        "random decompositions of Inductor": 0,
+        "random decompositions": 0,
+        "functions of masked tensors": 0,
+        "functions of sharded tensors": 0,
     }
     brought = Counter((one.registry, one.needs) for one in layer)
     assert brought["dtensor_rules", "torch.distributed.tensor"] == 1178
     assert brought["inductor_lowerings", "torch._inductor.lowering"] == 1767
+
+
+def test_a_lowering_that_a_factory_made_has_the_line_that_registered_it() -> None:
+    *_, layer = _seen()
+    made = [one for one in layer if one.registry == "inductor_lowerings" and ".<locals>." in one.function]
+    assert len({one.site for one in made if one.function.endswith("make_pointwise.<locals>.inner")}) > 50
+    assert len({one.site for one in made if one.function.endswith("fallback_handler.<locals>.handler")}) > 100
+    spec = find_spec("torch._inductor")
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).with_name("lowering.py").read_text(encoding="utf-8").splitlines()
+    named = {one.operator: int(one.site.partition(":")[2]) for one in made}
+    for operator, text in {"aten::uniform": "aten.uniform", "aten::rsqrt": "aten.rsqrt"}.items():
+        assert text in source[named[operator] - 1], (operator, named[operator])
+
+
+def test_the_tables_of_semi_structured_tensors_are_read_and_stay_as_they_are() -> None:
+    *_, layer = _seen()
+    found = [one for one in layer if one.registry == "semi_structured"]
+    assert {one.key for one in found} >= {"SparseSemiStructuredTensorCUTLASS", "SparseSemiStructuredTensorCUSPARSELT"}
+    assert "aten::mm.*" in {one.operator for one in found}
+    assert len({one.slot for one in found}) == len(found) > 20
+    with LiveEngine() as engine:
+        assert engine.ask(f"{python_counts.__name__}:semi_structured_tables") == [0, len(found), len(found), 0]
 
 
 def test_every_site_is_a_line_that_there_is() -> None:

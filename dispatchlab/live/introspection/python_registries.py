@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.reserved_namespaces import is_own
 from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.lowering_calls import LoweringCalls
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.python_sites import FunctionSites
 from dispatchlab.model.python_layer import (
@@ -66,6 +68,7 @@ def read_python_layer(*, imports: Iterable[str] = (), all_known: bool = False) -
         cannot be imported here, in `not_imported`.
     """
     sites = FunctionSites(package_roots())
+    calls = LoweringCalls(sites) if all_known else None  # See Note [The line of a lowering that a factory made]
     found, missing = _read_all(sites)
     kept = {_slot(one): one for one in found}
     failed: list[str] = []
@@ -73,12 +76,13 @@ def read_python_layer(*, imports: Iterable[str] = (), all_known: bool = False) -
         if module in sys.modules:
             continue
         try:
-            import_module(module)
+            with nullcontext() if calls is None else calls.watched():
+                import_module(module)
         except Exception as error:  # a build of PyTorch without this part
             first = (str(error).splitlines() or [type(error).__name__])[0]
             failed.append(f"{module} cannot be imported: {first[:_LONG]}")
             continue
-        found, missing = _read_all(sites)
+        found, missing = _read_all(sites, calls=calls)
         for one in found:
             known = kept.get(_slot(one))
             needs = module if known is None else known.needs
@@ -110,7 +114,9 @@ def _slot(one: PythonRegistration) -> tuple[object, ...]:
     return one.registry, one.operator, one.key, one.function, one.site, one.active
 
 
-def _read_all(sites: FunctionSites, only: frozenset[str] | None = None) -> tuple[list[PythonRegistration], set[str]]:
+def _read_all(
+    sites: FunctionSites, only: frozenset[str] | None = None, calls: LoweringCalls | None = None
+) -> tuple[list[PythonRegistration], set[str]]:
     """What all registries have now, and the names of those that are not found."""
     found: list[PythonRegistration] = []
     missing: set[str] = set()
@@ -119,14 +125,14 @@ def _read_all(sites: FunctionSites, only: frozenset[str] | None = None) -> tuple
             if registry.needs and registry.needs not in sys.modules:
                 continue
             try:
-                found += _registrations(registry, sites, only)
+                found += _registrations(registry, sites, only, calls)
             except (NotFoundHere, AttributeError, TypeError, ValueError, KeyError, ImportError):
                 missing.add(registry.name)
     return found, missing
 
 
 def _registrations(
-    registry: PythonRegistry, sites: FunctionSites, only: frozenset[str] | None
+    registry: PythonRegistry, sites: FunctionSites, only: frozenset[str] | None, calls: LoweringCalls | None
 ) -> list[PythonRegistration]:
     found = []
     for entry in READERS[registry.name]():
@@ -136,6 +142,8 @@ def _registrations(
         file, _, line = entry.source.rpartition(":")
         if line.isdecimal() and not is_api_file(file):
             site = sites.line(file, int(line)) or site
+        if calls is not None:
+            site = calls.site(entry.value) or site
         found.append(PythonRegistration(registry.name, entry.operator, entry.key, function, site, "", entry.active))
     return found
 
@@ -162,6 +170,12 @@ def operator_text(operator: object) -> str:
             return str(operator.name())
     module = getattr(operator, "__module__", None) or getattr(getattr(operator, "__self__", None), "__name__", "torch")
     return f"{FUNCTIONS}::{module}.{getattr(operator, '__qualname__', type(operator).__qualname__)}"
+
+
+def _function_text(function: object) -> str:
+    """The name of a function that `__torch_function__` has, as users call it: `python::torch.Tensor.size`."""
+    name = import_module("torch.overrides").resolve_name(function)
+    return f"{FUNCTIONS}::{name}" if name and "::" not in name else operator_text(function)
 
 
 def key_text(key: object) -> str:
@@ -394,6 +408,45 @@ def _inductor_fallbacks() -> Iterator[Entry]:
         yield Entry(operator_text(operator), "", lowerings.get(operator, operator))
 
 
+def _masked_tensor() -> Iterator[Entry]:
+    module = "torch.masked.maskedtensor._ops_refs"
+    for operator, function in list(_table(module, "_MASKEDTENSOR_DISPATCH_TABLE").items()):
+        yield Entry(operator_text(operator), "", function)
+    for operator, function in list(_table(module, "_MASKEDTENSOR_FUNCTION_TABLE").items()):
+        yield Entry(_function_text(operator), "__torch_function__", function)
+
+
+def _semi_structured() -> Iterator[Entry]:
+    """The table of each class, or what a class fills its table with once it has an object."""
+    for of in _subclasses(_attribute("torch.sparse.semi_structured", "SparseSemiStructuredTensor")):
+        table = getattr(of, "SPARSE_DISPATCH", None)
+        if table is None:  # it is filled in a class of its own, so that nothing changes
+            like: Any = type(of.__name__, (of,), {"SPARSE_DISPATCH": None, _STAND_IN: True})
+            like._load_dispatch_table()
+            table = like.SPARSE_DISPATCH
+        for operator, function in list(table.items()):
+            yield Entry(operator_text(operator), of.__name__, function)
+
+
+_STAND_IN = "_dispatchlab_stand_in"
+
+
+def _subclasses(of: Any) -> list[Any]:
+    """The classes below a class of PyTorch, and those below them."""
+    found = [sub for sub in of.__subclasses__() if _STAND_IN not in vars(sub)]
+    return [each for sub in found for each in (sub, *_subclasses(sub))]
+
+
+def _sharded_tensor() -> Iterator[Entry]:
+    home = "torch.distributed._shard"
+    for path, key in (("_SHARDED_OPS", ""), ("_CUSTOM_SHARDED_OPS", "custom")):
+        for operator, function in list(_table(f"{home}.sharded_tensor.api", path).items()):
+            yield Entry(_function_text(operator), key, function)
+    for spec, table in _table(f"{home}.sharding_spec.api", "_CUSTOM_SHARDING_SPEC_OPS").items():
+        for operator, function in list(table.items()):
+            yield Entry(_function_text(operator), spec, function)
+
+
 READERS: Mapping[str, Reader] = {
     "py_kernels": _of_overloads("py_kernels"),
     "mode_rules": _of_overloads(*MODE_TABLES),
@@ -417,5 +470,10 @@ READERS: Mapping[str, Reader] = {
     "inductor_fallbacks": _inductor_fallbacks,
     "inductor_constraints": _plain("torch._inductor.lowering", "_maybe_layout_constraints", "layout_constraints"),
     "inductor_user_lowerings": _plain("torch._inductor.lowering", "user_lowerings"),
+    "inductor_random_decompositions": _plain("torch._decomp.decompositions_for_rng", "extra_random_decomps"),
+    "random_decompositions": _plain("torch._decomp.decompositions_for_rng", "rng_decompositions"),
+    "masked_tensor": _masked_tensor,
+    "semi_structured": _semi_structured,
+    "sharded_tensor": _sharded_tensor,
 }
 """The reader of each registry."""
