@@ -25,19 +25,22 @@ def model_set(bits: int) -> DispatchKeySet:
 
 @cache
 def _bits() -> tuple[tuple[int, int], ...]:
-    """Each bit of the running PyTorch, with what stands for it in the model; 0 for what the model does not have."""
+    """Each bit of the running PyTorch, with what stands for it in the model; what the model does not have is left out.
+
+    A key has the bit of its functionality, and a runtime key that of its backend as well. PyTorch 2.5 makes no set of
+    bits, so the bits are read off the sets of keys.
+    """
     c = bindings()
     backends = int(c._dispatch_num_backends()) if hasattr(c, "_dispatch_num_backends") else len(BACKENDS)
-    dense = 1 << backends
-    found = []
-    for bit in range(int(c._dispatch_keyset_full().raw_repr()).bit_length()):
-        keys = c.DispatchKeySet.from_raw_repr(1 << bit | (dense if bit < backends else 1))
-        text = str(c._dispatch_keyset_to_string(keys))
-        name = text.removeprefix("DispatchKeySet(").removesuffix(")").split(", ")[-1]
-        key = DispatchKey.__members__.get(name)
-        if bit < backends:
-            ours = 1 << BACKENDS.index(name) if name in BACKENDS else 0
-        else:
-            ours = 0 if key is None else functionality_bit(key.functionality)
-        found.append((bit, ours))
-    return tuple(found)
+    found: dict[int, int] = {}
+    for name, key in DispatchKey.__members__.items():
+        theirs = c._parse_dispatch_key(name)
+        if theirs is None:
+            continue
+        bits = int(c.DispatchKeySet(theirs).raw_repr())
+        backend, functionality = bits & ((1 << backends) - 1), bits >> backends
+        if name in BACKENDS and backend.bit_count() == 1:
+            found[backend.bit_length() - 1] = 1 << BACKENDS.index(name)
+        if functionality.bit_count() == 1:
+            found[functionality.bit_length() - 1 + backends] = functionality_bit(key.functionality)
+    return tuple(sorted(found.items()))
