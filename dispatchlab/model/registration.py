@@ -302,8 +302,8 @@ class Block:
         key: the key of an IMPL block.
         registrations: in the order in which they run; released in that order too.
         debug: what `Def` and `Impl` inside print when they have no text of their own.
-        made_by: the call of `torch.library` that registers all this. The running PyTorch makes that call; any other
-            engine registers what is inside.
+        made_by: the call of `torch.library` that registers all this. The running PyTorch makes that call, and the lab
+            engine follows its rules where they are known; else it registers what is inside.
     """
 
     namespace: str | None
