@@ -208,6 +208,10 @@ def test_rules_of_dtensor_and_autocast_are_found() -> None:
     rule = (PythonRegistration("dtensor_rules", "my::op", "rule", "my:shard"),)
     assert answer(facts(_UNARY, "CPU", python=rule), Aspect.DTENSOR) is Answer.YES
     assert answer(facts(_UNARY, "CPU"), Aspect.DTENSOR) is Answer.NO
+    assert cell_of(facts("(Tensor x) -> Tensor[]", "CPU"), Aspect.DTENSOR).closes == ""
+    own = (PythonRegistration("dtensor_rules", "my::op", "rule", "x:register_sharding.<locals>.custom_strategy"),)
+    assert answer(facts(_UNARY, "CPU", python=own), Aspect.DTENSOR) is Answer.YES
+    assert answer(facts("(Tensor x) -> Tensor[]", "CPU", python=own), Aspect.DTENSOR) is Answer.NO
     assert answer(facts(_UNARY, "CPU", "AutocastCUDA"), Aspect.AUTOCAST) is Answer.YES
     assert answer(facts(_UNARY, "CPU"), Aspect.AUTOCAST) is Answer.NO
 

@@ -271,6 +271,7 @@ _REGISTER_SHARDING = (
     "https://docs.pytorch.org/docs/stable/distributed.tensor.html"
     "#torch.distributed.tensor.experimental.register_sharding"
 )
+_BY_REGISTER_SHARDING = "register_sharding.<locals>"
 _FOR_ALL = "every backend runs its kernel at"
 _NO_KERNEL = "no kernel of a backend is registered here, so nothing could run"
 _NEVER_SEEN = "calls decompose by its kernel at CompositeImplicitAutograd"
@@ -602,12 +603,19 @@ def _dtensor(facts: OperatorFacts) -> Cell:
     if not facts.takes_tensors:
         return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
     rule = facts.has("dtensor_rules", "dtensor_handlers")
+    # NB: `register_sharding` goes by the returns of the schema, and DTensor by the tensors in a list
+    returns_list = any(_is_tensor_list(one.type) for one in facts.schema.returns)
+    refused = "torch.distributed.tensor.experimental.register_sharding takes no operator that returns a list"
+    if rule is not None and returns_list and _BY_REGISTER_SHARDING in rule.function:
+        return Cell(aspect, Answer.NO, f"its sharding rule refuses every call: {refused}")
     if rule is not None:
         return Cell(aspect, Answer.YES, f"its sharding rule, {rule.function}")
     if {"dtensor_rules", "dtensor_handlers"} & facts.without:
         return Cell(aspect, Answer.UNKNOWN, "the rules of DTensor cannot be read here")
     if facts.is_composite or facts.has("decompositions") is not None:
         return Cell(aspect, Answer.UNKNOWN, "it decomposes, and what it calls needs sharding rules")
+    if returns_list:
+        return Cell(aspect, Answer.NO, f"no sharding rule is registered, and {refused}")
     return Cell(
         aspect,
         Answer.NO,

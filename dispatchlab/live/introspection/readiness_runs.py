@@ -312,16 +312,24 @@ def _bytes_like(one: Any, other: Any) -> Any:
 
 def _vmap(op: Any, fresh: Callable[[], Inputs]) -> str:
     _needs_tensors(fresh())
-    first, second = fresh(), fresh()
-    results = [_result(op, lambda: first), _result(op, lambda: second)]
-    given = _mapped(lambda one: torch().stack([one, one]), fresh())
+    each = []
+    for given in (fresh(), fresh()):
+        result = _result(op, lambda given=given: given)  # type: ignore[misc]
+        each.append([*_leaves(result), *_leaves(given)])
     tree: Any = import_module("torch.utils._pytree")
-    flat, spec = tree.tree_flatten(given)
+    flat, spec = tree.tree_flatten(_mapped(lambda one: torch().stack([one, one]), fresh()))
     dims = tuple(0 if _is_tensor(one) else None for one in flat)
-    batched = torch().vmap(lambda *rest: _called(op, tree.tree_unflatten(rest, spec)), in_dims=dims)
-    found = batched(*flat)
-    stacked = [torch().stack(pair) for pair in zip(*map(_leaves, results), strict=True)]
-    _same(stacked, found, "batched, it gives something else than each by itself")
+
+    def batched(*rest: Any) -> tuple[Any, ...]:
+        given = tree.tree_unflatten(rest, spec)
+        result = _called(op, given)
+        return (*_leaves(result), *_leaves(given))  # what is written is compared, too
+
+    _same(
+        [torch().stack(pair) for pair in zip(*each, strict=True)],
+        torch().vmap(batched, in_dims=dims)(*flat),
+        "batched, it gives something else than each by itself",
+    )
     return "a vmap over two copies of the inputs gives what two calls give"
 
 
