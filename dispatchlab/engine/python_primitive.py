@@ -25,6 +25,7 @@ class RegisterPython:
     """An entry of a registry of Python; nothing takes it back but the end of the operator that it belongs to."""
 
     __slots__ = (
+        "beside",
         "by_object",
         "debug",
         "key",
@@ -38,6 +39,8 @@ class RegisterPython:
     )
 
     def __init__(self, registration: PythonImpl) -> None:
+        from dispatchlab.model.python_layer import ASSIGNMENT  # costs start-up, and few scenarios have any
+
         code, rule = registration.code, registration.code.rule
         assert rule is not None, f"{code.registry} has no rule"
         self.name = registration.operator
@@ -50,19 +53,22 @@ class RegisterPython:
         self.second = rule.second
         self.refusal = rule.refusal
         self.removes = code.effect == "removed"
+        self.beside = PythonKey(rule.beside if code.call != ASSIGNMENT and not self.removes else "")
 
     def __repr__(self) -> str:
         return f"RegisterPython({self.operator!r}, {str(self.key)!r}, {self.debug!r})"
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused before the def that it needs, and by another one where the registry has one for each slot."""
-        from dispatchlab.model.python_layer import Second  # costs start-up, and few scenarios have any
+        from dispatchlab.model.python_layer import Second  # as above
 
         if self.needs_def:
             entry = state.operator(self.operator)
             if entry is None or not entry.defs:
                 raise refusals.no_operator_for_python(self.name, self.key, self.debug)
         kept = state.python(self.operator)
+        for other in kept.at(self.beside):
+            raise refusals.python_beside(self.name, self.key, self.beside, other.debug, self.debug)
         there = kept.at(self.key)
         mine: PythonEntry = self
         if self.removes:

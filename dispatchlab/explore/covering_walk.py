@@ -67,7 +67,7 @@ class CoveringWalk:
             numbers = random.split()
             seen = _Seen({}, {})
             yield Run(self._pass(numbers, seen), is_long=True)
-            while self._lifetimes.permanent and self._way(0, seen):
+            while self._lifetimes.permanent and (seen.untried[0] or self._way(0, seen)):
                 yield Run(self._pass(numbers, seen), is_long=True)
 
     def ended(self, run: Run) -> None:

@@ -65,11 +65,13 @@ class PythonRule(NamedTuple):
         by_object: whether it is kept under the `OpOverload`. Then the operator has to be defined before, and what is
             registered is lost when the operator is defined anew.
         refusal: what PyTorch says of a second one, where it refuses it.
+        beside: the registry in which the operator must have nothing; empty where there is none.
     """
 
     second: Second
     by_object: bool = True
     refusal: str = ""
+    beside: str = ""
 
 
 _REPLACES = PythonRule(Second.REPLACES)
@@ -271,7 +273,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._inductor.lowering:fallbacks",
         "under torch.compile with Inductor: the lowering calls the operator as the dispatcher does",
         needs=_INDUCTOR,
-        rule=PythonRule(Second.SAME),
+        rule=PythonRule(Second.SAME, beside="inductor_decompositions"),
     ),
     PythonRegistry(
         "inductor_constraints",
@@ -347,6 +349,9 @@ FUNCTIONS = "python"
 HIGHER_ORDER = "higher_order"
 """The namespace of higher-order operators, which Python alone knows."""
 
+IN_THE_SET = "in the set"
+"""What snapshots show of an operator in a registry that is a set, whoever added it first."""
+
 NOTHING = "nothing"
 """The key here of an operator that a registry has an empty entry for."""
 
@@ -410,6 +415,8 @@ class PythonRegistration(NamedTuple):
         rule = self.described.rule
         if rule is not None and rule.second is Second.REFUSED and (self.call == ASSIGNMENT or self.effect == "removed"):
             rule = rule._replace(second=Second.REPLACES)
+        if rule is not None and self.registry == HIGHER_ORDER and not self.key:
+            return rule._replace(second=Second.REPLACES)  # the operator itself, of which the newest has the name
         if rule is not None and self.operator.partition("::")[0] in (FUNCTIONS, HIGHER_ORDER):
             second = Second.REPLACES if rule is _DUPLICATE else rule.second  # `_add_op_to_registry` assigns these
             return rule._replace(second=second, by_object=False)

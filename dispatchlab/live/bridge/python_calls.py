@@ -9,9 +9,12 @@ from importlib import import_module
 from types import MethodType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError
+from dispatchlab.live.bridge.error_parser import kind_of, without_backtrace
+from dispatchlab.live.bridge.expressible import NotExpressibleError, stand_in
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.model.python_layer import ASSIGNMENT, EVERY_OVERLOAD, FUNCTIONS, PythonRegistration
+from dispatchlab.model.python_layer import ASSIGNMENT, EVERY_OVERLOAD, FUNCTIONS, HIGHER_ORDER, PythonRegistration
+from dispatchlab.model.registration import PythonImpl
 
 # Note [Registrations of Python, live]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -77,7 +80,7 @@ class MadeInPython:
     Args:
         table: the table it is in; None where the call wrote nothing.
         key: its key there.
-        value: what the call put there.
+        value: what the call put there; a value of its own kind where it took something out.
         undo: what else to do when it goes.
     """
 
@@ -97,7 +100,7 @@ class MadeInPython:
             return
         at = _identity(table), self._key
         written = _written[at]
-        written.values = [value for value in written.values if value is not self.value]
+        written.values.pop(max(at for at, value in enumerate(written.values) if value is self.value))
         if table.get(self._key, _MISSING) is self.value:
             below = written.values[-1] if written.values else written.before
             if below is _MISSING:
@@ -129,7 +132,9 @@ FindSlot: TypeAlias = Callable[[PythonRegistration, Any], _Slot]
 """The slot of a registration, given its operator."""
 
 
-def python_call(registration: PythonRegistration, prefix: str = "") -> Callable[[], MadeInPython]:
+def python_call(
+    registration: PythonRegistration, prefix: str = "", function: Callable[..., object] | None = None
+) -> Callable[[], MadeInPython]:
     """The call that makes a registration, each time the result is called. See Note [Registrations of Python, live].
 
     The call raises a `RuntimeError` with the text of PyTorch where that refuses it.
@@ -137,32 +142,129 @@ def python_call(registration: PythonRegistration, prefix: str = "") -> Callable[
     Args:
         registration: the registration.
         prefix: stands before the namespace of its operator, unless that is a Python function or of higher order.
+        function: stands in for the function that is registered; None for a new one in each call.
 
     Raises:
         PythonCallNotExpressibleError: it is no call by itself, or this PyTorch has no such call.
     """
-    if registration.effect == "removed":
-        raise PythonCallNotExpressibleError(registration, "it takes an entry out, and PyTorch's own may be that")
     find = _slot_finder(registration)
 
     def made() -> MadeInPython:
         try:
             slot = find(registration, operator_object(registration.operator, prefix))
             before = slot.table.get(slot.key, _MISSING)
-            if registration.call == ASSIGNMENT:
-                slot.table[slot.key] = _stand_in(registration)
+            given = function or _stand_in()
+            if registration.effect == "removed":
+                slot.table.pop(slot.key, None)
+            elif registration.call == ASSIGNMENT:
+                slot.table[slot.key] = given
             else:
-                slot.write(_stand_in(registration))
+                slot.write(given)
         except (AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RuntimeError(f"{error}") from error
         after = slot.table.get(slot.key, _MISSING)
-        if after is before or after is _MISSING:
+        if after is before:
             return MadeInPython(None, slot.key, None, slot.undo)
         written = _written.setdefault((_identity(slot.table), slot.key), _Written(slot.table, slot.key, before))
         written.values.append(after)
         return MadeInPython(slot.table, slot.key, after, slot.undo)
 
     return made
+
+
+class PythonEntries:
+    """The entries of Python of one sandbox.
+
+    Args:
+        prefix: stands before the namespaces of the sandbox.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._slots: dict[str, dict[tuple[str, str], tuple[PythonRegistration, str]]] = {}
+        self._made: list[tuple[PythonImpl, MadeInPython]] = []
+        self._given: dict[str, Any] = {}
+
+    def call(self, registration: PythonImpl, function: Callable[..., object]) -> Callable[[], MadeInPython]:
+        """The call that makes a registration; a refusal is a `RegistrationError`.
+
+        Args:
+            registration: the registration.
+            function: stands in for the function that is registered.
+
+        Raises:
+            NotExpressibleError: it is no call by itself, or this PyTorch has no such call.
+        """
+        code = registration.code
+        prefix = self._prefix_of(registration)
+        try:
+            make = python_call(code, prefix, function)
+        except PythonCallNotExpressibleError as error:
+            raise NotExpressibleError(registration, error.reason) from error
+
+        def made() -> MadeInPython:
+            try:
+                one = make()
+            except RuntimeError as error:
+                raise self._refusal(registration, prefix, str(error)) from error
+            self._slots.setdefault(code.operator, {})[code.registry, code.key] = code, prefix
+            self._made.append((registration, one))
+            return one
+
+        return made
+
+    def now(self, operator: str) -> Iterator[tuple[str, str, object]]:
+        """The registry, the key and the value of each slot that the sandbox wrote and that has something now."""
+        for (registry, key), (code, prefix) in self._slots.get(operator, {}).items():
+            value = entry_now(code, prefix)
+            if value is not None and any(one.value is value for _, one in self._made):
+                yield registry, key, value
+
+    def reset(self) -> None:
+        """Take everything back."""
+        for _, one in reversed(self._made):
+            one.reset()
+        for operator, library in self._given.items():
+            library.reset()
+            forget_operator(operator.partition(".")[0])
+
+    def _prefix_of(self, registration: PythonImpl) -> str:
+        """What stands before the namespace of the operator: an operator of PyTorch keeps its name.
+
+        One that a scenario takes as given, and that this PyTorch does not have, is defined for as long.
+        """
+        if registration.needs_def:
+            return self._prefix
+        operator = registration.code.operator
+        try:
+            operator_object(operator)
+        except AttributeError:
+            pass
+        else:
+            return ""
+        namespace, _, name = operator.partition("::")
+        prefix = f"{self._prefix}given_"
+        if prefix + operator not in self._given and namespace != FUNCTIONS:
+            library = bindings()._dispatch_library("FRAGMENT", prefix + namespace, "", __file__, 1)
+            library.define(f"{name}(Tensor x) -> Tensor", "")
+            self._given[prefix + operator] = library
+        return prefix
+
+    def _refusal(self, registration: PythonImpl, prefix: str, text: str) -> RegistrationError:
+        shown = without_backtrace(text).replace(prefix, "") if prefix else without_backtrace(text)
+        code, kind = registration.code, kind_of(shown)
+        key = f"{code.registry} {code.key}".rstrip()
+        facts = {"operator": str(registration.operator), "registry": key, "debug": registration.debug}
+        if kind is ErrorKind.DUPLICATE_PYTHON:
+            rule = code.rule
+            beside = rule.beside if rule is not None else ""
+            there = entry_now(code._replace(registry=beside), prefix) if beside else None
+            facts["other_debug"] = self._debug_of(entry_now(code, prefix) if there is None else there)
+        return RegistrationError(kind, shown, facts)
+
+    def _debug_of(self, value: object) -> str:
+        """The debug text of the registration that has put a value where it is; empty for another's."""
+        return next((registration.debug for registration, one in self._made if one.value is value), "")
 
 
 def entry_now(registration: PythonRegistration, prefix: str = "") -> object | None:
@@ -200,14 +302,11 @@ def operator_object(operator: str, prefix: str = "") -> Any:
     namespace, _, name = operator.partition("::")
     if namespace == FUNCTIONS:
         return _python_function(name)
-    if namespace == _HIGHER_ORDER:
+    if namespace == HIGHER_ORDER:
         return _higher_order(name)
     base, _, overload = name.partition(".")
     packet = getattr(getattr(torch().ops, prefix + namespace), base)
     return packet if overload == EVERY_OVERLOAD else getattr(packet, overload or "default")
-
-
-_HIGHER_ORDER = "higher_order"
 
 
 def _python_function(name: str) -> Any:
@@ -241,14 +340,13 @@ def _higher_order(name: str) -> Any:
     return made
 
 
-def _stand_in(registration: PythonRegistration) -> Callable[..., object]:
-    """A function of its own for each call, by which its entry is recognised."""
+def _stand_in() -> Callable[..., object]:
+    """A function that nobody else has, by which its entry is recognised."""
 
-    def stand_in(*arguments: object, **named: object) -> object:
-        return arguments[0] if arguments else None
+    def function(*arguments: object, **named: object) -> object:
+        return stand_in(*arguments, **named)
 
-    stand_in.__name__ = registration.function.rpartition(":")[2].rpartition(".")[2] or "stand_in"
-    return stand_in
+    return function
 
 
 def _slot_finder(registration: PythonRegistration) -> FindSlot:

@@ -22,9 +22,10 @@ from dispatchlab.live.bridge.expressible import (
     has_fallbacks,
     tags_of,
 )
+from dispatchlab.live.bridge.python_calls import PythonEntries
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings
-from dispatchlab.live.bridge.torch_library_calls import torch_library_call
+from dispatchlab.live.bridge.torch_library_calls import numbered, torch_library_call
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -141,6 +142,7 @@ class CallBuilder:
 
     def __init__(self, libraries: Libraries, *, native: NativeKernels | None = None) -> None:
         self._libraries, self._native = libraries, native
+        self.python = PythonEntries(libraries.prefix)
         self._next = 0
 
     def calls_of(self, registration: Registration, first: int) -> tuple[BindingCall, ...]:
@@ -165,9 +167,7 @@ class CallBuilder:
             case NameOnly():
                 raise NotExpressibleError(registration, "no binding registers a name alone")
             case PythonImpl():
-                raise NotExpressibleError(
-                    registration, "no binding registers what Python keeps in registries of its own"
-                )
+                yield self._python(registration)
             case Def():
                 alone = EnclosingLibrary("FRAGMENT", registration.operator.namespace)
                 yield from self._def(registration, alone)
@@ -206,6 +206,11 @@ class CallBuilder:
         number = self._number()
         make = torch_library_call(block, call, self._libraries.prefix, self._libraries.mark, number)
         return BindingCall(make, number, CallOrigin(block, block.debug))
+
+    def _python(self, registration: PythonImpl) -> BindingCall:
+        number = self._number()
+        make = self.python.call(registration, numbered(number))
+        return BindingCall(make, number, CallOrigin(registration, registration.debug))
 
     def _def(self, registration: Def, enclosing: EnclosingLibrary) -> Iterator[BindingCall]:
         number, schema = self._number(), registration.schema

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from dispatchlab.live.bridge.python_calls import PythonEntries
 from dispatchlab.live.bridge.registration_calls import Libraries
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings
@@ -123,6 +124,7 @@ class Observer:
         libraries: how the sandbox spells the names of operators.
         names: puts the user's names back.
         cache: what was observed with which dump and table, in any sandbox that shares the names.
+        python: the entries of Python of the sandbox.
         memory: read the slots from memory where that is possible. See Note [Reading the slots].
         every_table: read the table after every step. See Note [When the table is read].
     """
@@ -132,6 +134,7 @@ class Observer:
         libraries: Libraries,
         names: KernelNames,
         cache: ObservationCache,
+        python: PythonEntries,
         *,
         memory: bool,
         every_table: bool,
@@ -139,7 +142,7 @@ class Observer:
         c = bindings()
         self._dump, self._table = c._dispatch_dump, c._dispatch_dump_table
         self._dangling = c._dispatch_find_dangling_impls
-        self._libraries, self._names, self._cache = libraries, names, cache
+        self._libraries, self._names, self._cache, self._python = libraries, names, cache, python
         self._layout = memory_layout() if memory else None
         self.objects = KernelObjects(names.builtin) if self._layout is not None else None
         self.every_table = every_table or self.objects is None
@@ -154,7 +157,7 @@ class Observer:
         found = self._snapshot(name)
         if not self.reads_python:
             return found
-        raw = kept_in_python(str(self._libraries.name_of(name)), self._names.mark)
+        raw = kept_in_python(str(self._libraries.name_of(name)), self._names.mark, self._python.now(str(name)))
         text = self.shown(raw).replace(": \n", ": (no debug text)\n")
         return replace(found, python=text) if text else found
 

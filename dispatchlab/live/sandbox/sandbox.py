@@ -23,7 +23,7 @@ from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.sandbox.observation import ObservationCache, ObservedOperator, Observer
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Def, Fallback, Registration
+from dispatchlab.model.registration import Def, Fallback, PythonImpl, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 _number = count(1)
@@ -102,7 +102,8 @@ class LiveSandbox:
         self._names = names
         self._libraries = Libraries(self.prefix, names.mark, parse_keys=parse_keys)
         self._builder = CallBuilder(self._libraries, native=native)
-        self._observer = Observer(self._libraries, names, cache, memory=memory, every_table=every_table)
+        python = self._builder.python
+        self._observer = Observer(self._libraries, names, cache, python, memory=memory, every_table=every_table)
         self._indices, self._journal = indices, journal
         self._latest: dict[int, _Prepared] = {}
         self._all: list[_Prepared] = []
@@ -170,6 +171,7 @@ class LiveSandbox:
             if any(prepared.fallbacks for prepared in self._all):
                 releases.callback(put_back, self._names.builtin)
             releases.callback(self._libraries.reset)
+            releases.callback(self._builder.python.reset)
             for library in self._residue:
                 releases.callback(library.reset)
             for prepared in reversed(self._all):
@@ -206,6 +208,8 @@ class LiveSandbox:
         if any(call.is_torch_library_call for call in calls):
             # NB: it makes several kernels under one number, which slots cannot distinguish.
             self._observer.stop_reading_slots()
+            self._observer.read_python()
+        if isinstance(registration, PythonImpl):
             self._observer.read_python()
         objects = self._observer.objects
         if objects is not None:
