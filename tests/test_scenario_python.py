@@ -1,4 +1,4 @@
-"""Scenarios with registrations of Python: they are read and written, and no verdict is about them."""
+"""Scenarios with registrations of Python: they are read and written, and a verdict says whether it is about them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,17 @@ python:
     key: post_autograd
     function: mine:pieces
     site: mine.py:7 via helper.py:2
-  - registry: inductor_lowerings
+  - registry: fake_checks
     operator: mine::f
 """
+_UNKNOWN = """\
+python:
+  - registry: fake_checks
+    operator: mine::f
+  - registry: export_decompositions
+    operator: mine::f
+"""
+_IN_ORDER = "modules:\n  mine: [0-2]\n"
 _ONE = "registrations:\n  - def: f(Tensor x) -> Tensor\n  - impl: f\n    dispatch: CPU\n"
 _TWO_KERNELS = f"{_ONE}  - impl: f\n    dispatch: CPU\n    debug: another\n"
 
@@ -43,9 +51,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with scenarios, which is the current one."""
     texts = {
         "plain": _HEAD + _ONE,
-        "python": _HEAD + _PYTHON + _ONE,
-        "violated": _HEAD + _PYTHON + _TWO_KERNELS,
-        "alone": f"{_HEAD}packages: [mine]\n{_PYTHON}registrations: []\n",
+        "python": _HEAD + _UNKNOWN + _ONE,
+        "known": _HEAD + _IN_ORDER + _PYTHON.partition("  - registry: fake_checks")[0] + _ONE,
+        "some": _HEAD + _IN_ORDER + _PYTHON + _ONE,
+        "violated": _HEAD + _UNKNOWN + _TWO_KERNELS,
+        "alone": f"{_HEAD}packages: [mine]\n{_UNKNOWN}registrations: []\n",
     }
     for name, text in texts.items():
         (tmp_path / f"{name}.yaml").write_text(text)
@@ -62,7 +72,7 @@ def test_the_field_is_read_and_written() -> None:
     scenario = parse_scenario(_HEAD + _PYTHON + _ONE)
     assert scenario.python == (
         PythonRegistration("decompositions", "mine::f", "post_autograd", "mine:pieces", "mine.py:7 via helper.py:2"),
-        PythonRegistration("inductor_lowerings", "mine::f"),
+        PythonRegistration("fake_checks", "mine::f"),
     )
     assert parse_scenario(scenario_text(scenario)) == scenario
     assert "python" in json_schema()["properties"]  # type: ignore[operator]
@@ -146,6 +156,17 @@ def test_a_verdict_is_about_the_layer_that_is_explored() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_what_has_a_known_rule_is_explored_and_the_verdict_names_both_layers() -> None:
+    known, some = run("permute", "known.yaml", "--require-proof"), run("permute", "some.yaml", "--require-proof")
+    assert (known.exit_code, some.exit_code) == (0, 3)
+    assert "verdict: order-independent in the C++ layer and the Python layer\n" in known.stdout
+    sentence = "no violation found in the C++ layer and the Python layer; 1 registration of Python not explored"
+    assert f"verdict: {sentence}\n" in some.stdout
+    values = json.loads(run("permute", "some.yaml", "--format", "json").stdout)
+    assert (values["layers"], values["unexplored"], values["registrations"]) == (["cxx", "python"], 1, 3)
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("engine", [("--walk", "graph"), ("--walk", "orders"), ()])
 def test_it_is_no_proof(engine: tuple[str, ...]) -> None:
     assert run("permute", "plain.yaml", "--require-proof", "--walk", "graph").exit_code == 0
@@ -172,7 +193,7 @@ def test_a_violation_is_one_all_the_same() -> None:
 def test_registrations_of_python_alone_are_nothing_to_explore() -> None:
     result = run("permute", "alone.yaml")
     assert result.exit_code == 2
-    assert "it has 2 registrations of Python alone, which no engine explores" in result.stderr
+    assert "it has 2 registrations of Python alone, which cannot be explored here" in result.stderr
 
 
 @pytest.mark.usefixtures("folder")
@@ -220,9 +241,10 @@ def test_one_that_takes_the_place_of_another_one_is_a_finding() -> None:
         "the entry in decompositions post_autograd from second/ops.py:9 took the place of that of first/ops.py:7, "
     )
     assert not _findings(text, "mine::f", code=0)
-    verdict = "in the C++ layer; 3 registrations of Python not explored, of which 1 overwritten by a later one\n"
-    assert verdict in run("permute", "over.yaml").stdout
-    assert json.loads(run("permute", "over.yaml", "--format", "json").stdout)["overwritten"] == 1
+    shown = run("permute", "over.yaml")
+    assert (shown.exit_code, "verdict: order-dependent\n" in shown.stdout) == (1, True)
+    assert "-decompositions post_autograd: second:pieces, registered at second/ops.py:9\n" in shown.stdout
+    assert "+decompositions post_autograd: first:pieces, registered at first/ops.py:7\n" in shown.stdout
 
 
 @pytest.mark.usefixtures("folder")
@@ -239,8 +261,10 @@ def test_it_is_found_in_a_record_without_registrations_of_the_dispatcher() -> No
 
 
 def test_the_api_says_it_too() -> None:
-    checked = check_order(parse_scenario(_HEAD + _PYTHON + _ONE))
+    checked = check_order(parse_scenario(_HEAD + _IN_ORDER + _PYTHON + _ONE))
     assert checked.verdict is Verdict.NO_VIOLATION_FOUND
-    assert checked.report.unexplored == 2
-    assert "in the C++ layer; 2 registrations of Python not explored" in str(checked)
+    assert (checked.report.unexplored, checked.report.in_python) == (1, 1)
+    assert "in the C++ layer and the Python layer; 1 registration of Python not explored" in str(checked)
+    known = check_order(parse_scenario(_HEAD + _IN_ORDER + _PYTHON.partition("  - registry: fake_checks")[0] + _ONE))
+    assert (known.verdict, known.report.layers) == (Verdict.ORDER_INDEPENDENT, ("cxx", "python"))
     assert check_order(parse_scenario(_HEAD + _ONE)).verdict is Verdict.ORDER_INDEPENDENT

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.result import Expectation, Exploration, Verdict, judge
-from dispatchlab.model.registration import Block, describe
+from dispatchlab.model.registration import Block, PythonImpl, describe
 from dispatchlab.scenario.scenario import Scenario
 
 
@@ -25,8 +25,9 @@ class Report:
         exploration: what was found.
         as_expected: whether that is what was expected.
         exit_code: what this scenario alone would end with.
-        unexplored: how many registrations of Python the scenario has, which no engine explores; see
+        unexplored: how many registrations of Python the scenario has that were not explored; see
             Note [The layers of a verdict].
+        in_python: how many registrations of Python were explored.
         overwritten: how many of these a later one has taken the place of, so that their order matters.
     """
 
@@ -41,6 +42,7 @@ class Report:
     exit_code: int
     unexplored: int = 0
     overwritten: int = 0
+    in_python: int = 0
 
     @property
     def verdict_text(self) -> str:
@@ -49,26 +51,27 @@ class Report:
 
     @property
     def layers_text(self) -> str:
-        """What stands behind the verdict where a layer is not explored; else nothing."""
+        """What stands behind the verdict where it is about Python, too, or a layer is not explored; else nothing."""
+        layers = " in the C++ layer and the Python layer" if self.in_python else " in the C++ layer"
         if not self.unexplored:
-            return ""
+            return layers if self.in_python and self.exploration.counterexample is None else ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
         over = f", of which {self.overwritten:,} overwritten by a later one" if self.overwritten else ""
-        return f" in the C++ layer; {number} not explored{over}"
+        return f"{layers}; {number} not explored{over}"
 
     @property
     def layers(self) -> tuple[str, ...]:
         """The layers that the verdict is about."""
-        return ("cxx",)
+        return ("cxx", "python") if self.in_python else ("cxx",)
 
 
 # Note [The layers of a verdict]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Engines explore what reaches the dispatcher. What a package keeps in the Python-side registries of PyTorch besides, a
-# decomposition or a lowering, is in the field `python` of its record, and no engine explores it: the newest wins there,
-# or a second one is refused, and the order may well matter. So a scenario with such registrations is never
-# order-independent as a whole: its verdict is "no violation found" at best, says that it is about the C++ layer, and is
-# no proof for --require-proof. A violation is one all the same.
+# What a package keeps in the Python-side registries of PyTorch, a decomposition or a lowering, is explored like what
+# reaches the dispatcher, where the rule of the registry is known and when it comes, on an engine that can register it.
+# The rest stays in the field `python` of the scenario: there, order may well matter. So a scenario with such
+# registrations is never order-independent as a whole: its verdict is "no violation found" at best, names the layers
+# that it is about, and is no proof for --require-proof. A violation is one all the same.
 
 
 def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require_proof: bool = False) -> Report:
@@ -98,4 +101,5 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         exit_code=code,
         unexplored=len(scenario.python),
         overwritten=len(scenario.python) - len({one.slot for one in scenario.python}),
+        in_python=sum(isinstance(one, PythonImpl) for one in scenario.registrations),
     )

@@ -35,6 +35,7 @@ from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.model.short_names import short_names
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.memory import default_memory_bound
+from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import MAX_BYTES, load_scenario
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
@@ -141,7 +142,7 @@ def check_subject(scenario: Scenario, options: RunOptions) -> None:
     if not scenario.registrations:
         if scenario.python:
             number = f"{len(scenario.python):,} registration{'' if len(scenario.python) == 1 else 's'}"
-            raise NothingToExploreError(scenario, f"it has {number} of Python alone, which no engine explores")
+            raise NothingToExploreError(scenario, f"it has {number} of Python alone, which cannot be explored here")
         raise NothingToExploreError(scenario, "it has no registrations")
     named = operators_named_by(scenario.registrations)
     if scenario.operators and named and not set(named) & set(scenario.operators) and not _has_fallback(scenario):
@@ -293,14 +294,16 @@ def run_scenario(
     try:
         with limit.running():
             scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
-            check_subject(scenario, options)
             saved = None if options.replay is None else load_replay(options.replay)
+            name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
+            if name == "lab":
+                scenario = explored(scenario)
+            check_subject(scenario, options)
             if saved is not None:
                 check_scenario(saved, scenario)
     except DeadlineReached:
         assert options.timeout_s is not None
         raise NotInTimeError(source if isinstance(source, str) else str(source.claim), options.timeout_s) from None
-    name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
     in_file = scenario.semantics if saved is None else saved.semantics
     if options.max_memory is None:
         options = replace(options, max_memory=default_memory_bound())
@@ -523,6 +526,7 @@ def states_of(scenario: Scenario, report: Report) -> StateGraph | None:
         scenario: what was explored.
         report: what was found about it.
     """
+    scenario = explored(scenario)
     if report.engine != "lab" or (scenario.modules and report.exploration.walk == "program"):
         return None
     with warnings.catch_warnings(), engine_for("lab", asked=report.semantics, in_file=None) as engine:

@@ -6,7 +6,8 @@ counterexamples that were saved; `json_schema` is for editors.
 - scenario: a scenario as a value: registrations, what is observed, and what is claimed about their order
 - registrations: a table of fields for each kind of registration, and what can stand in them; importing kernels
 - modules: the field `modules`: what each module body registers and imports
-- python_registrations: the field `python`: what packages register in Python, which no engine explores
+- python_registrations: what packages register in Python, as a kind of registration and as the field `python`
+- explored: what is explored of a scenario, what Python registers included
 - load: files -> scenarios, and the JSON Schema for editors
 - folders: which files below a folder are scenarios
 - write: scenarios -> files; the digest of a scenario

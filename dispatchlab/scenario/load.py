@@ -236,7 +236,8 @@ def _read(root: Node, context: Context) -> Scenario | None:
     if REGISTRATIONS in entry:
         _check_order(entry.node_of(ORDER), entry.get(ORDER, ()), len(nodes), context)
         if MODULES in entry:
-            check_modules(entry.node_of(MODULES), entry.get(MODULES, ()), len(nodes), context)
+            count = len(nodes) + len(entry.get(PYTHON, ()))
+            check_modules(entry.node_of(MODULES), entry.get(MODULES, ()), count, context)
     if MODULES in entry and entry.get(ORDER, ()):
         message = "`order` has no effect on modules, which run in program order"
         context.report(Wrong(entry.node_of(ORDER), message, "keep one of `order` and `modules`"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, did_you_mean, expected, scalar
+from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, did_you_mean, expected, one_of, scalar
 from dispatchlab.yaml_tree import Listing, Node
 
 if TYPE_CHECKING:
@@ -57,6 +57,12 @@ PYTHON_REGISTRY = Field(
     _NAME,
     "Registers Python code in this registry of Python, by the name that `dispatchlab dump` has for it.",
     required=True,
+)
+
+ASSIGNED = Field(
+    "assigned",
+    one_of("true", {"true": True}),
+    "It is assigned to its slot, past the function of PyTorch that would refuse a second one.",
 )
 
 _TABLE = Table("a registration of Python", (_REGISTRY, *PYTHON_FIELDS))

@@ -55,7 +55,8 @@ class Scenario:
         packages: the packages whose import made the registrations, in order; empty for what nobody recorded.
         order: registrations that keep this order among themselves; releases are free.
         modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
-        python: what the packages register in Python beside the dispatch tables; no engine explores it.
+        python: what the packages register in Python beside the dispatch tables; `explored` puts what can be explored of
+            it among the registrations.
         expect: what will be found.
         file: the path it was read from, as it was given; not compared.
     """
@@ -82,7 +83,14 @@ class Scenario:
     @property
     def program(self) -> Program | None:
         """The orders in which the modules make the registrations; None when the scenario has no modules."""
-        return Program.of(len(self.registrations), self.modules) if self.modules else None
+        if not self.modules:
+            return None
+        count = len(self.registrations)
+        known = (
+            replace(one, body=tuple(item for item in one.body if isinstance(item, str) or item < count))
+            for one in self.modules
+        )
+        return Program.of(count, tuple(known))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,130 @@
+"""What is explored of a scenario: its registrations, and those of Python whose rule is known, in one list.
+
+See Note [Where a registration of Python comes].
+"""
+
+# Note [Where a registration of Python comes]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# The entries of the field `python` follow the registrations, and their numbers do. A scenario without modules registers
+# them in any order, like the others. In one with modules, a module may list them by number, which says exactly when
+# they come. A record that does not say it leaves these cases:
+#
+# - no registration defines the operator, and nothing else is kept in the slot: then nothing reads or writes what this
+#   one does, and it may come at any time;
+# - nothing else is kept in the slot, and the module with the line of it makes the def as well: it comes when the module
+#   ends, since it came after the def when the record was made, and a module runs from its first line to its last;
+# - no registration defines the operator, and there are others in the slot: they may come in any order, which is more
+#   orders than there are: a difference may be one that the imports between the modules rule out;
+# - in any other case nothing is known, and it is not explored.
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dispatchlab.explore.program import Module
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import PythonImpl, defined_by, with_defs_needed
+from dispatchlab.scenario.scenario import Scenario, operators_named_by
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonRegistration
+
+
+def explored(scenario: Scenario) -> Scenario:
+    """The scenario with what the lab engine can register of its field `python` among the registrations.
+
+    What is left in `python` is not explored: nobody knows its rule, or when it comes.
+    """
+    if not scenario.python:
+        return scenario
+    chosen = _Chosen(scenario)
+    if not chosen.numbers:
+        return replace(scenario, modules=_without(scenario.modules, len(scenario.registrations)))
+    registrations = with_defs_needed((*scenario.registrations, *chosen.made))
+    named = operators_named_by(registrations)
+    is_all = scenario.operators == operators_named_by(scenario.registrations)
+    return replace(
+        scenario,
+        registrations=registrations,
+        operators=named if is_all else tuple(dict.fromkeys((*scenario.operators, *_operators(chosen.made)))),
+        modules=tuple(chosen.modules()),
+        python=tuple(one for at, one in enumerate(scenario.python) if at not in chosen.numbers),
+    )
+
+
+def _operators(made: Sequence[PythonImpl]) -> Iterator[OperatorName]:
+    return (one.operator for one in made)
+
+
+def _without(modules: Sequence[Module], count: int) -> tuple[Module, ...]:
+    """Modules without the numbers of registrations of Python."""
+    return tuple(
+        replace(module, body=tuple(item for item in module.body if isinstance(item, str) or item < count))
+        for module in modules
+    )
+
+
+class _Chosen:
+    """The entries of the field that are explored.
+
+    Attributes:
+        made: their registrations.
+        numbers: by their place in the field, their numbers among all registrations.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._count = len(scenario.registrations)
+        self._slots = Counter(one.slot for one in scenario.python)
+        self._defined = frozenset(defined_by(scenario.registrations))
+        self._bases = frozenset((name.namespace, name.name) for name in self._defined)
+        self._listed = frozenset(item for module in scenario.modules for item in module.body if isinstance(item, int))
+        self._at_end: dict[str, list[int]] = {}  # by module, those that come when it ends
+        self._free: list[int] = []  # those that come at any time
+        self.made: list[PythonImpl] = []
+        self.numbers: dict[int, int] = {}
+        for at, one in enumerate(scenario.python):
+            if self._is_explored(at, one):
+                self.numbers[at] = self._count + len(self.made)
+                self.made.append(PythonImpl(one, assigned=self._slots[one.slot] > 1))
+
+    def _is_explored(self, at: int, one: PythonRegistration) -> bool:
+        name = PythonImpl(one).operator
+        if one.rule is None or (one.is_packet and (name.namespace, name.name) in self._bases):
+            return False
+        if not self._scenario.modules or self._count + at in self._listed:
+            return True
+        if name not in self._defined or not one.rule.by_object:
+            if self._slots[one.slot] > 1:
+                self._free.append(at)
+            return True
+        module = self._module_with(one.site, name)
+        if module is None or self._slots[one.slot] > 1:
+            return False
+        self._at_end.setdefault(module, []).append(at)
+        return True
+
+    def _module_with(self, site: str, name: OperatorName) -> str | None:
+        """The module that has the line of a registration of Python, if it makes the def of the operator, too."""
+        path = site.partition(" ")[0].rpartition(":")[0]
+        for module in self._scenario.modules:
+            folders = module.name.replace(".", "/")
+            if path in (f"{folders}.py", f"{folders}/__init__.py"):
+                numbers = (item for item in module.body if isinstance(item, int) and item < self._count)
+                if any(name in defined_by((self._scenario.registrations[number],)) for number in numbers):
+                    return module.name
+        return None
+
+    def modules(self) -> Iterator[Module]:
+        """The modules with the numbers that the explored ones have."""
+        number: Mapping[int, int] = {self._count + at: number for at, number in self.numbers.items()}
+        for module in self._scenario.modules:
+            body = (item if isinstance(item, str) or item < self._count else number.get(item) for item in module.body)
+            ends = (self.numbers[at] for at in self._at_end.get(module.name, ()))
+            yield replace(module, body=(*(item for item in body if item is not None), *ends))
+        for at in self._free:
+            one = self._scenario.python[at]
+            yield Module(f"{one.site or one.function or one.registry} #{self.numbers[at]}", (self.numbers[at],))
