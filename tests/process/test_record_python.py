@@ -169,6 +169,10 @@ def test_what_a_package_writes_over_is_listed_before_what_is_there_at_the_end(tm
     assert linted.returncode == 1, linted.stderr
     assert "from right/__init__.py:5 took the place of that of left/__init__.py:5" in " ".join(linted.stdout.split())
     assert dispatchlab(tmp_path, "record", "--check", "both.yaml").returncode == 0
+    permuted = dispatchlab(tmp_path, "permute", "both.yaml")
+    assert permuted.returncode == 1, permuted.stderr
+    for name in ("left", "right"):
+        assert f"decompositions post_autograd: {name}:pieces, registered at {name}/__init__.py:5\n" in permuted.stdout
 
 
 _WRITERS = {
@@ -383,4 +387,5 @@ def test_no_verdict_on_a_record_is_about_what_was_not_explored(tmp_path: Path) -
     _recorded(tmp_path, _OPERATORS)
     done = dispatchlab(tmp_path, "permute", "street.yaml", "--require-proof")
     assert done.returncode == 3
-    assert "verdict: no violation found in the C++ layer; 4 registrations of Python not explored" in done.stdout
+    sentence = "no violation found in the C++ layer and the Python layer; 1 registration of Python not explored"
+    assert f"verdict: {sentence}\n" in done.stdout
