@@ -13,7 +13,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dispatchlab import Def, DispatchKey, Impl, LabEngine, RegistrationError, parse_name, parse_schema
+from dispatchlab import (
+    Def,
+    DispatchKey,
+    Impl,
+    LabEngine,
+    RegistrationError,
+    RegistrationHandle,
+    parse_name,
+    parse_schema,
+)
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.model.kernel_identity import distinguished
@@ -177,7 +186,7 @@ def brute_force(registrations: Sequence[Registration], longest: int) -> Judged:
         judged.runs += 1
         model = Tables(registrations)
         with engine.sandbox() as sandbox:
-            handles = {}
+            handles: dict[int, RegistrationHandle] = {}
             for step in sequence:
                 before = frozenset(model.active)
                 if step < 0:

@@ -70,7 +70,7 @@ PLANTED = {
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_wrong_rule_is_caught(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     registry, rule = PLANTED[what]
-    made = [defines("my::one"), keeps(registry, "my::one", "p"), keeps(registry, "my::one", "q")]
+    made: list[Registration] = [defines("my::one"), *(keeps(registry, "my::one", name) for name in "pq")]
     check(distinguished(made), longest=4)
     monkeypatch.setitem(python_layer.REGISTRY_NAMED, registry, REGISTRY_NAMED[registry]._replace(rule=rule))
     with pytest.raises(AssertionError):
