@@ -30,7 +30,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import PythonImpl, Registration, operators_of
 
-REFUSE, ASSIGN, ADD = "refuse", "assign", "add"
+REFUSE, ASSIGN, ADD, REMOVE = "refuse", "assign", "add", "remove"
 HOW = {
     "decompositions": REFUSE,
     "meta_functions": REFUSE,
@@ -53,6 +53,9 @@ HOW = {
 }
 """What PyTorch 2.13 does with a second registration, as its functions are written."""
 
+BY_ADD_OP_TO_REGISTRY = {"decompositions", "meta_functions", "jvp_decompositions", "inductor_decompositions"}
+"""`_add_op_to_registry` fills these; it assigns what is for an operator of higher order."""
+
 NOT_EXPLORED = {"export_decompositions", "fake_checks", "torch_library", "custom_ops"}
 
 OPERATORS = ("my::one", "my::other", "aten::there", "higher_order::there")
@@ -63,9 +66,14 @@ def defines(operator: str, debug: str = "") -> Def:
     return Def(parse_schema(f"{operator}(Tensor x) -> Tensor"), debug=debug)
 
 
-def keeps(registry: str, operator: str, function: str, key: str = "") -> PythonImpl:
-    """A registration of Python."""
-    return PythonImpl(PythonRegistration(registry, operator, key, f"{function}:f", f"{function}.py:1"))
+def keeps(registry: str, operator: str, function: str, key: str = "", how: str = "") -> PythonImpl:
+    """A registration of Python: by a call, by an assignment, or what takes one out."""
+    if registry.startswith("higher_order"):
+        operator = "higher_order::there"
+    call = "assignment" if how == ASSIGN else ""
+    name, site = "" if how == REMOVE else f"{function}:f", f"{function}.py:1"
+    code = PythonRegistration(registry, operator, key, name, site, call=call)
+    return PythonImpl(code._replace(effect="removed") if how == REMOVE else code)
 
 
 _REGISTRIES = st.sampled_from(sorted(HOW))
@@ -78,7 +86,12 @@ _SOME = st.one_of(
         debug=st.sampled_from(["fn_1", "fn_2"]),
     ),
     st.builds(
-        keeps, _REGISTRIES, st.sampled_from(OPERATORS), st.sampled_from(["p", "q"]), st.sampled_from(["", "CPU"])
+        keeps,
+        _REGISTRIES,
+        st.sampled_from(OPERATORS),
+        st.sampled_from(["p", "q"]),
+        st.sampled_from(["", "CPU"]),
+        st.sampled_from(["", "", ASSIGN, REMOVE]),
     ),
 )
 
@@ -131,11 +144,14 @@ class Tables:
                 return False
             table = self._tables.setdefault((code.registry, code.operator, code.key), {})
             how = HOW[code.registry]
-            if code.operator.startswith("higher_order::") and code.registry.endswith("decompositions"):
-                how = how if HOW[code.registry] != REFUSE else ASSIGN
-            if how == REFUSE and owner in table:
+            if code.operator.startswith("higher_order::") and code.registry in BY_ADD_OP_TO_REGISTRY:
+                how = ASSIGN
+            if code.effect == "removed":
+                table.pop(owner, None)
+            elif how == REFUSE and owner in table and code.call != "assignment":
                 return False
-            table[owner] = "in the set" if how == ADD else one.debug
+            else:
+                table[owner] = "in the set" if how == ADD else one.debug
             self._owners[index] = owner
         elif isinstance(one, Def):
             self._objects[str(one.operator)] = object()

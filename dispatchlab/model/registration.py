@@ -334,7 +334,6 @@ class PythonImpl:
     Args:
         code: what is registered, and where.
         needs_def: whether the operator is one that the other registrations define; otherwise it is there already.
-        assigned: whether it is assigned to its slot, past the function of the registry, so that it is never refused.
         shown: what snapshots show in place of the function and its line, where another registration of the slot has
             the same: see `dispatchlab/model/kernel_identity.py`.
         location: where it was written; not compared.
@@ -342,7 +341,6 @@ class PythonImpl:
 
     code: PythonRegistration
     needs_def: bool = False
-    assigned: bool = False
     shown: str = ""
     location: SourceLocation | None = field(default=None, compare=False)
 

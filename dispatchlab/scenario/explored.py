@@ -89,7 +89,13 @@ class _Chosen:
         for at, one in enumerate(scenario.python):
             if self._is_explored(at, one):
                 self.numbers[at] = self._count + len(self.made)
-                self.made.append(PythonImpl(one, assigned=self._slots[one.slot] > 1))
+                self.made.append(PythonImpl(self._as_it_was_made(one)))
+
+    def _as_it_was_made(self, one: PythonRegistration) -> PythonRegistration:
+        """Where nobody watched, one that took the place of another one was assigned: a call would have been refused."""
+        from dispatchlab.model.python_layer import ASSIGNMENT  # costs start-up, and few scenarios have any
+
+        return one if one.call or one.effect or self._slots[one.slot] == 1 else one._replace(call=ASSIGNMENT)
 
     def _is_explored(self, at: int, one: PythonRegistration) -> bool:
         name = PythonImpl(one).operator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, did_you_mean, expected, one_of, scalar
+from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, did_you_mean, expected, scalar
 from dispatchlab.yaml_tree import Listing, Node
 
 if TYPE_CHECKING:
@@ -59,12 +59,6 @@ PYTHON_REGISTRY = Field(
     required=True,
 )
 
-ASSIGNED = Field(
-    "assigned",
-    one_of("true", {"true": True}),
-    "It is assigned to its slot, past the function of PyTorch that would refuse a second one.",
-)
-
 _TABLE = Table("a registration of Python", (_REGISTRY, *PYTHON_FIELDS))
 
 
@@ -97,7 +91,7 @@ def python_code(entry: Entry, registry: Field[str], namespace: str = "") -> Pyth
     if namespace and "::" not in operator:
         operator = f"{namespace}::{operator}"
     key, function, site, needs, call = (entry.get(field, "") for field in (_KEY, _FUNCTION, _SITE, _NEEDS, _CALL))
-    effect = entry.get(_EFFECT, "")
+    effect: WriteEffect = entry.get(_EFFECT, "")
     return PythonRegistration(entry[registry], operator, key, function, site, needs, call=call, effect=effect)
 
 

@@ -35,7 +35,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import KNOWN_CLASSES, parse_name, parse_schema, parse_schema_or_name
-from dispatchlab.scenario.python_registrations import ASSIGNED, PYTHON_FIELDS, PYTHON_REGISTRY, python_code
+from dispatchlab.scenario.python_registrations import PYTHON_FIELDS, PYTHON_REGISTRY, python_code
 from dispatchlab.yaml_fields import (
     TEXT,
     Context,
@@ -368,7 +368,7 @@ IMPL_TABLE = Table("an impl", (OPERATOR_FIELD, DISPATCH, KERNEL_FIELD, SIGNATURE
 FALLBACK_TABLE = Table("a fallback", (FALLBACK_FIELD, DISPATCH, DEBUG))
 NAME_TABLE = Table("a name", (NAME,))
 CLAIM_TABLE = Table("a claim", (CLAIM, DEBUG))
-PYTHON_TABLE = Table("a registration of Python", (PYTHON_REGISTRY, *PYTHON_FIELDS, ASSIGNED))
+PYTHON_TABLE = Table("a registration of Python", (PYTHON_REGISTRY, *PYTHON_FIELDS))
 BLOCK_TABLE = Table("a library block", (LIBRARY_FIELD, KIND, DISPATCH, MADE_BY, DEBUG, NESTED))
 
 NESTED_TABLES = (DEF_TABLE, IMPL_TABLE, FALLBACK_TABLE)
@@ -435,7 +435,7 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
             raise Wrong(entry.node_of(PYTHON_REGISTRY), message, "write it in the field `python` of the scenario")
         if code.is_packet:
             raise Wrong(node, f"expected one overload and not all of {code.operator}", "name the overload")
-        return PythonImpl(code, assigned=entry.get(ASSIGNED, False), location=location)
+        return PythonImpl(code, location=location)
     return Claim(entry[CLAIM], debug, location)
 
 

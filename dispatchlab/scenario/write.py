@@ -155,8 +155,6 @@ def _registration(registration: Registration, namespace: str, debug: str | None)
             yield f"claim: {scalar_text(registration.namespace)}"
         case PythonImpl():
             yield from (f"{name}: {scalar_text(text)}" for name, text in python_fields(registration.code, "python"))
-            if registration.assigned:
-                yield "assigned: true"
             return
         case Block():
             yield f"library: {scalar_text(registration.namespace or '_')}"
