@@ -36,6 +36,8 @@ HOW = {
     "meta_functions": REFUSE,
     "jvp_decompositions": REFUSE,
     "inductor_decompositions": REFUSE,
+    "inductor_random_decompositions": REFUSE,
+    "random_decompositions": REFUSE,
     "fake_rules": REFUSE,
     "py_kernels": REFUSE,
     "mode_rules": REFUSE,
@@ -46,6 +48,8 @@ HOW = {
     "dtensor_rules": ASSIGN,
     "dtensor_handlers": ASSIGN,
     "jagged": ASSIGN,
+    "masked_tensor": ASSIGN,
+    "sharded_tensor": ASSIGN,
     "inductor_lowerings": ASSIGN,
     "inductor_constraints": ASSIGN,
     "inductor_user_lowerings": ASSIGN,
@@ -53,10 +57,12 @@ HOW = {
 }
 """What PyTorch 2.13 does with a second registration, as its functions are written."""
 
-BY_ADD_OP_TO_REGISTRY = {"decompositions", "meta_functions", "jvp_decompositions", "inductor_decompositions"}
+BY_ADD_OP_TO_REGISTRY = {name for name in HOW if name.endswith("decompositions")} - {"aot_decompositions"} | {
+    "meta_functions"
+}
 """`_add_op_to_registry` fills these; it assigns what is for an operator of higher order."""
 
-NOT_EXPLORED = {"export_decompositions", "fake_checks", "torch_library", "custom_ops"}
+NOT_EXPLORED = {"export_decompositions", "fake_checks", "semi_structured", "torch_library", "custom_ops"}
 
 OPERATORS = ("my::one", "my::other", "aten::there", "higher_order::there")
 

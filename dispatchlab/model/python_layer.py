@@ -42,8 +42,8 @@ DECOMPOSITIONS: tuple[Decompositions, ...] = get_args(Decompositions)
 # of the operator before, and what is kept under that object is lost when the operator is defined anew. Nothing takes
 # such a registration back. All this was read in PyTorch 2.13.
 # A registry without a rule is not explored: PyTorch makes what it holds and nobody registers there
-# (`export_decompositions`), code decides which of two comes first (`fake_checks`, which asks one property after the
-# other), or calls of `torch.library` fill it.
+# (`export_decompositions`, `semi_structured`), code decides which of two comes first (`fake_checks`, which asks one
+# property after the other), or calls of `torch.library` fill it.
 
 
 class Second(StrEnum):
@@ -299,6 +299,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "under torch.compile with Inductor, unless its option fallback_random is on: in place of the operator, "
         "before the lowerings",
         needs="torch._inductor.decomposition",
+        rule=_DUPLICATE,
     ),
     PythonRegistry(
         "random_decompositions",
@@ -306,6 +307,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._decomp.decompositions_for_rng:rng_decompositions",
         "under AOTAutograd, when its option functionalize_rng_ops is on",
         needs="torch._decomp.decompositions_for_rng",
+        rule=_DUPLICATE,
     ),
     PythonRegistry(
         "masked_tensor",
@@ -314,6 +316,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "when an argument is a MaskedTensor: from its __torch_dispatch__, and for functions of Python from its "
         "__torch_function__",
         needs="torch.masked.maskedtensor._ops_refs",
+        rule=_REPLACES,
     ),
     PythonRegistry(
         "semi_structured",
@@ -329,6 +332,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "when an argument is a ShardedTensor: from its __torch_function__, after those of its sharding spec",
         needs="torch.distributed._shard.sharded_tensor",
         one_each=False,
+        rule=_REPLACES,
     ),
 )
 """Every registry that is read, in the order in which they are shown."""
