@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from functools import partial, wraps
 
 import pytest
+from rich.console import Console
 
-from dispatchlab.analysis.readiness import Answer, Aspect, Cell, OperatorFacts, cell_of, readiness, row_of
+from dispatchlab.analysis.readiness import Answer, Aspect, Cell, OperatorFacts, Readiness, cell_of, readiness, row_of
 from dispatchlab.analysis.readiness_runs import decided
 from dispatchlab.live.introspection.readiness_reader import parameters_of
 from dispatchlab.model.keys import DispatchKey
@@ -18,7 +20,8 @@ from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import KernelFlags, TorchLibraryFunction
 from dispatchlab.registry.coverage import Filled, Way
 from dispatchlab.registry.model import RecordedKernel, RecordedOperator, name_of
-from dispatchlab.render.readiness import readiness_json, readiness_text, summary
+from dispatchlab.render.html.readiness_report import readiness_report
+from dispatchlab.render.readiness import print_readiness, readiness_json, readiness_text, summary
 
 _UNARY = "(Tensor x) -> Tensor"
 
@@ -231,3 +234,52 @@ def test_text_and_json_have_every_cell() -> None:
     shown = json.loads(readiness_json(found))
     assert shown["with_gaps"] == ["my::op"]
     assert set(shown["operators"][0]["cells"]) == set(map(str, Aspect))
+
+
+def _several() -> Readiness:
+    """Five operators, more than are shown with every reason."""
+    found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")])
+    (row,) = found.rows
+    return replace(found, rows=tuple(replace(row, operator=f"my::operator_{at}") for at in range(5)))
+
+
+def _drawn(found: Readiness, width: int) -> str:
+    stream = io.StringIO()
+    print_readiness(Console(file=stream, width=width, force_terminal=True, color_system="standard"), found)
+    return stream.getvalue()
+
+
+def test_a_terminal_has_a_table_with_a_colour_for_each_mark() -> None:
+    text = _drawn(_several(), 100)
+    line = next(line for line in text.splitlines() if line.startswith("my::operator_3"))
+    assert [mark for mark in line.split(" ") if mark][1:4] == [
+        "\x1b[32myes\x1b[0m",
+        "\x1b[1;31mNO\x1b[0m",
+        "\x1b[1;31mNO\x1b[0m",
+    ]
+    assert text.count("\x1b[1;31mNO\x1b[0m") == 5 * sum(cell.answer is Answer.NO for cell in _several().rows[0].cells)
+
+
+@pytest.mark.parametrize("width", [40, 60, 79])
+def test_a_narrow_terminal_has_the_columns_of_each_operator_by_their_answer(width: int) -> None:
+    stream = io.StringIO()
+    print_readiness(Console(file=stream, width=width), _several())
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    begin = lines.index("my::operator_0")
+    assert lines[begin + 1].startswith("  yes  cpu")
+    shown = " ".join(" ".join(lines[begin + 1 : lines.index("my::operator_1")]).replace(",", "").split())
+    assert all(str(aspect) in shown.split() for aspect in Aspect)
+
+
+def test_a_page_has_every_cell_and_escapes_what_packages_wrote() -> None:
+    found = _several()
+    evil = replace(found.rows[0].cells[3], reason="raises <script>alert(1)</script>", by_run=True)
+    row = replace(found.rows[0], cells=(*found.rows[0].cells[:3], evil, *found.rows[0].cells[4:]))
+    page = readiness_report(replace(found, rows=(row, *found.rows[1:]), notes=("a note & more",)))
+    assert page.endswith("</html>\n")
+    assert "<script>alert" not in page
+    assert "a note &amp; more" in page
+    assert page.count("<tr") >= 5 * (len(Aspect) + 1)
+    assert "https://docs.pytorch.org/docs/stable/library.html#torch.library.register_fake" in page
+    assert "register_fake" in page

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import format_option, operators_option, refuse
-from dispatchlab.commands.output import Format, exit_with, note, progress_display, show
+from dispatchlab.commands.options import (
+    check_page,
+    force_option,
+    format_option,
+    operators_option,
+    refuse,
+    report_option,
+)
+from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show
 
 _COLUMNS = (
     *("cpu", "cuda", "backends", "fake", "autograd", "functionalize", "vmap"),
@@ -38,6 +45,8 @@ _COLUMNS = (
     show_default=True,
     help="End the runs of an operator that take longer; with --inputs.",
 )
+@report_option(" of all cells")
+@force_option
 @click.option("--all", "show_all", is_flag=True, help="Show the reason of every cell.")
 @format_option
 @click.pass_context
@@ -49,6 +58,8 @@ def readiness(
     fail_on: tuple[str, ...],
     inputs: str | None,
     time_limit: float,
+    page: str | None,
+    force: bool,
     show_all: bool,
     format: Format | None,
 ) -> None:
@@ -65,12 +76,14 @@ def readiness(
       dispatchlab readiness my_package
       dispatchlab readiness my_package --operator 'my_package::*' --all
       dispatchlab readiness my_package --inputs my_package_tests.inputs:INPUTS
+      dispatchlab readiness my_package --report readiness.html
       dispatchlab readiness my_package --fail-on fake --fail-on autograd --format json
     """
     from dispatchlab.analysis.package_readiness import package_readiness
     from dispatchlab.analysis.readiness import COMPILED, Aspect
     from dispatchlab.render.readiness import print_readiness, readiness_json, readiness_text
 
+    check_page(context, page, force=force)
     if inputs is None:
         refuse(context, ("time_limit",), "is for the runs of --inputs, and nothing is run: leave it out")
     if len(fail_on) > 1 and {"any", "nothing"} & set(fail_on):
@@ -103,4 +116,8 @@ def readiness(
         json=lambda: readiness_json(found),
         rich=lambda console: print_readiness(console, found, complete=show_all),
     )
+    if page is not None:
+        from dispatchlab.render.html.readiness_report import readiness_report
+
+        save_page(page, readiness_report(found), force=force)
     exit_with(found.exit_code)

@@ -11,8 +11,12 @@ from dispatchlab.render.as_json import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-_MARKS = {Answer.YES: "yes", Answer.NO: "NO", Answer.NOT_NEEDED: "-", Answer.UNKNOWN: "?"}
+    from dispatchlab.render.page import Page
+
+MARKS = {Answer.YES: "yes", Answer.NO: "NO", Answer.NOT_NEEDED: "-", Answer.UNKNOWN: "?"}
+"""How an answer is shown in a table."""
 _HEADS = {
     Aspect.CPU: "cpu",
     Aspect.CUDA: "cuda",
@@ -54,7 +58,7 @@ def _lines(found: Readiness, *, complete: bool) -> Iterator[str]:
     width = min(_NAME, max(len(row.operator) for row in found.rows))
     yield f"{'':<{width}}  {' '.join(f'{_HEADS[one]:<4}' for one in Aspect)}".rstrip()
     for row in found.rows:
-        marks = " ".join(f"{_MARKS[cell.answer]:<4}" for cell in row.cells).rstrip()
+        marks = " ".join(f"{MARKS[cell.answer]:<4}" for cell in row.cells).rstrip()
         if len(row.operator) > width:
             yield row.operator
         yield f"{row.operator if len(row.operator) <= width else '':<{width}}  {marks}"
@@ -89,7 +93,7 @@ def _closing(cell: Cell, *, indent: int) -> Iterator[str]:
         yield f"{'':<{indent}}{cell.link}"
 
 
-def _gaps(found: Readiness) -> Iterator[str]:
+def gaps_of(found: Readiness) -> list[tuple[tuple[Aspect, str], list[tuple[str, Cell]]]]:
     """Each gap once, with the operators that have it; those of the columns that count first."""
     groups: dict[tuple[Aspect, str], list[tuple[str, Cell]]] = {}
     for row in found.rows:
@@ -97,7 +101,12 @@ def _gaps(found: Readiness) -> Iterator[str]:
             if cell.answer is Answer.NO:
                 groups.setdefault((cell.aspect, cell.reason), []).append((row.operator, cell))
     order = (*found.required, *(one for one in Aspect if one not in found.required))
-    for (aspect, reason), members in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
+    return sorted(groups.items(), key=lambda item: order.index(item[0][0]))
+
+
+def _gaps(found: Readiness) -> Iterator[str]:
+    groups = gaps_of(found)
+    for (aspect, reason), members in groups:
         names = ", ".join(name for name, _ in members[:_EXAMPLES])
         more = len(members) - _EXAMPLES
         yield ""
@@ -139,29 +148,63 @@ def _cell_json(cell: Cell) -> dict[str, object]:
 
 
 def print_readiness(console: Console, found: Readiness, *, complete: bool = False) -> None:
-    """Print the same with colours."""
+    """Print the same with colours; where the table is too wide, the columns of each operator by their answer."""
     from rich.text import Text
 
     from dispatchlab.render.page import Page
-    from dispatchlab.render.styles import BAD, KERNEL, QUIET, TITLE
+    from dispatchlab.render.styles import QUIET, TITLE
 
-    page = Page(console, torch=found.torch)
-    styles = {"yes": KERNEL, "NO": BAD, "-": QUIET, "?": QUIET}
+    page = Page(console, torch=found.torch, whole=complete)
     lines = list(_lines(found, complete=complete))
-    table_end = lines.index("", 3)
-    for at, line in enumerate(lines):
-        if not line:
-            page.blank()
-        elif 3 < at < table_end:
-            drawn = Text(printable(line))
-            start = min(_NAME, max(len(row.operator) for row in found.rows))
-            for begin in range(start, len(line), 5):
-                mark = line[begin : begin + 7].strip().partition(" ")[0]
-                if mark in styles and not line[:start].strip().startswith(" "):
-                    drawn.stylize(styles[mark], begin + 2, begin + 2 + len(mark))
-            page.exact(drawn)
-        elif at == 3:
-            page.exact(Text(line, QUIET))
+    table, rest = lines[3 : lines.index("", 3)], lines[lines.index("", 3) :]
+    page.line(lines[0], TITLE)
+    page.line(lines[1])
+    page.blank()
+    if max(map(len, table)) <= page.width:
+        page.exact(Text(table[0], QUIET))
+        for line in table[1:]:
+            page.exact(_coloured(line, within=len(table[0]) - _COLUMNS_WIDE))
+    else:
+        _print_by_answer(page, found)
+    for line in rest:
+        if line:
+            page.line(line.strip(), indent=len(line) - len(line.lstrip()))
         else:
-            indent = len(line) - len(line.lstrip())
-            page.line(line.strip(), TITLE if at == 0 else "", indent=indent)
+            page.blank()
+
+
+_COLUMNS_WIDE = 5 * len(Aspect) - 1
+"""How wide the columns of the table are; each takes four letters and a blank."""
+
+
+def _styles() -> dict[Answer, str]:
+    from dispatchlab.render.styles import BAD, KERNEL, QUIET
+
+    return {Answer.YES: KERNEL, Answer.NO: BAD, Answer.NOT_NEEDED: QUIET, Answer.UNKNOWN: QUIET}
+
+
+def _coloured(line: str, *, within: int) -> Text:
+    """A line of the table with its marks in colours."""
+    from rich.text import Text
+
+    styles = {MARKS[answer]: style for answer, style in _styles().items()}
+    drawn = Text(printable(line))
+    for begin in range(within, len(line), 5):
+        mark = line[begin : begin + 4].strip()
+        if mark in styles:
+            drawn.stylize(styles[mark], begin, begin + len(mark))
+    return drawn
+
+
+def _print_by_answer(page: Page, found: Readiness) -> None:
+    from rich.text import Text
+
+    from dispatchlab.render.styles import TITLE
+
+    for row in found.rows:
+        page.line(printable(row.operator), TITLE)
+        for answer, style in _styles().items():
+            names = [str(cell.aspect) for cell in row.cells if cell.answer is answer]
+            if names:
+                words = [Text(name) for name in ", ".join(names).split()]
+                page.field(MARKS[answer], words, width=5, style=style, indent=2)
