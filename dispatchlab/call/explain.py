@@ -27,7 +27,15 @@ from dispatchlab.call.tensor_keys import (
     tensor_key_set,
 )
 from dispatchlab.call.tensor_options import DeviceType, DType, Layout, is_device_index
-from dispatchlab.call.transform_rules import FRONT_AND_BACK, GRAD, TransformKeys, batch_refused, slices_refused
+from dispatchlab.call.transform_rules import (
+    FRONT_AND_BACK,
+    FUNCTIONALIZE,
+    GRAD,
+    VMAP,
+    TransformKeys,
+    batch_refused,
+    slices_refused,
+)
 from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.model.dump_format import Provenance, parse_entry
@@ -752,7 +760,13 @@ def _entered(caller: _Caller, transform: TransformKeys) -> _Anew:
     )
 
 
-def _left(transform: TransformKeys, outer: _Caller) -> _Anew:
+def _left(caller: _Caller, transform: TransformKeys, outer: _Caller) -> _Anew | str:
+    checked = transform is FUNCTIONALIZE or (transform is VMAP and outer.transform is None)
+    if checked and any(one.keys.has(transform.of_tensor) for one in caller.described.arguments):
+        return (
+            f"the call fails: {transform.of_tensor} falls through, so a tensor of {transform.name} gets out of it, "
+            "and PyTorch asserts that none does"
+        )
     where = "outside of all transforms" if outer.transform is None else f"in {outer.transform.name}, the next one"
     return _Anew(
         outer,
@@ -866,7 +880,7 @@ def _after(
         if any(one.alias is not None for one in schema.returns):
             return "the builtin fallback of Functionalize refuses an operator whose results alias its arguments"
         return _Anew(_without(caller, key), _ANEW.format(key=key))
-    if key in AUTOCAST_KEYS and _CASTS.search(kernel.debug):
+    if key in AUTOCAST_KEYS and (str(key) in by_rule or _CASTS.search(kernel.debug)):
         return _Anew(
             _without(caller, key), f"the kernel casts what has to be cast, and calls the operator anew, without {key}"
         )
@@ -909,7 +923,7 @@ def _after_in_transform(
     if key == DispatchKey.FuncTorchDynamicLayerFrontMode and builtin:
         return _entered(caller, transform)
     if key == DispatchKey.FuncTorchDynamicLayerBackMode and (builtin or _LEAVES.search(kernel.debug)):
-        return _left(transform, outer)
+        return _left(caller, transform, outer)
     if key == DispatchKey.FuncTorchBatched and builtin:
         refused = batch_refused(schema) if caller.has_tensors() else slices_refused(schema)
         if refused:

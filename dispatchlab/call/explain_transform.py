@@ -71,19 +71,22 @@ def explain_transformed(
         described: its arguments, as they are outside of the mode.
         thread: what the thread includes and excludes outside of it.
     """
-    view, transforms = found.view, _TRANSFORMS[mode]
+    found = replace(found, view=_with_rules_of_custom_op(found))
+    transforms = _TRANSFORMS[mode]
     match mode:
         case "vmap":
-            view = _with_vmap_decomposition(found)
+            found = replace(found, view=_with_vmap_decomposition(found))
         case "autocast":
             thread = replace(thread, global_excluded=thread.global_excluded - _autocast_key(described))
         case "functionalize" | "grad":
             pass
         case _:
             assert_never(mode)
-    call = explain(view, described, thread, transforms)
+    call = explain(found.view, described, thread, transforms)
     at = _decides(mode, call)
-    runs = _passed(mode, call) if at is None else _runs_at(mode, call.hops[at], replace(found, view=view), described)
+    if mode == "grad" and at is not None and _is_of_custom_op(found, call.hops[at]):
+        call = replace(call, hops=call.hops[: at + 1], end=f"the call fails: {_REFUSED_BY_GRAD}", known=True)
+    runs = _passed(mode, call) if at is None else _runs_at(mode, call.hops[at], found, described)
     steps = tuple(_step(call, number, runs if number == at else None, transforms) for number in range(len(call.hops)))
     return Transformed(call, runs, steps, _NOTES[mode])
 
@@ -149,6 +152,39 @@ def _with_vmap_decomposition(found: Registered) -> OperatorView:
     return replace(view, table=tuple(row if one.key == row.key else one for one in view.table))
 
 
+# Note [Operators of custom_op]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What `custom_op` and `register_autograd` register at Autograd is a torch.autograd.Function whose forward takes the
+# context. torch.func.grad takes none without `setup_context`, and raises when an argument requires grad; where none
+# does, the kernel redispatches as PyTorch's do. Where the kernels are recorded with the lines of the package, the
+# registry of custom operators shows that they are such ones.
+
+
+_REFUSED_BY_GRAD = (
+    "the autograd kernel of custom_op and register_autograd is a torch.autograd.Function without setup_context, which "
+    "torch.func refuses; torch.autograd.grad and backward() take it"
+)
+_CUSTOM_OP = re.compile(r"(?:^|[ /])torch/(?:_library/custom_ops|library)\.py:\d+")
+
+
+def _with_rules_of_custom_op(found: Registered) -> OperatorView:
+    """The operator with the keys whose kernels `custom_op` made. See Note [Operators of custom_op]."""
+    if found.one("custom_ops", "custom_op") is None:
+        return found.view
+    ruled = [row.key for row in found.view.table if row.source == "Autograd" or row.key.startswith("Autocast")]
+    return replace(found.view, by_rule=tuple(dict.fromkeys((*found.view.by_rule, *ruled, str(_NOTES_WRITES)))))
+
+
+_NOTES_WRITES = DispatchKey.ADInplaceOrView
+
+
+def _is_of_custom_op(found: Registered, hop: Hop) -> bool:
+    kernel = hop.kernel
+    if kernel is None or kernel.source != "Autograd" or found.namespace == "aten":
+        return False
+    return str(hop.key) in found.view.by_rule or _CUSTOM_OP.search(kernel.debug) is not None
+
+
 # -- what runs
 
 
@@ -175,6 +211,8 @@ def _decides(mode: TransformMode, call: CallExplanation) -> int | None:
 def _passed(mode: TransformMode, call: CallExplanation) -> Implementation:
     """The kernel that runs as it does without the mode."""
     last = call.hops[-1]
+    if last.key == _BACK:
+        return Implementation(ImplementedBy.UNSUPPORTED, str(last.key), "", "", call.end)
     match mode:
         case "vmap":
             why = "no argument is batched, so the call passes vmap by"
@@ -236,7 +274,9 @@ def _vmap(hop: Hop, kernel: Chosen, found: Registered, described: Described) -> 
         if file == "BatchRulesDecompositions.cpp":
             why = "it draws random numbers, and is taken apart before its arguments are looked at; what it draws with: "
             return by(ImplementedBy.BATCHED_DECOMPOSITION, why + _DEFAULT_RANDOMNESS)
-        return by(ImplementedBy.RANDOM_RULE, f"it draws random numbers: {_DEFAULT_RANDOMNESS}")
+        if file.startswith("BatchRules"):
+            return by(ImplementedBy.RANDOM_RULE, f"it draws random numbers: {_DEFAULT_RANDOMNESS}")
+        return by(ImplementedBy.KERNEL, "its key is in every call inside of vmap, whatever is batched")
     if is_builtin_fallback(hop.key, kernel):
         tensors = any("Tensor" in one.type and one.keys for one in described.arguments)
         if refused := (batch_refused if tensors else slices_refused)(found.schema):
@@ -269,13 +309,11 @@ def _grad(hop: Hop, kernel: Chosen, found: Registered) -> Implementation:
     if kernel.reason is Provenance.MATH:
         return by(ImplementedBy.COMPOSITE, "it is composite: grad sees the operators that it calls, and records those")
     if is_builtin_fallback(hop.key, kernel):
-        return by(ImplementedBy.AUTOGRAD_FALLBACK, "it has no autograd kernel: a gradient through it stops here")
-    formula = found.one("custom_ops", "backward")
-    if formula is not None:
-        why = "register_autograd gave its formula, which the autograd kernel of custom_op records"
-        return implementation_of(formula, ImplementedBy.LIBRARY_AUTOGRAD, str(hop.key), why)
-    if found.one("custom_ops", "custom_op") is not None:
-        return by(ImplementedBy.AUTOGRAD, "custom_op has no formula for it: a gradient through it raises an error")
+        return by(ImplementedBy.AUTOGRAD_FALLBACK, "it has no autograd kernel: a gradient stops here, with a warning")
+    if _is_of_custom_op(found, hop):
+        return by(ImplementedBy.UNSUPPORTED, _REFUSED_BY_GRAD)
+    if not _file(kernel.debug).startswith("VariableType") and str(hop.key) not in found.view.by_rule:
+        return by(ImplementedBy.AUTOGRAD, "whoever registered it decides what is recorded")
     return by(ImplementedBy.AUTOGRAD, "the autograd kernel records the call on the graph of this grad")
 
 
@@ -293,7 +331,9 @@ def _functionalize(hop: Hop, kernel: Chosen, found: Registered) -> Implementatio
             return by(ImplementedBy.UNSUPPORTED, why)
         why = "it writes nothing and makes no view: it is called with the values of the functional tensors"
         return by(ImplementedBy.FUNCTIONALIZE_FALLBACK, why)
-    if _is_view(found.schema):
+    if _file(kernel.debug).partition("_")[0] not in ("RegisterFunctionalization", "FunctionalizeFallbackKernel.cpp"):
+        why = "whoever registered it takes care of the functional tensors"
+    elif _is_view(found.schema):
         why = "it makes a view: the value gets the same view, and the functional tensor remembers how to make it again"
     elif any(one.is_write for one in aliases):
         why = "it writes to its arguments: the operator that gives new tensors is called, and they take these as values"

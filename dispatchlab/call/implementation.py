@@ -45,7 +45,6 @@ class ImplementedBy(StrEnum):
     LIBRARY_VMAP = "vmap rule of torch.library"
     SLOW_FALLBACK = "slow fallback of vmap"
     AUTOGRAD = "autograd kernel"
-    LIBRARY_AUTOGRAD = "gradient formula of torch.library"
     AUTOGRAD_FALLBACK = "fallback of autograd"
     FUNCTIONALIZE_FALLBACK = "fallback of functionalize"
     AUTOCAST = "autocast kernel"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from tests.live.test_explain_modes_live import TRANSFORMS, compared
+import pytest
+from click.testing import CliRunner
+
+from dispatchlab.cli import main
+from tests.live.test_explain_modes_live import TRANSFORMS, compared, output_of
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -30,3 +34,10 @@ def test_autocast_casts_what_the_policy_says() -> None:
     found = compared("casts", 500, 1)
     assert found["looked"] >= 190
     assert found["wrong"] == []
+
+
+def test_the_operators_of_a_recorded_package_take_the_hops_that_are_predicted(tmp_path: Path) -> None:
+    record = tmp_path / "package.dlreg"
+    call = ["record", "--all", "tests.live.transform_operators", "-o", str(record)]
+    assert CliRunner().invoke(main, call).exit_code == 0
+    assert output_of("tests.live.transform_calls", "package", str(record)) == []

@@ -163,11 +163,17 @@ _CONTEXTS: dict[Mode, Any] = {
 # -- what is predicted, and what ran
 
 
-def difference(under: ModeExplanation, ran: Ran) -> str:
+def difference(under: ModeExplanation, ran: Ran, *, kernels: bool = True) -> str:
     """How the hops that were taken differ from those that were predicted; empty where they do not.
 
     Each hop has to have the key set and the kernel of the prediction, up to the one that raised, if one did. After the
-    last one no hop to a lower key may follow, where the prediction says that none does.
+    last one no hop to a lower key may follow, where the prediction says that none does. The slow fallback of vmap has
+    to call the operator once for each of the two elements of the batch.
+
+    Args:
+        under: the prediction.
+        ran: what ran.
+        kernels: whether kernels have the same debug texts in both.
     """
     name = under.call.operator
     inside = ran.hops
@@ -180,9 +186,12 @@ def difference(under: ModeExplanation, ran: Ran) -> str:
         found, expected = taken.kernel, hop.kernel
         assert found is not None
         by_vmap = expected is not None and expected.debug == BY_VMAP and "torch/_functorch/" in found.debug
-        if expected is None or (expected.debug != found.debug and not by_vmap):
+        if expected is None or (kernels and expected.debug != found.debug and not by_vmap):
             return f"{name}: hop {number} runs {found.debug} instead of {expected}"
         inside = tuple(one for one in taken.steps if isinstance(one, TracedCall) and one.operator == name)
+        slow = under.runs.kind is ImplementedBy.SLOW_FALLBACK and hop.key == DispatchKey.FuncTorchBatched
+        if slow and len(inside) != 2 and not ran.error:
+            return f"{name}: the slow fallback calls it {len(inside)} times"
     last = under.call.hops[-1].key
     if under.call.known and inside and inside[0].keys.highest() < last and last <= DispatchKey.NestedTensor:
         return f"{name}: goes on to {inside[0].keys.highest()} after the last hop, to {last}"
@@ -294,12 +303,40 @@ def _expected(policy: CastPolicy, call: OperatorCall, first: Any, others: Any) -
     return {wanted} if dtypes - {wanted} else set()
 
 
-if __name__ == "__main__":
-    mode, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    predict = "".join(sys.argv[4:])
-    made = operator_calls(count, seed)
+def package_differences(source: str) -> list[str]:
+    """How the operators of `transform_operators` differ in any mode from what is predicted off a record of them."""
+    import tests.live.transform_operators  # noqa: F401 - registers them
+
+    tensor, found = torch.randn(3, 2), []
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("transformed::"):
+            given: Any = [tensor] if name.endswith("takes_list") else tensor
+            found.append(OperatorCall(getattr(torch.ops.transformed, name.partition("::")[2]).default, (given,), {}))
+    assert len(found) == 14
+    wrong = []
+    for mode in _CONTEXTS:
+        for call, ran in zip(found, ran_in(mode, found), strict=True):
+            name = call.operator.name()
+            under = explain_operator(name, specs_of(call), source=source, mode=mode).under
+            assert under is not None
+            assert ran.hops, (name, ran.error)
+            if differs := difference(under, ran, kernels=False):
+                wrong.append(f"{mode}: {differs}")
+            if ran.error and under.call.known and under.runs.kind is not ImplementedBy.UNSUPPORTED:
+                wrong.append(f"{mode}: {name} raises {ran.error}")
+    return wrong
+
+
+def _result(mode: str, arguments: Sequence[str]) -> object:
+    if mode == "package":
+        return package_differences(arguments[0])
+    made = operator_calls(int(arguments[0]), int(arguments[1]))
     if mode == "casts":
-        result: dict[str, Any] = dict(zip(("looked", "wrong"), wrong_casts(made), strict=True))
-    else:
-        result = compared(made, cast(Mode, mode), predict=predict)._asdict()
-    sys.stdout.write(f"{json.dumps(result)}\n")
+        return dict(zip(("looked", "wrong"), wrong_casts(made), strict=True))
+    if mode == "each":
+        return {each: compared(made, each)._asdict() for each in _CONTEXTS}
+    return compared(made, cast(Mode, mode), predict="".join(arguments[2:]))._asdict()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{json.dumps(_result(sys.argv[1], sys.argv[2:]))}\n")
