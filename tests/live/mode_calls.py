@@ -291,8 +291,8 @@ class _FakeTracer:
             if hasattr(operator, "prim_meta_impl"):
                 enter(plant(operator, "prim_meta_impl", self._noted(ImplementedBy.PRIM_META, operator.prim_meta_impl)))
             fakes = torch._library.simple_registry.singleton.find(operator.name()).fake_impl
-            if fakes.kernels:
-                kernel = fakes.kernels[-1]
+            kernel = fakes.kernel
+            if kernel is not None:
                 enter(plant(kernel, "func", self._noted(ImplementedBy.LIBRARY_FAKE, kernel.func)))
             yield
 
