@@ -27,7 +27,7 @@ class TorchLibraryRules:
 KNOWN: Mapping[tuple[int, int], TorchLibraryRules] = MappingProxyType(
     {(2, minor): TorchLibraryRules(f"2.{minor}") for minor in (13, 14, 15)}
 )
-"""The versions whose sources were read; of 2.13 to 2.15 the rules are the same."""
+"""The sources of 2.13 and of 2.15 were read and say the same; 2.14 lies between them. Of older ones others are true."""
 
 
 def torch_library_rules(torch: str) -> TorchLibraryRules | None:
