@@ -183,6 +183,42 @@ def test_keyword_arguments_are_read_like_positional_ones(tmp_path: Path) -> None
     assert [(part.function, part.on) for part in made.parts] == [(TorchLibraryFunction.REGISTER_AUTOCAST, ("cuda",))]
 
 
+_MAKER = """\
+import torch
+
+
+@torch.library.custom_op("maker::made", mutates_args=())
+def made(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+made.register_fake(lambda x: x)
+"""
+
+_USER = """\
+import torch
+import maker
+
+torch.library.register_fake("maker::made", lambda x: x + 1)
+torch.library.register_kernel("maker::made", "cuda", lambda x: x)
+"""
+
+
+def test_what_another_package_calls_for_a_custom_op_is_a_registration_of_its_own(tmp_path: Path) -> None:
+    package(tmp_path, "maker", init=_MAKER)
+    package(tmp_path, "left", init=_USER)
+    package(tmp_path, "right", init=_USER)
+    scenario, _ = recorded(tmp_path, "maker", "left", "right")
+    calls = [each.made_by for each in scenario.registrations if isinstance(each, Block) and each.made_by]
+    assert [str(each.function) for each in calls] == ["custom_op", *["register_fake", "register_kernel"] * 2]
+    assert [str(part.function) for part in calls[0].parts] == ["register_fake"]
+    for engine in ("lab", "torch"):
+        done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", engine, "--format", "json")
+        found = json.loads(done.stdout)
+        assert (found["verdict"], found["walk"]) == ("order-dependent", "program"), engine
+        assert "custom_ops fake" in found["counterexample"]["diff"]
+
+
 @needs_torchao
 def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
     scenario, printed = recorded(tmp_path, "torchao")

@@ -374,7 +374,7 @@ def _registration(call: WatchedCall, roots: tuple[str, ...]) -> Registration:
     parts = tuple(
         TorchLibraryCall(_function(part), operator, part.on, debug=site_text(part.site, roots)) for part in call.parts
     )
-    made = tuple(replace(_in_block(one), debug=debug) for one in call.made)
+    made = tuple(replace(_in_block(one), debug=debug) for one in call.content or call.made)
     made_by = TorchLibraryCall(call.function, operator, call.on, parts)
     return Block(call.namespace, BlockKind.FRAGMENT, made, None, debug, made_by)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -37,7 +37,8 @@ class WatchedCall:
         operator: the name that it is about, without namespace; empty for a fallback and a claim.
         on: device types, or the class of a torch dispatch rule.
         made: what reached the dispatcher, in order; names are as they were given.
-        parts: later calls on what `custom_op` gave.
+        parts: later calls of the same module on what `custom_op` gave; those of another one are calls of their own.
+        content: what it would have made if `custom_op` had not made the operator, where it made nothing or less.
         claims: whether the library that was made claims its namespace.
         released: whether it was taken back.
     """
@@ -49,6 +50,7 @@ class WatchedCall:
     on: tuple[str, ...] = ()
     made: list[Registered] = field(default_factory=list)
     parts: list[WatchedCall] = field(default_factory=list)
+    content: list[Registered] = field(default_factory=list)
     claims: bool = False
     released: bool = False
 
@@ -206,17 +208,25 @@ class RegistrationWatch:
     def _part(
         self, function: TorchLibraryFunction, original: Callable[..., Any], opdef: Any, *arguments: Any, **named: Any
     ) -> object:
-        result = original(opdef, *arguments, **named)
         known = self._libraries.get(id(opdef._lib.m))
         call = known.custom_op if known is not None else None
-        if call is None:
+        made_before = 0 if call is None else len(call.made)
+        result = original(opdef, *arguments, **named)
+        if known is None or call is None:
             return result
         on = _on(function, arguments, named)
         is_kernel = function is TorchLibraryFunction.REGISTER_KERNEL
         if is_kernel and self._sites.is_inside("custom_op.<locals>.inner"):
             call.on = on
         elif not (is_kernel and self._sites.is_inside("CustomOpDef.register_kernel")):
-            call.parts.append(WatchedCall(self._sites.here(), call.namespace, function, call.operator, on))
+            part = WatchedCall(self._sites.here(), call.namespace, function, call.operator, on)
+            if part.site.module == call.site.module:
+                call.parts.append(part)
+            else:  # whose import may come before or after that of others who call something for the operator
+                part.made = call.made[made_before:]
+                del call.made[made_before:]
+                part.content = [Impl(_name(call.operator), key, Kernel()) for key in _keys_of(function, on)]
+                self._keep(known, part)
         return result
 
     def _keep(self, library: _WatchedLibrary, call: WatchedCall) -> WatchedCall:
@@ -267,6 +277,24 @@ def _on(function: TorchLibraryFunction, arguments: tuple[Any, ...], named: dict[
             return (f"{given.__module__}:{given.__qualname__}",) if isinstance(given, type) else (str(given),)
         case _:
             return ()
+
+
+def _keys_of(function: TorchLibraryFunction, on: tuple[str, ...]) -> Sequence[DispatchKey | None]:
+    """The keys at which a call for an operator registers kernels that no `custom_op` has made."""
+    match function:
+        case TorchLibraryFunction.REGISTER_FAKE:
+            return [DispatchKey.Meta]
+        case TorchLibraryFunction.REGISTER_AUTOGRAD:
+            return [DispatchKey.Autograd]
+        case TorchLibraryFunction.REGISTER_VMAP:
+            return [DispatchKey.FuncTorchBatched]
+        case TorchLibraryFunction.REGISTER_KERNEL:
+            keys = [parse_key(bindings()._dispatch_key_for_device(each)) for each in on]
+            return keys or [DispatchKey.CompositeExplicitAutograd]
+        case TorchLibraryFunction.REGISTER_AUTOCAST:
+            return [parse_key(f"Autocast{bindings()._dispatch_key_for_device(each)}") for each in on]
+        case _:
+            return []
 
 
 # What each method of the bindings registers: its reader takes the dispatch key of the library and then what the method
