@@ -12,9 +12,10 @@ from unittest import mock
 import torch
 from torch._C import DispatchKey
 from torch._guards import detect_fake_mode as fake_mode_of
+from torch._inductor import config as inductor_config
 from torch._inductor import graph as inductor_graph
 from torch._inductor import lowering
-from torch._inductor.compile_fx import compile_fx, record_original_output_strides
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner, record_original_output_strides
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
@@ -25,6 +26,7 @@ from dispatchlab.call.implementation import ImplementedBy
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.python_sites import FunctionSites
 from tests.live.mode_calls import OperatorCall, Seen
+from tests.live.traced_calls import function_of
 
 
 def seen_under_compile(call: OperatorCall) -> tuple[Seen, ...]:
@@ -59,6 +61,32 @@ def seen_under_compile(call: OperatorCall) -> tuple[Seen, ...]:
         tracer.seen.clear()
         tracer.started = True
         compile_fx(torch.fx.GraphModule({}, graph), inputs, inner_compile=tracer.lower)
+    return tuple(tracer.seen)
+
+
+def seen_under_inductor(call: OperatorCall, *, code: bool = False) -> tuple[Seen, ...]:
+    """What `torch.compile` runs for a call, from Dynamo to the lowerings of Inductor, seen by wrappers.
+
+    Args:
+        call: the call.
+        code: have Inductor write and compile its code, too, and run it; this takes seconds.
+    """
+    called, tensors = function_of(call)
+    tracer = _CompileTracer(call.operator)
+
+    def inner(module: Any, inputs: Any, **kwargs: Any) -> Any:
+        if not code:
+            return tracer.lower(module, inputs, **kwargs)
+        tracer.check(module)
+        return compile_fx_inner(module, inputs, **kwargs)
+
+    def backend(module: Any, inputs: Any) -> Any:
+        tracer.started = True
+        return compile_fx(module, inputs, inner_compile=inner)
+
+    torch._dynamo.reset()
+    with tracer.planted(), inductor_config.patch(fx_graph_cache=False):
+        torch.compile(called, backend=backend, fullgraph=True, dynamic=False)(*tensors)
     return tuple(tracer.seen)
 
 
@@ -114,12 +142,16 @@ class _CompileTracer:
 
         return wrapper
 
-    def lower(self, module: Any, inputs: Any, **kwargs: Any) -> Any:
-        """Inductor's own lowering of a graph, without code."""
+    def check(self, module: Any) -> None:
+        """Note that an operator was gone before the graph, or that it is not there any more."""
         left = any(node.target is self.operator for node in module.graph.nodes)
         if not self._done and not left and not self.traced:
             self.seen.append(Seen(ImplementedBy.COMPOSITE, ""))
             self._done = True
+
+    def lower(self, module: Any, inputs: Any, **kwargs: Any) -> Any:
+        """Inductor's own lowering of a graph, without code."""
+        self.check(module)
         record_original_output_strides(module)
         lowered = GraphLowering(module, example_inputs=inputs)
         with V.set_graph_handler(lowered), V.set_fake_mode(fake_mode_of(inputs)):

@@ -1,6 +1,6 @@
 """Compare what `explain` predicts for calls that are traced or made with DTensors with what runs.
 
-`python -m tests.live.traced_modes PATH COUNT SEED` prints the comparison along one of `PATHS` as JSON.
+`python -m tests.live.traced_modes PATHS COUNT SEED` prints the comparisons along some of `PATHS` as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dispatchlab.analysis.explain_calls import explain_operator
 from dispatchlab.call.explain_mode import ModeExplanation
 from dispatchlab.call.implementation import Implementation, ImplementedBy
 from dispatchlab.model.python_layer import DECOMPOSITIONS, Compiler, Decompositions, Mode
-from tests.live.mode_calls import Compared, OperatorCall, Seen, operator_calls, specs_of
+from tests.live.mode_calls import Compared, OperatorCall, Seen, difference, operator_calls, specs_of
 
 Parts: TypeAlias = tuple[Sequence[Seen], ...]
 """What was seen of a call: of the mode itself, and of what runs afterwards."""
@@ -63,6 +63,12 @@ def _aot_eager(call: OperatorCall) -> Parts:
     return seen_under_aot_eager(call), ()
 
 
+def _inductor(call: OperatorCall, *, code: bool) -> Parts:
+    from tests.live.compile_calls import seen_under_inductor
+
+    return seen_under_inductor(call, code=code), ()
+
+
 def _export(call: OperatorCall, *, strict: bool) -> Parts:
     from tests.live.traced_calls import seen_under_export
 
@@ -97,6 +103,8 @@ PATHS: dict[str, Path] = {
         for table in DECOMPOSITIONS
     },
     "aot_eager": Path(_aot_eager, "compile", "aot_eager"),
+    "inductor": Path(functools.partial(_inductor, code=False), "compile"),
+    "inductor code": Path(functools.partial(_inductor, code=True), "compile"),
     "export": Path(functools.partial(_export, strict=False), "export"),
     "strict export": Path(functools.partial(_export, strict=True), "export"),
     "dtensor": Path(_dtensor, "dtensor"),
@@ -115,7 +123,7 @@ def compared_along(path: str, calls: Sequence[OperatorCall], *, source: str = ""
     """
     taken, asked = PATHS[path], PATHS[predict or path]
     agree = 0
-    differences, refused = [], []
+    differences, refused, unseen = [], [], []
     logging.disable(logging.CRITICAL)
     try:
         for call in calls:
@@ -134,19 +142,23 @@ def compared_along(path: str, calls: Sequence[OperatorCall], *, source: str = ""
             except Exception as error:  # PyTorch refuses with errors of any type
                 refused.append(f"{name}: {type(error).__name__}")
                 continue
-            found = [
-                _difference(name, chain, part) for chain, part in zip(asked.chains(under), seen, strict=True) if chain
-            ]
+            if not seen[0]:
+                unseen.append(name)
+                continue
+            # Inductor's own tracer sees less than the others; see `difference`.
+            differs = difference if taken.compiler == "inductor" and taken.mode == "compile" else _difference
+            found = [differs(call, chain, part) for chain, part in zip(asked.chains(under), seen, strict=True) if chain]
             if any(found):
                 differences.append("; ".join(filter(None, found)))
             else:
                 agree += 1
     finally:
         logging.disable(logging.NOTSET)
-    return Compared(agree, tuple(differences), tuple(refused), ())
+    return Compared(agree, tuple(differences), tuple(refused), tuple(unseen))
 
 
-def _difference(name: str, chain: Sequence[Implementation], seen: Sequence[Seen]) -> str:
+def _difference(call: OperatorCall, chain: Sequence[Implementation], seen: Sequence[Seen]) -> str:
+    name = call.operator.name()
     shown = ", ".join(f"{one.kind} {one.function}" for one in chain)
     if not seen:
         return f"{name}: nothing instead of {shown}"
@@ -166,11 +178,12 @@ def _difference(name: str, chain: Sequence[Implementation], seen: Sequence[Seen]
     return ""
 
 
-def main(path: str, count: str, seed: str, predict: str = "") -> None:
-    """Print a comparison."""
+def main(paths: str, count: str, seed: str, predict: str = "") -> None:
+    """Print the comparisons along paths, which commas separate."""
     _look_up_all()  # before DTensor is imported
     warnings.simplefilter("ignore")
-    found: dict[str, Any] = compared_along(path, operator_calls(int(count), int(seed)), predict=predict)._asdict()
+    calls = operator_calls(int(count), int(seed))
+    found: dict[str, Any] = {path: compared_along(path, calls, predict=predict)._asdict() for path in paths.split(",")}
     sys.stdout.write(f"{json.dumps(found)}\n")
 
 
