@@ -13,12 +13,13 @@ from tests.live.test_explain_modes_live import TRANSFORMS, compared, output_of
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
 
-@pytest.mark.parametrize("mode", ["fake", "symbolic", "compile"])
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_what_is_predicted_runs(mode: str) -> None:
     found = compared(mode, 500, 1)
     assert found["differences"] == []
     assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == 500
-    few = 200 if mode == "symbolic" else 25
+    # Without a size that can be symbolic are factories, and calls with tensors of one element or none.
+    few = 29 if mode == "symbolic" else 0
     assert len(found["refused"]) + len(found["unseen"]) <= few
 
 

@@ -1,11 +1,10 @@
-"""What torch.compile runs for a call of an operator, seen by wrappers where AOTAutograd and Inductor look."""
+"""What torch.compile with Inductor runs for a call of an operator, seen by wrappers where it looks."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from operator import getitem
 from typing import Any
 from unittest import mock
 
@@ -20,48 +19,12 @@ from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
 from torch.fx.experimental import proxy_tensor
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from dispatchlab.call.implementation import ImplementedBy
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.python_sites import FunctionSites
 from tests.live.mode_calls import OperatorCall, Seen
 from tests.live.traced_calls import function_of
-
-
-def seen_under_compile(call: OperatorCall) -> tuple[Seen, ...]:
-    """What AOTAutograd and Inductor run for a call, up to the lowering of its graph, seen by wrappers.
-
-    An operator that gives nothing is not seen, since a graph leaves it out.
-    """
-    operator = call.operator
-    if not operator._schema.returns:
-        return ()
-    leaves, spec = tree_flatten((call.args, call.kwargs))
-    graph = torch.fx.Graph()
-    inputs = []
-    nodes = []
-    for at, leaf in enumerate(leaves):
-        if isinstance(leaf, torch.Tensor):
-            node = graph.placeholder(f"input_{at}")
-            node.meta["val"] = leaf
-            inputs.append(leaf.clone())
-            nodes.append(node)
-        else:
-            nodes.append(leaf)
-    args, kwargs = tree_unflatten(nodes, spec)
-    result = graph.call_function(operator, tuple(args), kwargs)
-    graph.output((result,))
-    tracer = _CompileTracer(operator)
-    with tracer.planted():
-        made = operator(*tree_map_only(torch.Tensor, torch.clone, call.args), **call.kwargs)
-        if isinstance(made, (list, tuple)):
-            graph.erase_node(next(iter(reversed(graph.nodes))))
-            graph.output(tuple(graph.call_function(getitem, (result, at)) for at in range(len(made))))
-        tracer.seen.clear()
-        tracer.started = True
-        compile_fx(torch.fx.GraphModule({}, graph), inputs, inner_compile=tracer.lower)
-    return tuple(tracer.seen)
 
 
 def seen_under_inductor(call: OperatorCall, *, code: bool = False) -> tuple[Seen, ...]:
@@ -153,8 +116,10 @@ class _CompileTracer:
         """Inductor's own lowering of a graph, without code."""
         self.check(module)
         record_original_output_strides(module)
-        lowered = GraphLowering(module, example_inputs=inputs)
-        with V.set_graph_handler(lowered), V.set_fake_mode(fake_mode_of(inputs)):
+        fake = fake_mode_of(inputs) or fake_mode_of([node.meta.get("val") for node in module.graph.nodes])
+        # The graph is run again, and what depends on data has new symbols then.
+        lowered = GraphLowering(module, example_inputs=inputs, shape_env=fake.shape_env if fake else None)
+        with V.set_graph_handler(lowered), V.set_fake_mode(fake):
             lowered.run(*inputs)
         return module.forward
 

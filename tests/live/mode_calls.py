@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import Any, NamedTuple, cast
 from unittest import mock
 
@@ -58,10 +59,15 @@ class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def operator_calls(count: int, seed: int) -> list[OperatorCall]:
+def operator_calls(count: int, seed: int, *, sizes: bool = False) -> list[OperatorCall]:
     """Calls of this many operators, drawn from those that the samples of PyTorch's own tests make.
 
     A sample gives the overload that it calls, which may be above autograd, and those that the modes see below it.
+
+    Args:
+        count: how many.
+        seed: the seed of the draw.
+        sizes: prefer samples with a size that can be symbolic, to the first sample of each operator.
     """
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -74,7 +80,8 @@ def operator_calls(count: int, seed: int) -> list[OperatorCall]:
             if len(found) >= count + count // 10:
                 break
             try:
-                sample = next(iter(entry.sample_inputs("cpu", torch.float32)))  # type: ignore[no-untyped-call]
+                samples = list(islice(entry.sample_inputs("cpu", torch.float32), 12 if sizes else 1))  # type: ignore[no-untyped-call]
+                sample = next((one for one in samples if _has_size(one.input)), samples[0])
             except Exception:  # an operator without this dtype, or without samples
                 continue
             called = _overload_called(entry, (sample.input, *sample.args), sample.kwargs)
@@ -87,11 +94,18 @@ def operator_calls(count: int, seed: int) -> list[OperatorCall]:
             except Exception:  # a sample that PyTorch itself refuses
                 continue
             for name, call in mode.found.items():
-                found.setdefault(name, call)
+                known = found.setdefault(name, call)
+                if sizes and not _has_size(known[1:]) and _has_size(call[1:]):
+                    found[name] = call
         for name, call in list(found.items()):
             if call.operator.namespace not in ("aten", "prims") or not _runs(call):
                 del found[name]
     return list(found.values())[:count]
+
+
+def _has_size(value: Any) -> bool:
+    """Whether a size of a tensor can be symbolic: 0 and 1 stay what they are."""
+    return any(isinstance(one, torch.Tensor) and any(size > 1 for size in one.shape) for one in tree_leaves(value))
 
 
 def _runs(call: OperatorCall) -> bool:
@@ -351,15 +365,6 @@ class Compared(NamedTuple):
     unseen: tuple[str, ...]
 
 
-def _runner(mode: str) -> Callable[[OperatorCall], Sequence[Seen]]:
-    if mode == "compile":
-        from tests.live.compile_calls import seen_under_compile  # imports Inductor
-
-        return seen_under_compile
-    return functools.partial(seen_under_fake, symbolic=mode == "symbolic")
-
-
-# The tracing of AOTAutograd refuses with errors of any type.
 _REFUSES = (UnsupportedOperatorException, DynamicOutputShapeException, DataDependentOutputException)
 
 
@@ -368,25 +373,22 @@ def compared(calls: Sequence[OperatorCall], mode: str, *, predict: str = "", sou
 
     Args:
         calls: the calls.
-        mode: `fake`, `symbolic` for fake with symbolic sizes, or `compile`.
+        mode: `fake`, or `symbolic` for fake with symbolic sizes.
         predict: the mode to predict for, when it is another.
         source: the source of the predictions; the bundled registry of the installed PyTorch when left out.
     """
-    seen_under = _runner(mode)
     agree = 0
     differences, refused, unseen = [], [], []
     logging.disable(logging.CRITICAL)  # FakeTensorMode logs each call that it refuses
     try:
         for call in calls:
-            chosen = cast(Mode, predict or ("compile" if mode == "compile" else "fake"))
+            chosen = cast(Mode, predict or "fake")
             under = explain_operator(call.operator.name(), specs_of(call), source=source or None, mode=chosen).under
             assert under is not None
             chain = under.symbolic or under.chain if mode == "symbolic" else under.chain
             try:
-                seen = seen_under(call)
-            except Exception as error:
-                if mode != "compile" and not isinstance(error, _REFUSES):
-                    raise
+                seen = seen_under_fake(call, symbolic=mode == "symbolic")
+            except _REFUSES as error:
                 refused.append(f"{call.operator.name()}: {type(error).__name__}")
                 continue
             if not seen:
@@ -403,4 +405,5 @@ def compared(calls: Sequence[OperatorCall], mode: str, *, predict: str = "", sou
 if __name__ == "__main__":
     mode, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     predict = "".join(sys.argv[4:])
-    sys.stdout.write(f"{json.dumps(compared(operator_calls(count, seed), mode, predict=predict)._asdict())}\n")
+    drawn = operator_calls(count, seed, sizes=mode == "symbolic")
+    sys.stdout.write(f"{json.dumps(compared(drawn, mode, predict=predict)._asdict())}\n")

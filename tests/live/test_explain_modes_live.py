@@ -1,7 +1,7 @@
 """What `explain --mode` predicts against what runs in PyTorch: wrappers where FakeTensorMode looks see the one mode,
 probes in the dispatch tables the transforms and autocast.
 
-The figures of 500 operators, and those of torch.compile, are in tests/deep/test_explain_modes.py.
+The figures of 500 operators are in tests/deep/test_explain_modes.py, what is traced in test_traced_modes_live.py.
 """
 
 from __future__ import annotations
