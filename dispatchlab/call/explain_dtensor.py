@@ -23,6 +23,9 @@ SQUEEZES = {
 }
 """What DTensor calls in place of an operator: a part of a tensor may have one element where the whole has more."""
 
+KNOWN_RESULTS = ("aten::equal", "aten::_local_scalar_dense")
+"""Operators whose results DTensor does not find by FakeTensorMode."""
+
 
 def sharded(found: Registered) -> Iterator[Implementation]:
     """What DTensor asks, in order, up to the first that cannot give up."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from dispatchlab.call.explain import CallExplanation, Described, by_priority, explain, schema_of, thread_keys
-from dispatchlab.call.explain_dtensor import SQUEEZES, sharded, unsure_rule
+from dispatchlab.call.explain_dtensor import KNOWN_RESULTS, SQUEEZES, sharded, unsure_rule
 from dispatchlab.call.explain_tracing import (
     NOT_IMPLEMENTED,
     TABLE_REGISTRIES,
@@ -156,13 +156,14 @@ def explain_under(
             early = _before_the_mode(call)
             chain = (early,) if early else tuple(traced_by_make_fx(found, decompositions, symbolic=False))
             other = _python_kernel_of_hops(call, found) or early
-            symbolic = (other,) if other else tuple(traced_by_make_fx(found, decompositions, symbolic=True))
+            symbolic = (other,) if other else tuple(_symbolic_make_fx(found, decompositions))
             differs = symbolic if symbolic != chain else ()
             return ModeExplanation(mode, call, chain, differs, _unsure(call, early), decompositions)
         case "compile":
             early = _python_kernel_of_hops(call, found) or _before_the_mode(call)
-            chain = (early,) if early else tuple(compiled(found, compiler))
-            unsure = _unsure(call, early)
+            first = early or _refused_by_dynamo(found)
+            chain = (first,) if first else tuple(compiled(found, compiler))
+            unsure = _unsure(call, first)
             if not unsure and chain[-1].where == "Inductor":
                 unsure = _PASSES
             later = None
@@ -175,6 +176,9 @@ def explain_under(
             if DispatchKey.PreDispatch in [hop.key for hop in before.hops]:
                 end = "the Python dispatcher calls the mode of make_fx at PreDispatch, before autograd"
                 before = replace(before, hops=before.hops[:1], end=end, known=True)
+            refused = None if found.is_composite else _no_result(found)
+            if refused is not None:
+                return ModeExplanation(mode, before, (refused,))
             decomposed = tuple(run_decompositions(found))
             if early is not None and not is_preservable(found):
                 decomposed = (early,)
@@ -182,6 +186,36 @@ def explain_under(
             return ModeExplanation(mode, before, tuple(exported(found)), (), "", "", later)
         case _:
             assert_never(mode)
+
+
+def _symbolic_make_fx(found: Registered, decompositions: Decompositions) -> Iterator[Implementation]:
+    """What make_fx asks when sizes are symbolic. Then it finds the results of the graph's nodes by FakeTensorMode."""
+    for one in traced_by_make_fx(found, decompositions, symbolic=True):
+        yield (_no_result(found, symbolic=True) if one.kind is ImplementedBy.GRAPH_NODE else None) or one
+
+
+def _refused_by_dynamo(found: Registered) -> Implementation | None:
+    """Why Dynamo traces no call of an operator, or none with these arguments; None where it does."""
+    if found.sparse:
+        return Implementation(ImplementedBy.UNSUPPORTED, "Dynamo", "", "", "Dynamo takes no sparse tensors")
+    return _no_result(found)
+
+
+def _no_result(found: Registered, *, symbolic: bool = False) -> Implementation | None:
+    """Why FakeTensorMode knows no result of an operator that is traced; None where it does, or may."""
+    chain = tuple(_fake(found, symbolic=symbolic))
+    row = found.row("Meta")
+    # The backend fallback for Meta is asked, and always raises.
+    raises = chain[0].kind is ImplementedBy.META and row is not None and row.reason is Provenance.FALLBACK
+    first = chain[1 if raises else 0]
+    if first.function in _RAISE:
+        why = "its result depends on the data of a tensor, and this rule raises"
+        return replace(first, kind=ImplementedBy.UNSUPPORTED, why=why, gives_up="")
+    return first if first.kind is ImplementedBy.UNSUPPORTED else None
+
+
+_RAISE = ("torch._subclasses.fake_impls:dyn_shape", "torch._subclasses.fake_impls:data_dep")
+"""Fake-tensor rules that refuse every call."""
 
 
 def _registered(view: OperatorView, described: Described, registrations: Sequence[PythonRegistration]) -> Registered:
@@ -212,8 +246,18 @@ def _with_dtensors(
     call = replace(call, end="the kernel of Python calls DTensor with the operator", known=True)
     found = _registered(view, described, registrations)
     chain = tuple(sharded(found))
+    handled = chain[0].kind is ImplementedBy.DTENSOR_HANDLER
+    if not handled and view.name not in KNOWN_RESULTS:
+        refused = _no_result(found)
+        if "dynamic_output_shape" in view.tags and view.name != "aten::index.Tensor":
+            why = "the shape of its result depends on data, and DTensor finds it by FakeTensorMode without symbols"
+            refused = Implementation(ImplementedBy.UNSUPPORTED, _FAKE, "", "", why)
+        if refused is not None:
+            return ModeExplanation("dtensor", call, (refused,))
+    if chain[0].kind is ImplementedBy.UNSUPPORTED:
+        return ModeExplanation("dtensor", call, chain)
     later = None
-    if chain[0].kind is not ImplementedBy.DTENSOR_HANDLER:
+    if not handled:
         above = tuple(key for key in FUNCTIONALITY_KEYS if key >= DispatchKey.Python)
         kernel = _kernel_of(view, described, (include, (*exclude, *above)))
         if view.name in SQUEEZES:

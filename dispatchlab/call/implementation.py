@@ -124,6 +124,11 @@ class Registered:
         """Whether the device of the first tensor has a kernel of its own, which a composite kernel gives way to."""
         return self.kernel_at(self.backend) is not None
 
+    @property
+    def is_composite(self) -> bool:
+        """Whether Python or C++ has a kernel for CompositeImplicitAutograd."""
+        return self.has("CompositeImplicitAutograd")
+
     def has(self, key: str) -> bool:
         """Whether Python or C++ registered a kernel at a key itself."""
         return self.one("py_kernels", key) is not None or self.kernel_at(key) is not None

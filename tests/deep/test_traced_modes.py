@@ -3,8 +3,8 @@
 The classes of what is not compared:
 
 - refused: PyTorch itself refuses the call. Dynamo takes no sparse tensors and no result that depends on data;
-  FakeTensorMode has no rule for some operators; AOTAutograd takes no `resize_`; a rule of DTensor refuses the arguments,
-  or an operator that a composite kernel calls has no rule.
+  FakeTensorMode has no rule for some operators; AOTAutograd takes no `resize_`; a rule of DTensor refuses the
+  arguments, or an operator that a composite kernel calls has no rule.
 - unseen: a pass of Inductor takes the operator out of the graph before the lowering.
 """
 

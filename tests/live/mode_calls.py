@@ -365,7 +365,7 @@ class Compared(NamedTuple):
     unseen: tuple[str, ...]
 
 
-_REFUSES = (UnsupportedOperatorException, DynamicOutputShapeException, DataDependentOutputException)
+REFUSES = (UnsupportedOperatorException, DynamicOutputShapeException, DataDependentOutputException)
 
 
 def compared(calls: Sequence[OperatorCall], mode: str, *, predict: str = "", source: str = "") -> Compared:
@@ -388,7 +388,7 @@ def compared(calls: Sequence[OperatorCall], mode: str, *, predict: str = "", sou
             chain = under.symbolic or under.chain if mode == "symbolic" else under.chain
             try:
                 seen = seen_under_fake(call, symbolic=mode == "symbolic")
-            except _REFUSES as error:
+            except REFUSES as error:
                 refused.append(f"{call.operator.name()}: {type(error).__name__}")
                 continue
             if not seen:
