@@ -176,6 +176,56 @@ def test_every_format_shows_what_runs(format: str) -> None:
         assert "torch._subclasses.fake_impls:nonzero" in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("format", ["text", "rich"])
+def test_a_transform_says_what_each_hop_does(format: str) -> None:
+    call = ["explain", "aten::index_reduce", "--from", SOURCE, "--mode", "vmap", "--format", format]
+    done = CliRunner().invoke(main, call)
+    assert done.exit_code == 0
+    shown = " ".join(done.stdout.split())
+    assert "inside of torch.func.vmap" in shown
+    assert "2. FuncTorchBatched: here runs the slow fallback of vmap" in shown
+    assert "3. FuncTorchDynamicLayerBackMode: the call leaves vmap" in shown
+
+
+def test_a_step_for_each_hop() -> None:
+    found = under("aten::mm", "grad")
+    keys = ["FuncTorchDynamicLayerFrontMode", "AutogradCPU", "FuncTorchDynamicLayerBackMode", "AutogradCPU", "CPU"]
+    assert [str(one.key) for one in found.steps] == keys == [str(hop.key) for hop in found.call.hops]
+
+
+@pytest.mark.parametrize(
+    ("operator", "device", "says"),
+    [
+        ("aten::mm", "cpu", "cast to bfloat16"),
+        ("aten::mm", "cuda", "cast to float16"),
+        ("aten::sum", "cuda", "dtype is float32"),
+        ("aten::cat", "cpu", "the widest of their dtypes"),
+        ("aten::binary_cross_entropy", "cuda", "its kernel raises"),
+        ("aten::add.Tensor", "cpu", "no kernel is registered at AutocastCPU"),
+        ("aten::mm", "meta", "there is no autocast for the device"),
+    ],
+)
+def test_autocast_says_what_is_cast(operator: str, device: str, says: str) -> None:
+    assert says in under(operator, "autocast", "list:cpu" if operator == "aten::cat" else device).runs.why
+
+
+def test_a_transform_needs_no_record_of_python(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(
+        'claim: c\nregistrations:\n- def: "test::foo(Tensor self) -> Tensor"\n- impl: "test::foo"\n  dispatch: CPU\n',
+        encoding="utf-8",
+    )
+    found = explain_operator("test::foo", [], source=str(path), semantics="torch-2.13", mode="vmap").under
+    assert found is not None
+    assert found.runs.kind is ImplementedBy.SLOW_FALLBACK
+
+
+def test_a_higher_order_operator_is_refused_in_a_sentence() -> None:
+    done = CliRunner().invoke(main, ["explain", "higher_order::cond", "--from", SOURCE, "--mode", "vmap"])
+    assert done.exit_code == 2
+    assert "is a higher-order operator, which has no schema and no dispatch table" in done.stderr
+
+
 def test_without_a_mode_json_has_none() -> None:
     done = CliRunner().invoke(main, ["explain", "aten::nonzero", "--from", SOURCE, "--format", "json"])
     assert json.loads(done.stdout)["mode"] is None

@@ -523,6 +523,11 @@ class NotCallableError(DispatchLabError):
         self.operator = operator
 
     def __str__(self) -> str:
+        if self.operator.startswith("higher_order::"):
+            return (
+                f"{self.operator} is a higher-order operator, which has no schema and no dispatch table: "
+                f"`dispatchlab dump {self.operator}` shows the rule for each key and mode"
+            )
         return f"{self.operator} has kernels and no def, so it cannot be called: define it with a schema first"
 
 

@@ -86,7 +86,7 @@ def explain_transformed(
     at = _decides(mode, call)
     if mode == "grad" and at is not None and _is_of_custom_op(found, call.hops[at]):
         call = replace(call, hops=call.hops[: at + 1], end=f"the call fails: {_REFUSED_BY_GRAD}", known=True)
-    runs = _passed(mode, call) if at is None else _runs_at(mode, call.hops[at], found, described)
+    runs = _passed(mode, call, described) if at is None else _runs_at(mode, call.hops[at], found, described)
     steps = tuple(_step(call, number, runs if number == at else None, transforms) for number in range(len(call.hops)))
     return Transformed(call, runs, steps, _NOTES[mode])
 
@@ -132,7 +132,7 @@ def _autocast_key(described: Described) -> DispatchKeySet:
 # not. A call inside of vmap always does.
 
 
-_REGISTEREDBY_VMAP = tuple(
+REGISTERED_BY_VMAP = tuple(
     f"aten::{name}"
     for name in (
         *("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "nll_loss_forward"),
@@ -146,7 +146,7 @@ def _with_vmap_decomposition(found: Registered) -> OperatorView:
     """The operator as it is inside of vmap. See Note [Decompositions that vmap registers]."""
     view = found.view
     key = DispatchKey.FuncTorchBatched
-    if view.name not in _REGISTEREDBY_VMAP or found.kernel_at(str(key)) is not None:
+    if view.name not in REGISTERED_BY_VMAP or found.kernel_at(str(key)) is not None:
         return view
     row = TableRow(str(key), f"{BY_VMAP} [kernel]", BY_VMAP, Provenance.KERNEL, fallthrough=False, source=str(key))
     return replace(view, table=tuple(row if one.key == row.key else one for one in view.table))
@@ -208,7 +208,7 @@ def _decides(mode: TransformMode, call: CallExplanation) -> int | None:
     return None
 
 
-def _passed(mode: TransformMode, call: CallExplanation) -> Implementation:
+def _passed(mode: TransformMode, call: CallExplanation, described: Described) -> Implementation:
     """The kernel that runs as it does without the mode."""
     last = call.hops[-1]
     if last.key == _BACK:
@@ -221,7 +221,10 @@ def _passed(mode: TransformMode, call: CallExplanation) -> Implementation:
         case "functionalize":
             why = "the key Functionalize falls through, so the call passes functionalize by"
         case "autocast":
-            why = "it has no policy: no kernel is registered at an autocast key, so nothing is cast"
+            key = next(iter(_autocast_key(described)), None)
+            why = "there is no autocast for the device of the call, so nothing is cast"
+            if key is not None:
+                why = f"it has no policy: no kernel is registered at {key}, so nothing is cast"
         case _:
             assert_never(mode)
     return _plain(last, why)
@@ -419,7 +422,9 @@ def _does(hops: Sequence[Hop], number: int, transforms: Sequence[TransformKeys])
     if kernel.reason is Provenance.MATH:
         return "it is composite: what it calls dispatches anew"
     if AUTOGRAD_KEYS.bits & DispatchKeySet.of(key.functionality).bits:
-        return "the autograd kernel outside of the mode records the call if an argument requires grad there"
+        if names:
+            return "the autograd kernel outside of the mode records the call if an argument requires grad there"
+        return "the autograd kernel records the call if an argument requires grad"
     if key == DispatchKey.ADInplaceOrView:
         return "it notes that an argument is written or that the result is a view"
     if key == DispatchKey.BackendSelect:

@@ -42,3 +42,9 @@ def test_the_operators_of_a_recorded_package_take_the_hops_that_are_predicted(tm
     call = ["record", "--all", "tests.live.transform_operators", "-o", str(record)]
     assert CliRunner().invoke(main, call).exit_code == 0
     assert output_of("tests.live.transform_calls", "package", str(record)) == []
+
+
+def test_transforms_in_transforms_take_the_hops_that_are_predicted() -> None:
+    found = compared("nested", 100, 3)
+    assert found["looked"] >= 650
+    assert found["wrong"] == []

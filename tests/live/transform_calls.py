@@ -6,7 +6,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -15,14 +15,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dispatchlab.analysis.explain_calls import explain_operator
+from dispatchlab.analysis.inspect_operators import inspect_operator
 from dispatchlab.analysis.torch_trace import TorchTrace
 from dispatchlab.call.autocast_policies import CastPolicy, policy_of
+from dispatchlab.call.explain import describe_arguments, explain, schema_of, thread_keys
 from dispatchlab.call.explain_mode import ModeExplanation
-from dispatchlab.call.explain_transform import BY_VMAP
-from dispatchlab.call.implementation import ImplementedBy
+from dispatchlab.call.explain_transform import BY_VMAP, REGISTERED_BY_VMAP
+from dispatchlab.call.implementation import Implementation, ImplementedBy
 from dispatchlab.call.trace import TracedCall
+from dispatchlab.call.transform_rules import FUNCTIONALIZE, GRAD, VMAP, TransformKeys
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.python_layer import Mode
+from dispatchlab.registry.builds import default_registry
 from tests.live.mode_calls import Compared, OperatorCall, operator_calls, specs_of
 
 _functorch: Any = torch._C._functorch
@@ -43,8 +47,8 @@ class Ran(NamedTuple):
     error: str
 
 
-def ran_in(mode: Mode, calls: Sequence[OperatorCall]) -> list[Ran]:
-    """What each call does in a mode."""
+def ran_in(mode: str, calls: Sequence[OperatorCall]) -> list[Ran]:
+    """What each call does in a mode, or in several, the outermost first: `vmap grad`."""
     mark = torch.ones(1)
     errors = []
     with warnings.catch_warnings():
@@ -66,18 +70,19 @@ def ran_in(mode: Mode, calls: Sequence[OperatorCall]) -> list[Ran]:
     ]
 
 
-def _made(mode: Mode, call: OperatorCall, mark: Any) -> str:
+def _made(mode: str, call: OperatorCall, mark: Any) -> str:
     """Make a call between the second and the third of three marks, and give the error that it raises."""
     _MARK(mark)
     marks, error = 1, ""
     try:
         args, kwargs = tree_map_only(
             torch.Tensor,
-            lambda one: torch.stack([one, one]) if mode == "vmap" else one.clone(),
+            lambda one: _batched(one, mode.count("vmap")),
             (call.args, call.kwargs),
         )
-        with _CONTEXTS[mode](call.operator) as wrapped:
-            args, kwargs = wrapped(args, kwargs)
+        with ExitStack() as inside:
+            for each in mode.split():
+                args, kwargs = inside.enter_context(_CONTEXTS[each](call.operator))(args, kwargs)
             _MARK(mark)
             marks = 2
             call.operator(*args, **kwargs)
@@ -86,6 +91,11 @@ def _made(mode: Mode, call: OperatorCall, mark: Any) -> str:
     for _ in range(3 - marks):
         _MARK(mark)
     return error
+
+
+def _batched(tensor: Any, times: int) -> Any:
+    """A tensor in a batch of two, for each time; a copy of it for none."""
+    return torch.stack([_batched(tensor, times - 1)] * 2) if times else tensor.clone()
 
 
 Wrap = Callable[[Any, Any], Any]
@@ -152,7 +162,7 @@ def _autocast(operator: Any) -> Iterator[Wrap]:
         yield lambda *both: both
 
 
-_CONTEXTS: dict[Mode, Any] = {
+_CONTEXTS: dict[str, Any] = {
     "vmap": _vmap,
     "grad": _grad,
     "functionalize": _functionalize,
@@ -225,6 +235,41 @@ def compared(calls: Sequence[OperatorCall], mode: Mode, *, predict: str = "", so
         else:
             agree += 1
     return Compared(agree, tuple(differences), tuple(refused), tuple(unseen))
+
+
+# -- transforms in transforms
+
+_NESTS: tuple[tuple[TransformKeys, ...], ...] = (
+    (GRAD, GRAD),
+    (VMAP, GRAD),
+    (GRAD, VMAP),
+    (VMAP, VMAP),
+    (FUNCTIONALIZE, VMAP),
+    (FUNCTIONALIZE, GRAD),
+    (GRAD, GRAD, GRAD),
+)
+
+
+def nested_differences(calls: Sequence[OperatorCall]) -> tuple[int, list[str]]:
+    """How many calls in transforms of transforms were looked at, and how they differ from `explain`."""
+    looked = 0
+    wrong = []
+    explained = []
+    source = default_registry()[0]
+    for call in calls:
+        view = inspect_operator(str(call.operator.name()), source=source).only_view
+        explained.append((view, describe_arguments(schema_of(view), specs_of(call))))
+    nothing = Implementation(ImplementedBy.KERNEL, "", "", "", "")
+    for nest in _NESTS:
+        names = " ".join(one.name for one in nest)
+        for (view, described), ran in zip(explained, ran_in(names, calls), strict=True):
+            if not ran.hops or view.name in REGISTERED_BY_VMAP:
+                continue
+            looked += 1
+            predicted = explain(view, described, thread_keys(), nest)
+            if differs := difference(ModeExplanation("vmap", predicted, (nothing,)), ran):
+                wrong.append(f"{names}: {differs}")
+    return looked, wrong
 
 
 # -- what autocast casts
@@ -317,7 +362,7 @@ def package_differences(source: str) -> list[str]:
     for mode in _CONTEXTS:
         for call, ran in zip(found, ran_in(mode, found), strict=True):
             name = call.operator.name()
-            under = explain_operator(name, specs_of(call), source=source, mode=mode).under
+            under = explain_operator(name, specs_of(call), source=source, mode=cast(Mode, mode)).under
             assert under is not None
             assert ran.hops, (name, ran.error)
             if differs := difference(under, ran, kernels=False):
@@ -333,8 +378,10 @@ def _result(mode: str, arguments: Sequence[str]) -> object:
     made = operator_calls(int(arguments[0]), int(arguments[1]))
     if mode == "casts":
         return dict(zip(("looked", "wrong"), wrong_casts(made), strict=True))
+    if mode == "nested":
+        return dict(zip(("looked", "wrong"), nested_differences(made), strict=True))
     if mode == "each":
-        return {each: compared(made, each)._asdict() for each in _CONTEXTS}
+        return {each: compared(made, cast(Mode, each))._asdict() for each in _CONTEXTS}
     return compared(made, cast(Mode, mode), predict="".join(arguments[2:]))._asdict()
 
 
