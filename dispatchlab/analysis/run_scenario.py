@@ -31,7 +31,7 @@ from dispatchlab.journal import Journal
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.profile import read_profile
-from dispatchlab.model.registration import Block, Fallback, Registration
+from dispatchlab.model.registration import Block, Fallback, PythonImpl, Registration
 from dispatchlab.model.short_names import short_names
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.memory import default_memory_bound
@@ -296,8 +296,7 @@ def run_scenario(
             scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
             saved = None if options.replay is None else load_replay(options.replay)
             name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
-            if name == "lab":
-                scenario = explored(scenario)
+            scenario = explored(scenario, live=name == "torch")
             check_subject(scenario, options)
             if saved is not None:
                 check_scenario(saved, scenario)
@@ -313,7 +312,11 @@ def run_scenario(
         options = replace(options, timeout_s=LIVE_TIMEOUT_S) if bounded else options
     if options.conform and name == "torch" and as_asked.semantics is not None:
         _check_model(as_asked.semantics)
-    with warnings.catch_warnings(), _engine(name, as_asked, in_file) as engine:
+    needed = () if name == "lab" else _modules_needed(scenario)
+    with (
+        warnings.catch_warnings(),
+        _engine(name, replace(as_asked, imports=(*as_asked.imports, *needed)), in_file) as engine,
+    ):
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         notes: tuple[str, ...] = ()
         if name == "torch" and scenario.semantics not in (None, engine.semantics):
@@ -485,6 +488,12 @@ def _conforming(
 
 def _noted(report: Report, note: str) -> Report:
     return replace(report, exploration=replace(report.exploration, notes=(*report.exploration.notes, note)))
+
+
+def _modules_needed(scenario: Scenario) -> tuple[str, ...]:
+    """The parts of PyTorch that have the registries that are written: imported later, they would see our operators."""
+    found = (one.code.described.needs for one in scenario.registrations if isinstance(one, PythonImpl))
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 @contextmanager

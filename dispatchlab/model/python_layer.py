@@ -216,7 +216,7 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._ops:_higher_order_ops",
         "whenever a higher-order operator is called: at the dispatch key, under the mode or in the functorch transform",
         one_each=False,
-        rule=PythonRule(Second.REFUSED, by_object=False, refusal="already registered"),
+        rule=PythonRule(Second.REFUSED, by_object=False, refusal="Trying to override a python impl"),
     ),
     PythonRegistry(
         "higher_order_fakes",
@@ -346,6 +346,14 @@ IMPORTS: tuple[str, ...] = tuple(
 
 DTensor comes before Inductor, which registers a sharding rule of its own when both are there.
 """
+
+NO_CALL_OF_ITS_OWN = frozenset(
+    {
+        *("jvp_decompositions", "inductor_random_decompositions", "random_decompositions"),
+        *("masked_tensor", "sharded_tensor"),
+    }
+)
+"""The registries with a rule in which the live engine makes no registration."""
 
 FUNCTIONS = "python"
 """The namespace here of Python functions that a registry of operators has as well, as `python::_operator.add`."""

@@ -33,14 +33,18 @@ if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration
 
 
-def explored(scenario: Scenario) -> Scenario:
-    """The scenario with what the lab engine can register of its field `python` among the registrations.
+def explored(scenario: Scenario, *, live: bool = False) -> Scenario:
+    """The scenario with what an engine can register of its field `python` among the registrations.
 
     What is left in `python` is not explored: nobody knows its rule, or when it comes.
+
+    Args:
+        scenario: the scenario.
+        live: for the live engine, which cannot make all that the lab engine can.
     """
     if not scenario.python:
         return scenario
-    chosen = _Chosen(scenario)
+    chosen = _Chosen(scenario, live=live)
     if not chosen.numbers:
         return replace(scenario, modules=_without(scenario.modules, len(scenario.registrations)))
     registrations = with_defs_needed((*scenario.registrations, *chosen.made))
@@ -75,8 +79,8 @@ class _Chosen:
         numbers: by their place in the field, their numbers among all registrations.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
+    def __init__(self, scenario: Scenario, *, live: bool) -> None:
+        self._scenario, self._live = scenario, live
         self._count = len(scenario.registrations)
         self._slots = Counter(one.slot for one in scenario.python)
         self._defined = frozenset(defined_by(scenario.registrations))
@@ -98,7 +102,11 @@ class _Chosen:
         return one if one.call or one.effect or self._slots[one.slot] == 1 else one._replace(call=ASSIGNMENT)
 
     def _is_explored(self, at: int, one: PythonRegistration) -> bool:
+        from dispatchlab.model.python_layer import NO_CALL_OF_ITS_OWN  # costs start-up, and few scenarios have any
+
         name = PythonImpl(one).operator
+        if self._live and (one.registry in NO_CALL_OF_ITS_OWN or one.effect == "removed"):
+            return False
         if one.rule is None or (one.is_packet and (name.namespace, name.name) in self._bases):
             return False
         if not self._scenario.modules or self._count + at in self._listed:

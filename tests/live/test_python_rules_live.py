@@ -1,0 +1,103 @@
+"""What the rules say of each registry of Python is what the running PyTorch does."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from dispatchlab.live.bridge.python_calls import entry_now, python_call
+from dispatchlab.model.python_layer import (
+    ASSIGNMENT,
+    IMPORTS,
+    NO_CALL_OF_ITS_OWN,
+    PYTHON_REGISTRIES,
+    PythonRegistration,
+    Second,
+)
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+_KEYS = {
+    "py_kernels": "Autograd",
+    "mode_rules": "street.Mode",
+    "decompositions": "post_autograd",
+    "higher_order": "CPU",
+    "dtensor_rules": "strategy",
+}
+CASES = [one.name for one in PYTHON_REGISTRIES if one.rule is not None and one.name not in NO_CALL_OF_ITS_OWN]
+
+
+@pytest.fixture(autouse=True)
+def library() -> Iterator[ExitStack]:
+    """An operator, which can be defined anew."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # these modules use parts of PyTorch that are deprecated
+        for module in IMPORTS:
+            importlib.import_module(module)
+    with ExitStack() as held:
+        _define(held)
+        yield held
+
+
+def _define(held: ExitStack) -> None:
+    library = torch.library.Library("ruledstreet", "DEF")
+    library.define("door(Tensor x) -> Tensor")
+    held.callback(library._destroy)
+
+
+def _one(registry: str, function: str, call: str = "") -> PythonRegistration:
+    namespace = "higher_order" if registry.startswith("higher_order") else "ruledstreet"
+    return PythonRegistration(registry, f"{namespace}::door", _KEYS.get(registry, ""), f"street:{function}", call=call)
+
+
+def test_every_rule_is_held_to_pytorch_but_for_what_has_no_call_of_its_own() -> None:
+    assert (len(CASES), len(NO_CALL_OF_ITS_OWN)) == (17, 5)
+
+
+@pytest.mark.parametrize("registry", CASES)
+def test_a_second_registration_does_what_the_rule_says(registry: str) -> None:
+    rule = _one(registry, "first").rule
+    assert rule is not None
+    with ExitStack() as made:
+        first = python_call(_one(registry, "first"))()
+        made.callback(first.reset)
+        assert first.is_in_force()
+        match rule.second:
+            case Second.REFUSED:
+                with pytest.raises(RuntimeError) as refused:
+                    python_call(_one(registry, "second"))()
+                assert rule.refusal in str(refused.value)
+                assert first.is_in_force()
+                assigned = python_call(_one(registry, "second", ASSIGNMENT))()
+                made.callback(assigned.reset)
+                assert (first.is_in_force(), assigned.is_in_force()) == (False, True)
+            case Second.REPLACES:
+                second = python_call(_one(registry, "second"))()
+                made.callback(second.reset)
+                assert (first.is_in_force(), second.is_in_force()) == (False, True)
+            case Second.SAME:
+                made.callback(python_call(_one(registry, "second"))().reset)  # a member of a set has no function
+                assert entry_now(_one(registry, "first"))
+
+
+@pytest.mark.parametrize("registry", CASES)
+def test_what_belongs_to_the_operator_needs_it_and_is_lost_with_it(registry: str, library: ExitStack) -> None:
+    one = _one(registry, "first")
+    rule = one.rule
+    assert rule is not None
+    nobody = one._replace(operator=one.operator.replace("door", "nobody"))
+    if rule.by_object:
+        with pytest.raises(RuntimeError):
+            python_call(nobody)()
+    made = python_call(one)()
+    try:
+        assert entry_now(one)
+        library.close()
+        _define(library)
+        assert bool(entry_now(one)) is not rule.by_object
+    finally:
+        made.reset()
