@@ -363,6 +363,18 @@ RULES: dict[str, tuple[str, ...]] = {
 }
 """The rules of lint, each with what it finds and a near miss."""
 
+PYTHON_REGISTRIES = {
+    "an assignment": ("python_layer/two_packages_write_one_lowering",),
+    "register_decomposition": (
+        "python_layer/a_decomposition_twice",
+        "python_layer/a_decomposition_that_is_assigned",
+    ),
+    "OpOverload.py_impl": ("python_layer/an_entry_before_its_def",),
+    "register_op_impl": ("python_layer/a_package_that_imports_too_late",),
+    "a set": ("python_layer/two_fallbacks_of_inductor",),
+    "one entry in each slot": ("python_layer/single_entries",),
+}
+
 COVERED: dict[str, dict[str, tuple[str, ...]]] = {
     "the rules of lint": RULES,
     "test_dispatch.py, 2020": TEST_DISPATCH_2020,
@@ -374,6 +386,7 @@ COVERED: dict[str, dict[str, tuple[str, ...]]] = {
     "the computed table": TABLE,
     "defects of PyTorch 2.13": DEFECTS,
     "torch/library.py": TORCH_LIBRARY,
+    "registries of Python": PYTHON_REGISTRIES,
     "PR #35061": PR35061,
     "this project": OURS,
 }
@@ -421,6 +434,7 @@ SHOWN_KINDS = {
     ErrorKind.SIGNATURE_MISMATCH,
     ErrorKind.DUPLICATE_FALLBACK,
     ErrorKind.DUPLICATE_LIBRARY,
+    ErrorKind.DUPLICATE_PYTHON,
     ErrorKind.WILDCARD_NAMESPACE,
     ErrorKind.KEY_ON_DEF_BLOCK,
     ErrorKind.DEF_IN_IMPL_BLOCK,
@@ -542,9 +556,9 @@ def test_nothing_depends_on_order_in_the_commutative_dispatcher_but_what_is_mean
     }
     found_by_lint = {"lint/dl002_found"}
     assert found_by_lint < by_design
-    # Rules of torch.library are rules of whoever calls it, whatever the dispatcher is.
+    # Rules of torch.library and of registries of Python are the same, whatever the dispatcher is.
     topics = Counter(name.split("/")[0] for name in by_design - found_by_lint)
-    assert topics == {"order": 5, "torch_library": 9}
+    assert topics == {"order": 5, "torch_library": 9, "python_layer": 3}
 
 
 def test_every_kind_of_refusal_is_shown() -> None:

@@ -150,7 +150,7 @@ def _summary(found: PackageRecord) -> list[str]:
         lines.append(
             f"{_count(len(found.in_python), 'registration')} of Python beside the dispatch tables: "
             f"{', '.join(f'{count} of {title}' for title, count in titles.items())}; "
-            "they are in the record, and no engine explores them"
+            "they are in the record, and permute explores those whose rule is known"
         )
         lines += [
             f"  {one.described.title}{f', {one.key}' if one.key else ''} for {one.operator} "

@@ -12,12 +12,13 @@ from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.run_sequence import on_sandboxes
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.render.text import golden_text
+from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.scenario import Scenario
 
 
 def golden(scenario: Scenario) -> tuple[Report, str]:
     """Explore a scenario on the lab engine: the report, and what its golden file holds."""
-    engine = LabEngine(scenario.semantics or "strict")
+    engine, scenario = LabEngine(scenario.semantics or "strict"), explored(scenario)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
         about = scenario.registrations, scenario.operators

@@ -15,8 +15,8 @@ A report (`permute --format json`, one object on one line for each scenario):
     walk              graph | orders | sample | covering | program | replay
     registrations     how many there are
     registration_texts  what each of them is, in the order of the file
-    layers            the layers that the verdict is about: cxx
-    unexplored        how many registrations of Python there are besides, which no engine explores
+    layers            the layers that the verdict is about: cxx, python
+    unexplored        how many registrations of Python there are besides that were not explored
     overwritten       how many of these a later one has taken the place of
     sets, states, edges  how many were reached; edges are the registrations and releases that were tried
     orders            how many orders this stands for, as a string of digits

@@ -53,7 +53,7 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
         *_findings(_with_keys(found, keys), report.registrations, report.layers_text),
     ]
     text = "".join(f"{line}\n" for line in lines)
-    return text + "".join(f"\n{_with_slots(snapshot, keys)}" for snapshot in operators)
+    return text + "".join(f"\n{_with_python(snapshot, keys)}" for snapshot in operators)
 
 
 def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
@@ -200,6 +200,14 @@ def _sequence(title: str, sequence: StepSequence, registrations: Sequence[str]) 
 
 def _indented(text: str) -> Iterator[str]:
     return (f"  {line}".rstrip(" ") for line in text.splitlines())
+
+
+def _with_python(snapshot: Snapshot, keys: Collection[str]) -> str:
+    """An operator with what Python keeps for it."""
+    if not snapshot.python:
+        return _with_slots(snapshot, keys)
+    text = _with_slots(snapshot, keys) if snapshot.exists else f"name: {snapshot.operator}\n"
+    return f"{text}\nPython:\n{snapshot.python}"
 
 
 def _with_slots(snapshot: Snapshot, keys: Collection[str]) -> str:
