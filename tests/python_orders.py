@@ -152,6 +152,12 @@ class Tables:
             how = HOW[code.registry]
             if code.operator.startswith("higher_order::") and code.registry in BY_ADD_OP_TO_REGISTRY:
                 how = ASSIGN
+            if code.registry == "higher_order" and not code.key:
+                how = ASSIGN
+            beside = self._tables.get(("inductor_decompositions", code.operator, ""), {})
+            is_call = code.call != "assignment" and code.effect != "removed"
+            if code.registry == "inductor_fallbacks" and is_call and owner in beside:
+                return False
             if code.effect == "removed":
                 table.pop(owner, None)
             elif how == REFUSE and owner in table and code.call != "assignment":

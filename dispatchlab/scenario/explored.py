@@ -71,6 +71,12 @@ def _without(modules: Sequence[Module], count: int) -> tuple[Module, ...]:
     )
 
 
+def _meets(one: PythonRegistration) -> tuple[str, str, str]:
+    """Equal for registrations that may write one slot, or refuse one another."""
+    beside = "" if one.described.rule is None else one.described.rule.beside
+    return beside or one.registry, one.operator, one.key
+
+
 class _Chosen:
     """The entries of the field that are explored.
 
@@ -83,6 +89,7 @@ class _Chosen:
         self._scenario, self._live = scenario, live
         self._count = len(scenario.registrations)
         self._slots = Counter(one.slot for one in scenario.python)
+        self._meeting = Counter(map(_meets, scenario.python))
         self._defined = frozenset(defined_by(scenario.registrations))
         self._bases = frozenset((name.namespace, name.name) for name in self._defined)
         self._listed = frozenset(item for module in scenario.modules for item in module.body if isinstance(item, int))
@@ -112,11 +119,11 @@ class _Chosen:
         if not self._scenario.modules or self._count + at in self._listed:
             return True
         if name not in self._defined or not one.rule.by_object:
-            if self._slots[one.slot] > 1:
+            if self._meeting[_meets(one)] > 1:
                 self._free.append(at)
             return True
         module = self._module_with(one.site, name)
-        if module is None or self._slots[one.slot] > 1:
+        if module is None or self._meeting[_meets(one)] > 1:
             return False
         self._at_end.setdefault(module, []).append(at)
         return True
