@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.explore.program import Module, Program
+from dispatchlab.explore.program_walk import explore_program
+from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Impl, Kernel, Registration, TorchLibraryCall
 from dispatchlab.model.registration import TorchLibraryFunction as F
@@ -149,6 +153,15 @@ def test_where_the_rules_are_not_known_the_content_is_registered() -> None:
     with dispatcher.register(FAKE):
         assert "Meta: fake" in dispatcher.dump(NAME)
     assert python(dispatcher) == []
+
+
+def test_a_fake_of_another_module_is_refused_in_one_order_of_imports_and_nothing_is_blamed_for_it() -> None:
+    program = Program.of(2, (Module("defines", (0,)), Module("fakes", (1,))))
+    found = explore_program(LabEngine(), [DEFINE, FAKE], [NAME], program=program)
+    assert found.verdict is Verdict.ORDER_DEPENDENT
+    assert found.counterexample is not None
+    assert (found.counterexample.flaw, found.counterexample.why) == (Flaw.OUTCOME, ())
+    assert "no_such_schema" in found.counterexample.diff
 
 
 def test_all_walks_agree_on_a_few_scenarios() -> None:

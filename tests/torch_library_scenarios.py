@@ -26,6 +26,7 @@ SCHEMAS = ("(Tensor x) -> Tensor",) * 6 + (
     "(Tensor(a) x) -> Tensor(a)",
     "(Tensor(a!) x) -> ()",
     "(Tensor x, *, Tensor y) -> Tensor",
+    "(int n) -> Tensor",
 )
 DEVICES = {"cpu": K.CPU, "cuda": K.CUDA, "meta": K.Meta}
 _F = TorchLibraryFunction

@@ -42,7 +42,7 @@ def check_walks(first: int, count: int, *, largest: int = 5) -> Counter[str]:
 
 
 def _shown(found: Exploration) -> tuple[object, ...]:
-    conflicts = tuple((one.members, one.kind) for one in found.conflicts)
+    conflicts = tuple(sorted((one.members, one.kind) for one in found.conflicts))
     example = found.counterexample
     lengths = None if example is None else (len(example.expected_sequence), len(example.actual_sequence))
     return found.verdict, conflicts, found.never_accepted, lengths

@@ -242,6 +242,8 @@ class _RegisterFake(TorchLibraryPrimitive):
 
 class _RegisterKernel(TorchLibraryPrimitive):
     def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
+        if _lacks_device(self.call, made.schema):
+            raise _no_device(self.name)
         for device in self.call.on or (None,):
             key = _kernel_of(device)
             if not state.python(self.variable).at(key):
@@ -340,6 +342,8 @@ class _Part(TorchLibraryPrimitive):
             case TorchLibraryFunction.REGISTER_AUTOCAST:
                 self._put(state, _autocast_of(self.call), (made,))
             case TorchLibraryFunction.REGISTER_KERNEL:
+                if _lacks_device(self.call, made.schema):
+                    raise _no_device(self.name)
                 for device in self.call.on or (None,):
                     self._put(state, _kernel_of(device), (made,))
             case TorchLibraryFunction.REGISTER_TORCH_DISPATCH:
@@ -416,10 +420,8 @@ def _custom_op_primitives(
         yield Refused(_keyword_tensors(schema, call.function))
     yield from first
     yield _KeepCustomOp(made)
-    if call.on and not any(_is_tensor(each.type) for each in schema.arguments):
-        has_device = any(each.name == "device" and str(each.type) == "Device" for each in schema.arguments)
-        if not has_device:
-            yield Refused(_no_device(name))
+    if _lacks_device(call, schema):
+        yield Refused(_no_device(name))
     if more:
         yield _Plain(call, name, debug, more)
     yield from late
@@ -479,6 +481,13 @@ def _is_tensor(type_: Type) -> bool:
 
 def _has_keyword_tensors(schema: FunctionSchema) -> bool:
     return any(each.kwarg_only and _is_tensor(each.type) for each in schema.arguments)
+
+
+def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema) -> bool:
+    """Whether a `custom_op` cannot choose among its kernels for device types."""
+    if not call.on or any(_is_tensor(each.type) for each in schema.arguments):
+        return False
+    return not any(each.name == "device" and each.type == SimpleType("Device") for each in schema.arguments)
 
 
 def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:

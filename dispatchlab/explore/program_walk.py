@@ -414,6 +414,8 @@ class _StateDrive(_Drive):
         if example.why or example.flaw in (Flaw.NONDETERMINISTIC, Flaw.CRASH):
             return example
         last = 1 if example.flaw is Flaw.OUTCOME else 0
+        if last and {*example.expected_sequence} != {*example.actual_sequence}:
+            return example  # the step differs for what comes before it, which the sequences show
         states = []
         for sequence in (example.expected_sequence, example.actual_sequence):
             session = StateSession(self.space)

@@ -7,9 +7,10 @@ import pytest
 from tests.torch_library_walks import check_walks
 
 
+@pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 def test_all_walks_agree_on_calls_of_torch_library() -> None:
-    seen = check_walks(0, 250)
-    assert min(seen["order-independent"], seen["order-dependent"], seen["orders"]) > 100
+    seen = check_walks(0, 200)
+    assert min(seen["order-independent"], seen["order-dependent"], seen["orders"]) > 80
 
 
 def test_two_thousand_histories_are_equal_on_the_lab_and_the_running_pytorch() -> None:
