@@ -155,6 +155,16 @@ def _own_layers(version: str) -> Sequence[PythonLayer]:
     return [layer for layer in layers if layer is not None]
 
 
+def _registries_in(layer: PythonLayer) -> frozenset[str]:
+    """The registries that a layer has something of; one that was recorded before there was a reader has none."""
+    kept = _registries.get(layer.torch)
+    if kept is None:
+        kept = _registries[layer.torch] = frozenset(each.registry for each in layer)
+    return kept
+
+
+_registries: dict[str, frozenset[str]] = {}
+
 _PYTORCH = ("torch/", "functorch/", "torchgen/")
 _NAMESPACES = frozenset(("aten", "higher_order", "prim", "prims", "python", "quantized"))
 
@@ -171,4 +181,5 @@ def _is_own(one: PythonRegistration, layers: Sequence[PythonLayer]) -> bool:
     for layer in layers:
         if any((other.slot, other.function) == (one.slot, one.function) for other in layer.of(one.operator)):
             return True
-    return not layers and one.operator.partition("::")[0] in _NAMESPACES
+    is_unknown = not any(one.registry in _registries_in(layer) for layer in layers)
+    return is_unknown and one.operator.partition("::")[0] in _NAMESPACES
