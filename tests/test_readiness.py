@@ -96,6 +96,15 @@ def test_a_gap_names_the_call_that_closes_it_with_its_documentation() -> None:
     )
 
 
+def test_a_call_that_this_pytorch_lacks_is_not_named() -> None:
+    given = replace(facts(_UNARY, "CPU"), offered=frozenset({"torch.library.register_fake"}))
+    assert cell_of(given, Aspect.FAKE) == cell_of(facts(_UNARY, "CPU"), Aspect.FAKE)
+    cell = cell_of(given, Aspect.AUTOCAST)
+    assert (cell.answer, cell.closes, cell.link) == (Answer.NO, "", "")
+    view = replace(facts("(Tensor(a) x) -> Tensor(a)", "CPU"), offered=frozenset())
+    assert cell_of(view, Aspect.FUNCTIONALIZE).closes.startswith("return a copy")
+
+
 @pytest.mark.parametrize(
     ("signature", "tags", "wanted"),
     [

@@ -71,6 +71,7 @@ def package_readiness(
             without,
             str(operator.name) in found.refusing,
             found.fakes.get(str(operator.name)),
+            found.offered,
         )
         for operator in chosen(registry, operators)
         if operator.schema is not None

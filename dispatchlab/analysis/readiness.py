@@ -6,7 +6,7 @@ A cell is a pure function of facts: the kernels and tags of the operator, its sc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
@@ -157,6 +157,7 @@ class OperatorFacts:
         without: the registries that could not be read.
         refuses_backward: whether the backward that was registered raises, whatever it is given.
         fake_parameters: those of its fake implementation; None when they are not known.
+        offered: the functions that this PyTorch has to register things; None when they are not known.
     """
 
     operator: RecordedOperator
@@ -168,6 +169,7 @@ class OperatorFacts:
     without: frozenset[str] = frozenset()
     refuses_backward: bool = False
     fake_parameters: tuple[FunctionParameter, ...] | None = None
+    offered: frozenset[str] | None = None
 
     @property
     def name(self) -> str:
@@ -235,7 +237,15 @@ def row_of(facts: OperatorFacts) -> Row:
 
 
 def cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
-    """One cell. See Note [What a cell may say]."""
+    """One cell, which names no call that this PyTorch does not have. See Note [What a cell may say]."""
+    cell = _cell_of(facts, aspect)
+    function, called, _ = cell.closes.partition("(")
+    if facts.offered is None or not called or function in facts.offered:
+        return cell
+    return replace(cell, closes="", link="")
+
+
+def _cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
     match aspect:
         case Aspect.CPU:
             return _backend(facts, aspect, DispatchKey.CPU)

@@ -29,6 +29,7 @@ class PackageOperators(NamedTuple):
         functions: what was called of `torch.library`, by operator.
         refusing: the operators whose backward raises, whatever it is given.
         fakes: the parameters of the fake implementation of each operator, where Python says them.
+        offered: the functions that packages can call here to register things, by their full names.
     """
 
     registry: Registry
@@ -36,6 +37,7 @@ class PackageOperators(NamedTuple):
     functions: dict[str, frozenset[TorchLibraryFunction]]
     refusing: frozenset[str] = frozenset()
     fakes: dict[str, tuple[FunctionParameter, ...]] = {}  # noqa: RUF012
+    offered: frozenset[str] = frozenset()
 
 
 def record_package_operators(imports: Iterable[str]) -> PackageOperators:
@@ -54,7 +56,19 @@ def record_package_operators(imports: Iterable[str]) -> PackageOperators:
     refusing = frozenset(name for name, backward in given.items() if always_raises(backward))
     python = read_python_layer(all_known=True)
     fakes = {name: known for name, fake in fake_functions().items() if (known := parameters_of(fake)) is not None}
-    return PackageOperators(replace(registry, python=python), before, functions, refusing, fakes)
+    return PackageOperators(replace(registry, python=python), before, functions, refusing, fakes, offered_functions())
+
+
+def offered_functions() -> frozenset[str]:
+    """The functions of this PyTorch that register things for operators, by their full names."""
+    found: set[str] = set()
+    for module in ("torch.library", "torch.distributed.tensor.experimental"):
+        try:
+            names = dir(import_module(module))
+        except Exception:  # a build without torch.distributed, or a version that has it elsewhere
+            continue
+        found |= {f"{module}.{name}" for name in names}
+    return frozenset(found)
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[FunctionParameter, ...] | None:
