@@ -131,6 +131,13 @@ def test_tracing_and_dtensors(
     assert (None if found.later is None else found.later.chain[0].kind) is later
 
 
+def test_an_older_dtensor_derives_no_rule_and_the_version_is_named() -> None:
+    found = explain_operator("aten::trace", (), source="torch-2.4", mode="dtensor").under
+    assert found is not None
+    assert [one.kind for one in found.chain] == [ImplementedBy.UNSUPPORTED]
+    assert "of 2.4" in found.unsure
+
+
 def test_what_runs_afterwards_is_shown_in_every_format() -> None:
     call = ["explain", "aten::addmm", "--from", SOURCE, "--mode", "export", "--format"]
     text, rich, json_text = (CliRunner().invoke(main, [*call, format]).stdout for format in ("text", "rich", "json"))

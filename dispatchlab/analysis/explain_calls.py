@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -138,7 +139,11 @@ def _under(
     compiler: Compiler,
     decompositions: Decompositions,
 ) -> ModeExplanation:
-    from dispatchlab.call.explain_mode import explain_under, registries_of  # costs start-up, and few questions need it
+    from dispatchlab.call.explain_mode import (  # costs start-up, and few questions need it
+        RULES_OF,
+        explain_under,
+        registries_of,
+    )
 
     layer, needed = found.python, registries_of(mode, compiler, decompositions)
     if layer is None and needed:
@@ -156,7 +161,14 @@ def _under(
         exclude=keys[1],
         compiler=compiler,
         decompositions=decompositions,
+        version=_version(layer.torch if layer else "", RULES_OF),
     )
+
+
+def _version(text: str, unknown: tuple[int, int]) -> tuple[int, int]:
+    """Major and minor version of a PyTorch, as `2.13.0+cpu` has them; what is given where the text has none."""
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return unknown if found is None else (int(found[1]), int(found[2]))
 
 
 def _described(found: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:

@@ -27,8 +27,13 @@ KNOWN_RESULTS = ("aten::equal", "aten::_local_scalar_dense")
 """Operators whose results DTensor does not find by FakeTensorMode."""
 
 
-def sharded(found: Registered) -> Iterator[Implementation]:
-    """What DTensor asks, in order, up to the first that cannot give up."""
+def sharded(found: Registered, *, derives: bool = True) -> Iterator[Implementation]:
+    """What DTensor asks, in order, up to the first that cannot give up.
+
+    Args:
+        found: the operator.
+        derives: whether this PyTorch derives a rule from a decomposition, as 2.11 and newer do.
+    """
     name = found.view.name
     handler = found.one("dtensor_handlers")
     if handler is not None:
@@ -44,7 +49,8 @@ def sharded(found: Registered) -> Iterator[Implementation]:
         if strategy is not None:
             yield _rule(strategy)
             return
-    yield from _decomposed(found)
+    if derives:
+        yield from _decomposed(found)
     rule = found.one("dtensor_rules", "rule")
     if rule is not None:
         yield _rule(rule)

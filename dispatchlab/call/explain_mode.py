@@ -55,6 +55,10 @@ def registries_of(mode: Mode, compiler: Compiler, decompositions: Decompositions
     return tuple(dict.fromkeys(needed))
 
 
+RULES_OF = (2, 13)
+"""The version of PyTorch that the rules for make_fx, torch.export and DTensor are read from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Later:
     """What runs after the mode is done with a call.
@@ -116,6 +120,7 @@ def explain_under(
     exclude: tuple[DispatchKey, ...] = (),
     compiler: Compiler = "inductor",
     decompositions: Decompositions = "none",
+    version: tuple[int, int] = RULES_OF,
 ) -> ModeExplanation:
     """Explain a call under a mode.
 
@@ -128,12 +133,14 @@ def explain_under(
         exclude: the keys that a guard excludes.
         compiler: the backend of torch.compile, for `compile`.
         decompositions: the table of decompositions, for `make_fx`.
+        version: the version of the PyTorch that is explained.
 
     Raises:
         NotCallableError: the operator has no schema.
     """
     if mode == "dtensor":
-        return _with_dtensors(view, described, registrations, include, exclude)
+        with_dtensors = _with_dtensors(view, described, registrations, (include, exclude), derives=version >= (2, 11))
+        return _of_version(with_dtensors, version)
     if mode == "functionalize" or mode == "grad" or mode == "vmap" or mode == "autocast":
         registered = Registered(view, registrations, schema_of(view), _is_sparse(described))
         done = explain_transformed(mode, registered, described, thread_keys(include, exclude))
@@ -158,7 +165,8 @@ def explain_under(
             other = _python_kernel_of_hops(call, found) or early
             symbolic = (other,) if other else tuple(_symbolic_make_fx(found, decompositions))
             differs = symbolic if symbolic != chain else ()
-            return ModeExplanation(mode, call, chain, differs, _unsure(call, early), decompositions)
+            made = ModeExplanation(mode, call, chain, differs, _unsure(call, early), decompositions)
+            return _of_version(made, version)
         case "compile":
             early = _python_kernel_of_hops(call, found) or _before_the_mode(call)
             first = early or _refused_by_dynamo(found)
@@ -178,14 +186,24 @@ def explain_under(
                 before = replace(before, hops=before.hops[:1], end=end, known=True)
             refused = None if found.is_composite else _no_result(found)
             if refused is not None:
-                return ModeExplanation(mode, before, (refused,))
+                return _of_version(ModeExplanation(mode, before, (refused,)), version)
             decomposed = tuple(run_decompositions(found))
             if early is not None and not is_preservable(found):
                 decomposed = (early,)
             later = Later("by run_decompositions()", decomposed)
-            return ModeExplanation(mode, before, tuple(exported(found)), (), "", "", later)
+            exports = ModeExplanation(mode, before, tuple(exported(found)), (), "", "", later)
+            return _of_version(exports, version)
         case _:
             assert_never(mode)
+
+
+def _of_version(under: ModeExplanation, version: tuple[int, int]) -> ModeExplanation:
+    """With a word on the version, where it is not the one that the rules are read from."""
+    if version == RULES_OF:
+        return under
+    shown = ".".join(map(str, version))
+    text = f"the order in which PyTorch asks is that of 2.13, and what the registries have is of {shown}"
+    return replace(under, unsure=f"{under.unsure}; {text}" if under.unsure else text)
 
 
 def _symbolic_make_fx(found: Registered, decompositions: Decompositions) -> Iterator[Implementation]:
@@ -229,12 +247,13 @@ def _with_dtensors(
     view: OperatorView,
     described: Described,
     registrations: Sequence[PythonRegistration],
-    include: tuple[DispatchKey, ...],
-    exclude: tuple[DispatchKey, ...],
+    keys: tuple[tuple[DispatchKey, ...], tuple[DispatchKey, ...]],
+    *,
+    derives: bool,
 ) -> ModeExplanation:
     """A call whose tensors are all DTensors: no mode is on, and their own keys bring the call to DTensor."""
     inside = [replace(one, keys=one.keys | PYTHON_KEYS) if one.keys else one for one in described.arguments]
-    call = explain(view, replace(described, arguments=tuple(inside)), thread_keys(include, exclude))
+    call = explain(view, replace(described, arguments=tuple(inside)), thread_keys(*keys))
     if not any(one.keys for one in described.arguments):
         last = call.hops[-1].kernel
         why = "no argument is a tensor, so that DTensor is not asked"
@@ -245,7 +264,7 @@ def _with_dtensors(
         return ModeExplanation("dtensor", call, (early,), (), _unsure(call, early))
     call = replace(call, end="the kernel of Python calls DTensor with the operator", known=True)
     found = _registered(view, described, registrations)
-    chain = tuple(sharded(found))
+    chain = tuple(sharded(found, derives=derives))
     handled = chain[0].kind is ImplementedBy.DTENSOR_HANDLER
     if not handled and view.name not in KNOWN_RESULTS:
         refused = _no_result(found)
@@ -259,7 +278,7 @@ def _with_dtensors(
     later = None
     if not handled:
         above = tuple(key for key in FUNCTIONALITY_KEYS if key >= DispatchKey.Python)
-        kernel = _kernel_of(view, described, (include, (*exclude, *above)))
+        kernel = _kernel_of(view, described, (keys[0], (*keys[1], *above)))
         if view.name in SQUEEZES:
             why = "DTensor calls it with the dimensions that have one element in the whole tensor"
             kernel = replace(kernel, function=SQUEEZES[view.name], why=why)
