@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from fnmatch import fnmatchcase
@@ -21,7 +21,9 @@ from dispatchlab.errors import DispatchLabError, ParseError
 
 if TYPE_CHECKING:
     from dispatchlab.engine.dispatcher import Dispatcher
+    from dispatchlab.live.introspection.python_journal import PythonJournal
     from dispatchlab.live.introspection.registry_watch import RegistryChanges, RegistryWatch
+    from dispatchlab.model.python_layer import PythonRegistration
     from dispatchlab.registry.model import RecordedOperator
 
 # Note [What counts as a leak]
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
 # count that were there before. When something differs, garbage is collected and it is looked again: a library in a
 # reference cycle takes its registrations back then, at a moment that is as good as any other. What is left after that
 # is held by somebody.
+#
+# What Python keeps beside the dispatch tables is compared as well: decompositions, fakes, lowerings, rules. Reading it
+# all takes a third of a second, so the tables are compared by identity, which takes two milliseconds. What a call of
+# torch.library leaves there beside a kernel is no second leak. An operator that goes takes its Python kernels with it,
+# and what `custom_op` has remembered of it reaches nobody any more.
 #
 # PyTorch registers operators of its own when a part of it is first used, and keeps them. They are nobody's leak, so the
 # call sites of all registrations are logged meanwhile. Whatever goes is reported. When torch is imported after the
@@ -76,6 +83,7 @@ class Watch:
     def __init__(self) -> None:
         self._allowed: list[str] = []
         self._torch: RegistryWatch | None = None
+        self._python: PythonJournal | None = None
         self._dispatchers = [(ref(one), _lab_moment(one)) for one in _dispatchers()]
         self._hook = None if self._watch_torch() else AfterImport("torch", self._watch_torch)
 
@@ -89,6 +97,8 @@ class Watch:
         """Stop watching; a second time is harmless."""
         if self._hook is not None:
             self._hook.close()
+        if self._python is not None:
+            self._python.close()
         if self._torch is not None:
             self._torch.close()
 
@@ -112,12 +122,23 @@ class Watch:
 
             if is_torch_imported():
                 self._torch = RegistryWatch(fresh=fresh)
+                if not fresh:
+                    self._watch_python()
         return self._torch is not None
+
+    def _watch_python(self) -> None:
+        from dispatchlab.live.introspection.python_journal import PythonJournal
+        from dispatchlab.live.introspection.python_tables import tables_now
+        from dispatchlab.live.introspection.registry_watch import shown_roots
+
+        self._python = PythonJournal(shown_roots(), tables=tables_now(), every_module=False).__enter__()
 
     def _differences(self) -> list[Leak]:
         found: list[Leak] = []
         if self._watch_torch(fresh=True) and self._torch is not None:
             found += self._on_torch(self._torch.changes())
+            if self._python is not None:
+                found += self._in_python(self._python, frozenset(leak.operator for leak in found))
         for number, (reference, before) in enumerate(self._dispatchers, 1):
             dispatcher = reference()
             if dispatcher is not None:
@@ -137,6 +158,26 @@ class Watch:
                     lines = _text_difference(*each.dumps)
                 yield Leak("torch", each.name, tuple(lines), each.imported)
 
+    def _in_python(self, journal: PythonJournal, changed: Collection[str]) -> Iterable[Leak]:
+        """What is kept by Python; `changed` are the operators of which the dispatcher has something else, too."""
+        from dispatchlab.live.bridge.torch import bindings
+
+        known: Collection[str] | None = None
+        for write, before, now in journal.left():
+            one = now or before
+            if (write.operator in changed and one is not None and _is_of_call(one)) or self._is_allowed(write.operator):
+                continue
+            if now is None or write.registry == "custom_ops":
+                known = known or frozenset(bindings()._dispatch_get_all_op_names())
+                if write.operator not in known and not write.operator.startswith(_OF_PYTHON):
+                    continue
+            where = f"{write.registry}{f' {write.key}' if write.key else ''}"
+            texts = [None if one is None else _entry_text(one) for one in (before, now)]
+            verb = "came" if before is None else "went" if now is None else "changed"
+            line = f"{write.operator}: {where} {verb}: {' -> '.join(text for text in texts if text)}"
+            imported = (write.site.module,) if write.site is not None and write.site.on_import else ()
+            yield Leak("torch", write.operator, (line,), imported)
+
     def _on_lab(self, name: str, before: Moment, now: Moment) -> Iterable[Leak]:
         for row in [row for row in before.rest if row not in now.rest]:
             yield Leak(name, "", (f"{row} went",))
@@ -150,6 +191,25 @@ class Watch:
 
     def _is_allowed(self, operator: str) -> bool:
         return any(fnmatchcase(operator, glob) for glob in self._allowed)
+
+
+def _is_of_call(one: PythonRegistration) -> bool:
+    """Whether a call of torch.library left this beside what the dispatcher has."""
+    match one.registry:
+        case "custom_ops":
+            return True
+        case "torch_library":
+            return one.key == "fake"
+        case _:
+            return one.function.startswith(("torch.library:", "torch._library."))
+
+
+_OF_PYTHON = ("higher_order::", "python::")
+"""How the names of what no dispatcher knows begin."""
+
+
+def _entry_text(one: PythonRegistration) -> str:
+    return f"{one.function}{f', registered at {one.site}' if one.site else ''}"
 
 
 def leaks_text(leaks: Sequence[Leak]) -> str:

@@ -86,3 +86,87 @@ def test_what_a_custom_op_registers_is_a_leak_until_it_is_released(watching: Cal
 def scale(x: Any) -> Any:
     """A kernel."""
     return x * 2.0
+
+
+def test_what_a_test_leaves_in_registries_of_python_is_listed_with_its_line(watching: Callable[[], Watch]) -> None:
+    from torch._decomp import decomposition_table, register_decomposition, remove_decompositions
+    from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
+
+    class Mode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined]
+        pass
+
+    here = test_what_a_test_leaves_in_registries_of_python_is_listed_with_its_line
+    library = torch.library.Library("dispatchlab_leaky", "FRAGMENT")
+    library.define("op(Tensor x) -> Tensor")
+    op, key = torch.ops.dispatchlab_leaky.op.default, torch._C.DispatchKey.Functionalize
+    watch = watching()
+    register_decomposition(op)(scale)  # a decomposition
+    decomposition_table[torch.ops.aten.bincount.default] = scale
+    register_op_impl(op)(lambda mode, function, x: x)  # a fake rule
+    op.py_impl(key)(scale)  # a kernel
+    torch.library.register_torch_dispatch("dispatchlab_leaky::op", Mode, scale, lib=library)  # a mode rule
+    torch.library.register_fake("dispatchlab_leaky::op", scale, lib=library)  # the dispatcher has it, too
+    added = torch._decomp.decomposition_table.pop(torch.ops.aten.addmv.default)
+    name = f"{__name__}:scale, registered at"
+    listed = [line.partition(" at ")[::2] for leak in watch.leaks() for line in leak.lines]
+    assert [(what, site.partition(" :: ")[0]) for what, site in listed] == [
+        ("dispatchlab_leaky::op: kernel Meta came: registered", line_of(here, "register_fake")),
+        (f"dispatchlab_leaky::op: decompositions post_autograd came: {name}"[:-3], line_of(here, "# a decomposition")),
+        (f"aten::bincount: decompositions post_autograd came: {name}"[:-3], line_of(scale, "def scale")),
+        (
+            f"dispatchlab_leaky::op: fake_rules came: {__name__}:{here.__name__}.<locals>.<lambda>, registered",
+            line_of(here, "# a fake rule"),
+        ),
+        (f"dispatchlab_leaky::op: py_kernels Functionalize came: {name}"[:-3], line_of(here, "# a kernel")),
+        (
+            "dispatchlab_leaky::op: torch_library torch_dispatch "
+            f"{__name__}.{here.__name__}.<locals>.Mode came: {name}"[:-3],
+            line_of(here, "# a mode rule"),
+        ),
+        (
+            "aten::addmv: decompositions post_autograd went: torch._decomp.decompositions:addmv, registered",
+            next(site for what, site in listed if what.startswith("aten::addmv")),
+        ),
+    ]
+    decomposition_table[torch.ops.aten.addmv.default] = added
+    remove_decompositions(decomposition_table, [op, torch.ops.aten.bincount.default])
+    del op_implementations_dict[op], op.py_kernels[key]
+    library._destroy()
+    assert [leak.lines[0] for leak in watch.leaks()] == [
+        "operator went: dispatchlab_leaky::op(Tensor x) -> Tensor with 0 kernels"
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # when Inductor is first used
+@pytest.mark.filterwarnings("ignore:.isinstance:FutureWarning")  # of torch.export
+def test_what_pytorch_writes_for_itself_in_python_is_no_leak(watching: Callable[[], Watch]) -> None:
+    """Inductor makes a fallback for an operator that it meets, and torch.export changes tables while it runs."""
+    library = torch.library.Library("dispatchlab_leaky", "FRAGMENT")
+    library.define("op(Tensor x) -> Tensor")
+    library.impl("op", scale, "CompositeExplicitAutograd")
+    torch.library.register_fake("dispatchlab_leaky::op", torch.empty_like, lib=library)
+    watch = watching()
+    torch.compile(lambda x: torch.ops.dispatchlab_leaky.op(x), fullgraph=True)(torch.ones(2))
+    torch.export.export(torch.nn.Linear(2, 2), (torch.ones(2, 2),)).run_decompositions()
+    import torch._inductor.lowering as lowering
+
+    assert any(str(each).startswith("dispatchlab_leaky.op") for each in lowering.fallbacks)  # it was made by PyTorch
+    assert watch.leaks() == ()
+    library._destroy()
+
+
+def test_watching_registries_of_python_takes_milliseconds() -> None:
+    """Reading all of them takes hundreds; a test that uses the fixture pays twice."""
+    from time import process_time
+
+    from dispatchlab.live.introspection.python_journal import PythonJournal
+    from dispatchlab.live.introspection.python_tables import tables_now
+
+    def took() -> float:
+        begun = process_time()
+        with PythonJournal((), tables=tables_now(), every_module=False) as journal:
+            assert list(journal.left()) == []
+        return process_time() - begun
+
+    took()
+    assert min(took() for _ in range(5)) < 0.03

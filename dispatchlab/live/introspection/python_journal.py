@@ -6,7 +6,7 @@ import functools
 import importlib._bootstrap_external as bootstrap
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dispatchlab.live.bridge.call_sites import CallSite, CallSites, torch_folder
@@ -96,11 +96,11 @@ class PythonJournal:
         self._wrapped: dict[tuple[int, str], Callable[[], None]] = {}
         self._bodies: list[_Body] = []
         self._foreign: set[tuple[str, str, str]] = set()
+        self._of_torch: set[tuple[str, str, str]] = set()
         self._calls = _Calls()
         self._lock = threading.RLock()
 
     def __enter__(self) -> PythonJournal:
-        self._tables.changes()
         self._wrap_all()
         self._watch_modules()
         return self
@@ -112,11 +112,29 @@ class PythonJournal:
         """Stop; a second time is harmless."""
         self.look()
         while self._wrapped:
-            self._wrapped.popitem()[1]()
+            self._wrapped.popitem()[1]()  # the last one first
 
     def look(self) -> None:
         """Take what was written since for assignments."""
         self._note(self._tables.changes(), "", None, by_torch=self._is_in_torch)
+
+    def left(self) -> Iterator[tuple[PythonWrite, PythonRegistration | None, PythonRegistration | None]]:
+        """The slots that somebody else than PyTorch left in another way than they were.
+
+        Yields:
+            The last write, what was there before the first one, and what is there now; None for nothing.
+        """
+        self.look()
+        slots: dict[tuple[str, str, str], list[PythonWrite]] = {}
+        for write in self.writes:
+            if not write.refused:
+                slots.setdefault(write[:3], []).append(write)
+        for writes in slots.values():
+            before, last = writes[0].before, writes[-1]
+            meant = [before, *(write.after for write in writes if write.by_torch)]
+            if not any((last.after and last.after.value) is (one and one.value) for one in meant):
+                was = None if before is None else registration_of(last.registry, before, self._functions)
+                yield last, was, None if last.after is None else self.registration(last)
 
     def registration(self, write: PythonWrite) -> PythonRegistration:
         """What a write left, with the chain of lines of the call; without a function when it took something away."""
@@ -149,7 +167,7 @@ class PythonJournal:
         original = loader.exec_module
 
         def exec_module(loader: Any, module: Any) -> Any:
-            entered = self._enter(module)
+            entered = bool(self._wrapped) and self._enter(module)
             try:
                 return original(loader, module)
             finally:
@@ -187,7 +205,10 @@ class PythonJournal:
                 owner = getattr(owner, part, None)
             original = getattr(owner, name, None)
             if original is not None and (id(owner), name) not in self._wrapped:
-                self._replace(owner, name, original, self._around(one, original))
+                wrapper = self._around(one, original)
+                self._replace(owner, name, original, wrapper)
+                for module in _holders(name, original) if not path else ():
+                    self._replace(module, name, original, wrapper)
 
     def _around(self, one: _Function, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -268,13 +289,18 @@ class PythonJournal:
 
     def _is_torchs(self, change: TableChange) -> bool:
         """Whether an assignment is PyTorch's, as far as what was assigned shows it."""
-        if change.after is None or change.before is not None or change[:3] in self._foreign:
+        slot = change[:3]
+        if slot in self._foreign:
             return False
-        return self._functions.of(change.after.value).site.startswith(_PYTORCH)
+        if slot not in self._of_torch and (change.after is None or change.before is not None):
+            return False
+        return change.after is None or self._functions.of(change.after.value).site.startswith(_PYTORCH)
 
     def _add(self, write: PythonWrite) -> None:
         self.writes.append(write)
-        if not write.by_torch:
+        if write.by_torch:
+            self._of_torch.add(write[:3])
+        else:
             self._foreign.add(write[:3])
             if self._wrote is not None:
                 self._wrote(len(self.writes) - 1)
@@ -291,6 +317,19 @@ class PythonJournal:
 
         setattr(owner, name, wrapper)
         self._wrapped[id(owner), name] = undo
+
+
+_held: dict[str, tuple[int, object, list[Any]]] = {}
+
+
+def _holders(name: str, function: object) -> list[Any]:
+    """The modules of PyTorch that have imported a function by its name."""
+    known = _held.get(name)
+    if known is None or known[0] != len(sys.modules) or known[1] is not function:
+        modules = [module for at, module in list(sys.modules.items()) if at.startswith("torch.")]
+        found = [module for module in modules if getattr(module, "__dict__", {}).get(name) is function]
+        known = _held[name] = len(sys.modules), function, found
+    return known[2]
 
 
 _PYTORCH = ("torch/", "functorch/", "torchgen/")

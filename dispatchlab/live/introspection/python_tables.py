@@ -103,6 +103,13 @@ class PythonTables:
             for registry in _REGISTRIES:
                 self._kept[registry] = {each.name: (each, dict(each.entries)) for each in self._tables(registry)}
 
+    def copy(self) -> PythonTables:
+        """Another one, which remembers the same."""
+        made = PythonTables.__new__(PythonTables)
+        made._kept = {registry: dict(tables) for registry, tables in self._kept.items()}
+        made._operators = self._operators.copy()
+        return made
+
     def changes(self, registries: Collection[str] = ()) -> list[TableChange]:
         """What is not as it was when this was last called; those of some registries alone, if they are named."""
         with collector_paused():
@@ -170,6 +177,18 @@ _OF_OVERLOADS = {"py_kernels": ("py_kernels",), "mode_rules": MODE_TABLES}
 """The registries of which every overload has a table, and the names that versions give it."""
 
 
+_known: list[PythonTables] = []
+
+
+def tables_now() -> PythonTables:
+    """What the registries have now; what was read once in this process is not read again."""
+    if _known:
+        _known[0].changes()
+    else:
+        _known.append(PythonTables())
+    return _known[0].copy()
+
+
 class _Operators:
     """The overloads that there are, which is a list that grows, and their tables."""
 
@@ -178,6 +197,13 @@ class _Operators:
         self._packets: list[Any] = []
         self._tables: dict[str, list[tuple[Any, Mapping[Any, Any]]]] = {}
         self._seen: dict[str, tuple[list[int], list[Any]]] = {}
+
+    def copy(self) -> _Operators:
+        """Another one, which has seen the same."""
+        made = _Operators()
+        made._sizes, made._packets = self._sizes, self._packets
+        made._tables, made._seen = dict(self._tables), dict(self._seen)
+        return made
 
     def have_changed(self, registry: str) -> bool:
         """Whether any table has changed since the last call, or there are other tables."""

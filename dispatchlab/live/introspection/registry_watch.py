@@ -68,7 +68,7 @@ class RegistryWatch:
 
     def changes(self) -> RegistryChanges:
         """What is not as it was, apart from what PyTorch registered for itself."""
-        now, roots, ownership = all_dumps(), _roots(), running_ownership()
+        now, roots, ownership = all_dumps(), shown_roots(), running_ownership()
         names = sorted(name for name in {*self._dumps, *now} if self._dumps.get(name) != now.get(name))
         operators = [self._operator(name, now.get(name, ""), roots, ownership) for name in names]
         came, went = self._fallbacks(roots, ownership)
@@ -150,8 +150,8 @@ def _is_foreign(name: str, old: str, new: str, ownership: Ownership) -> bool:
     return any(line not in now for line in before) or not all(ownership.is_own(name, None, line) for line in sites)
 
 
-def _roots() -> tuple[str, ...]:
-    """Paths start where the program runs, as those of other test failures do, or else at their package."""
+def shown_roots() -> tuple[str, ...]:
+    """The folders that paths are shown without: they start where the program runs, or else at their package."""
     here = os.path.join(os.getcwd(), "")
     return (*(root for root in package_roots() if not root.startswith(here) or "-packages" in root), here)
 
