@@ -30,9 +30,11 @@ from dispatchlab.model.python_layer import PythonRegistration
 # between these either.
 #
 # A call is of PyTorch when the code that made it lies in PyTorch: a compiler makes a fallback for an operator of the
-# user when it meets one. An assignment has no caller; it is of PyTorch when the function does lie there. The outermost
-# of several calls counts, and where PyTorch holds a function that was wrapped, the one that it calls inside is seen:
-# then the files of these functions are passed over.
+# user when it meets one. It is not looked after each of these, of which torch.export makes thousands; what is there
+# when it is looked next, in a registry that such a call writes, is PyTorch's where the function is. An assignment has
+# no caller; it is of PyTorch when the function does lie there. The outermost of several calls counts, and where PyTorch
+# holds a function that was wrapped, the one that it calls inside is seen: then the files of these functions are passed
+# over.
 #
 # Where a function refuses to register, it says so by an exception. It is a write that was refused if the entry that
 # it is about has something already; another error is no registration at all.
@@ -75,7 +77,8 @@ class PythonJournal:
         roots: the folders in which packages are found.
         tables: what the registries have now; read when left out.
         every_module: look at the borders of all modules; else at those of PyTorch's alone.
-        wrote: is called after each write that is not PyTorch's, while the code that made it is running.
+        wrote: is called after each write that is not PyTorch's with its number, while the code that made it is running;
+            after an assignment with the module that was running, too, which may have ended.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class PythonJournal:
         *,
         tables: PythonTables | None = None,
         every_module: bool = True,
-        wrote: Callable[[int], None] | None = None,
+        wrote: Callable[[int, str], None] | None = None,
     ) -> None:
         self.writes: list[PythonWrite] = []
         self._tables = tables or PythonTables()
@@ -97,6 +100,7 @@ class PythonJournal:
         self._bodies: list[_Body] = []
         self._foreign: set[tuple[str, str, str]] = set()
         self._of_torch: set[tuple[str, str, str]] = set()
+        self._pending: set[str] = set()
         self._calls = _Calls()
         self._lock = threading.RLock()
 
@@ -117,6 +121,7 @@ class PythonJournal:
     def look(self) -> None:
         """Take what was written since for assignments."""
         self._note(self._tables.changes(), "", None, by_torch=self._is_in_torch)
+        self._pending.clear()
 
     def left(self) -> Iterator[tuple[PythonWrite, PythonRegistration | None, PythonRegistration | None]]:
         """The slots that somebody else than PyTorch left in another way than they were.
@@ -186,7 +191,7 @@ class PythonJournal:
         if (is_torch and outer) or not (is_torch or outer or self._every_module):
             return False
         self.look()
-        self._bodies.append(_Body(file, is_torch))
+        self._bodies.append(_Body(file, is_torch, str(getattr(module, "__name__", ""))))
         return True
 
     def _leave(self) -> None:
@@ -238,18 +243,23 @@ class PythonJournal:
     ) -> Any:
         if not self._wrapped or self._calls.inside or self._is_in_torch:
             return self._refusing(one, original, arguments, named, given)
-        self._calls.inside = True
-        try:
+        site = self._sites.here()
+        if site.by_torch:  # torch.export makes thousands of these calls
+            with self._lock:
+                if not self._pending.issuperset(one.registries):
+                    self.look()
+                    self._pending.update(one.registries)
+        else:
             with self._lock:
                 self.look()
+        self._calls.inside = True
+        try:
             return self._refusing(one, original, arguments, named, given)
         finally:
             self._calls.inside = False
-            with self._lock:
-                changes = self._tables.changes(one.registries)
-                if changes:
-                    site = self._sites.here()
-                    self._note(changes, one.name, site, by_torch=site.by_torch)
+            if not site.by_torch:
+                with self._lock:
+                    self._note(self._tables.changes(one.registries), one.name, site)
 
     def _refusing(
         self,
@@ -280,7 +290,7 @@ class PythonJournal:
     # -- writes
 
     def _note(
-        self, changes: Sequence[TableChange], call: str, site: CallSite | None, *, by_torch: bool | None = None
+        self, changes: Sequence[TableChange], call: str, site: CallSite | None, *, by_torch: bool = False
     ) -> None:
         for change in changes:
             own = by_torch or (site is None and self._is_torchs(change))
@@ -292,7 +302,8 @@ class PythonJournal:
         slot = change[:3]
         if slot in self._foreign:
             return False
-        if slot not in self._of_torch and (change.after is None or change.before is not None):
+        is_expected = slot in self._of_torch or change.registry in self._pending
+        if not is_expected and (change.after is None or change.before is not None):
             return False
         return change.after is None or self._functions.of(change.after.value).site.startswith(_PYTORCH)
 
@@ -303,7 +314,8 @@ class PythonJournal:
         else:
             self._foreign.add(write[:3])
             if self._wrote is not None:
-                self._wrote(len(self.writes) - 1)
+                module = self._bodies[-1].module if write.site is None and self._bodies else ""
+                self._wrote(len(self.writes) - 1, module)
 
     def _replace(self, owner: Any, name: str, original: Any, wrapper: Any) -> None:
         own = vars(owner).get(name)
@@ -347,6 +359,7 @@ class _Body(NamedTuple):
 
     file: str
     is_torch: bool
+    module: str
 
 
 _Given: TypeAlias = "tuple[str, Any, str, Any, Any]"

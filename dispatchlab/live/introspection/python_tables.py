@@ -290,7 +290,7 @@ def _fake_checks(registry: str) -> Iterator[Table]:
 def _objects(registry: str) -> Iterator[Table]:
     """The table of a registry that keeps an object of its own for each operator."""
     found: dict[tuple[str, str, int], Entry] = {}
-    with suppress(NotFoundHere):
+    with suppress(NotFoundHere, AttributeError, KeyError, TypeError, ValueError):
         for entry in READERS[registry]():
             if entry.key != NOTHING:
                 found[entry.operator, entry.key, id(entry.value)] = entry
@@ -350,7 +350,7 @@ def _fallback(lowerings: Mapping[Any, Any], operator: Any, value: Any) -> Iterat
 
 
 _LOWERING = "torch._inductor.lowering"
-_TABLES: Mapping[str, Callable[[str], Iterator[Table]]] = {
+_TABLES: dict[str, Callable[[str], Iterator[Table]]] = {
     "decompositions": _decompositions,
     "meta_functions": _meta_functions,
     "jvp_decompositions": _plain("torch._decomp.decompositions_for_jvp", "decomposition_table_for_jvp"),
@@ -372,4 +372,8 @@ _TABLES: Mapping[str, Callable[[str], Iterator[Table]]] = {
     "inductor_user_lowerings": _plain(_LOWERING, "user_lowerings"),
 }
 """The tables of each registry, but for those that every overload has of its own."""
+_DERIVED = ("export_decompositions",)
+"""What PyTorch computes from other registries when it is asked."""
+
+_TABLES |= {name: _objects for name in READERS if name not in (*_TABLES, *_OF_OVERLOADS, *_DERIVED)}
 _REGISTRIES = (*_OF_OVERLOADS, *_TABLES)

@@ -69,6 +69,18 @@ class ModuleWatch:
         """Something was registered just now, in the body that is running."""
         self._add(what)
 
+    def wrote(self, number: int, module: str = "") -> None:
+        """A registry of Python was written, in the body that is running or, if it is named, in that of a module.
+
+        Args:
+            number: stands for the write, as `python_event` has it.
+            module: the module, which may have ended.
+        """
+        if module:
+            self._bodies.setdefault(module, []).append(python_event(number))
+        else:
+            self._add(python_event(number))
+
     def modules(self, numbers: Mapping[object, Sequence[int]]) -> tuple[Module, ...]:
         """The modules that register, with the numbers of their registrations.
 
@@ -171,6 +183,11 @@ class ModuleWatch:
                 if isinstance(name, str) and name != "__main__":
                     yield name
             frame = frame.f_back
+
+
+def python_event(number: int) -> tuple[str, int]:
+    """What stands for a write into a registry of Python."""
+    return "python", number
 
 
 def native(operator: object, key: object, debug: str) -> Native:

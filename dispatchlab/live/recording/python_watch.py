@@ -40,13 +40,15 @@ class PythonWatch:
 
     Args:
         roots: the folders in which packages are found.
-        wrote: is called with a number for each write, while the code that made it is running.
+        wrote: see `PythonJournal`.
     """
 
-    def __init__(self, roots: tuple[str, ...], wrote: Callable[[int], None] | None = None) -> None:
+    def __init__(self, roots: tuple[str, ...], wrote: Callable[[int, str], None] | None = None) -> None:
         self._roots, self._wrote = roots, wrote
         self._before = frozenset[PythonRegistration]()
         self._journal: PythonJournal | None = None
+        self.numbers: list[int] = []
+        """The number of the write of each registration that `found` gave; of those at the end there is none."""
         self.refused_by_torch: list[PythonRegistration] = []
         """What was refused since PyTorch itself has such an entry, once `found` was asked."""
 
@@ -76,7 +78,7 @@ class PythonWatch:
         known = frozenset(bindings()._dispatch_get_all_op_names())
         made: list[PythonRegistration] = []
         slots: set[Slot] = set()
-        for write in journal.writes:
+        for number, write in enumerate(journal.writes):
             if write.by_torch or not (write.after is not None or _is_known(write.operator, known)):
                 continue
             one = journal.registration(write)
@@ -90,6 +92,7 @@ class PythonWatch:
                 continue
             slots.add(one.slot)
             effect: WriteEffect = "refused" if write.refused else "" if write.after is not None else "removed"
+            self.numbers.append(number)
             made.append(one._replace(active=True, call=write.call or ASSIGNMENT, effect=effect))
         seen = {(each.registry, each.operator, each.key) for each in journal.writes}
         for one in now:

@@ -18,7 +18,7 @@ from dispatchlab.live.bridge.torch import import_packages, torch
 from dispatchlab.live.introspection.package_paths import package_path, package_roots, without_root
 from dispatchlab.live.introspection.registry_reader import all_dumps, tags_of
 from dispatchlab.live.introspection.site_log import running_ownership, site_text
-from dispatchlab.live.recording.module_watch import ModuleWatch
+from dispatchlab.live.recording.module_watch import ModuleWatch, python_event
 from dispatchlab.live.recording.module_watch import native as native_event
 from dispatchlab.live.recording.python_watch import PythonWatch
 from dispatchlab.live.recording.watch import Registered, RegistrationWatch, WatchedCall
@@ -105,7 +105,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     roots = package_roots()
     before = all_dumps()
     modules = ModuleWatch(packages, roots)
-    python_watch = PythonWatch(roots)
+    python_watch = PythonWatch(roots, modules.wrote)
     with RegistrationWatch(modules.registered) as watch, python_watch, modules:
         import_packages(packages)
     kept = [call for call in watch.calls if not call.released]
@@ -144,6 +144,8 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         for number, each in enumerate(some):
             if id(each) in events:
                 numbers.setdefault(events[id(each)], []).append(number)
+        for number, write in enumerate(python_watch.numbers, len(some)):
+            numbers[python_event(write)] = [number]
         return modules.modules(numbers)
 
     text, left_out = _written(scenario, (*needed, *native, *python), modules_of)
