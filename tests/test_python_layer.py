@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.model.python_layer import IMPORTS, PYTHON_REGISTRIES, PythonLayer, PythonRegistration
+from dispatchlab.model.python_layer import IMPORTS, PYTHON_REGISTRIES, PythonLayer, PythonRegistration, Second
 from dispatchlab.model.python_layer_in_memory import python_layer
 from dispatchlab.registry.file import RegistryFile, python_layer_of, registry_bytes
 from dispatchlab.registry.file_format import HEAD, RegistryFileError, sealed
@@ -32,6 +32,8 @@ registrations = st.builds(
     st.sampled_from(_SITES),
     st.sampled_from(("", *IMPORTS)),
     st.booleans(),
+    call=st.just(""),  # nobody watches while a registry is recorded
+    effect=st.just(""),
 )
 layers = st.builds(
     lambda torch, found, missing: python_layer(torch, found, missing),
@@ -165,7 +167,13 @@ def test_the_page_lists_every_registry() -> None:
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     for one, row in zip(PYTHON_REGISTRIES, rows, strict=True):
         needs = f"`{one.needs}`" if one.needs else ""
-        assert row == f"| `{one.name}` | {one.title} | `{one.home}` | {needs} | {one.applies} |"
+        start = f"| `{one.name}` | {one.title} | `{one.home}` | {needs} | {one.applies} | "
+        assert row.startswith(start)
+        second = "not explored" if one.rule is None else _SECOND[one.rule.second]
+        assert row.removeprefix(start).rstrip(" |").partition("; ")[0] == second, one.name
+
+
+_SECOND = {Second.REPLACES: "wins", Second.REFUSED: "is refused", Second.SAME: "changes nothing"}
 
 
 def test_the_page_says_what_each_version_does_with_registrations_in_python() -> None:
