@@ -29,3 +29,26 @@ def test_a_call_of_a_stale_overload_gives_no_result(destroy: str, works: bool) -
     assert (done.returncode == 0) is works, done.stderr
     assert done.stdout == ("called 1.0\n" if works else "")
     assert "Traceback" not in done.stderr
+
+
+_COPIED = """\
+import torch
+from torch._decomp import decomposition_table
+
+def package():
+    decomposition_table[torch.ops.aten.addmv.default] = package
+
+def inductor():
+    import torch._inductor.decomposition
+
+for each in ({order}):
+    each()
+print(torch._inductor.decomposition.decompositions[torch.ops.aten.addmv.default] is package)
+"""
+
+
+@pytest.mark.parametrize(("order", "taken"), [("package, inductor", "True\n"), ("inductor, package", "False\n")])
+def test_inductor_copies_the_decompositions_that_are_there_when_it_is_imported(order: str, taken: str) -> None:
+    script = _COPIED.format(order=order)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == taken
