@@ -107,6 +107,7 @@ def test_a_kernel_of_a_backend_takes_the_composite_one_away_where_pytorch_knows_
         ("aten::_ctc_loss", {"mode": "export"}, [ImplementedBy.UNSUPPORTED], None),
         ("aten::_unique2", {"mode": "dtensor"}, [ImplementedBy.UNSUPPORTED], None),
         ("aten::lift_fresh", {"mode": "make_fx"}, [ImplementedBy.GRAPH_NODE], None),
+        ("aten::lift_fresh", {"mode": "export"}, [ImplementedBy.GRAPH_NODE], None),
         ("aten::linear", {"mode": "export"}, [ImplementedBy.GRAPH_NODE], ImplementedBy.COMPOSITE),
         ("aten::silu_backward", {"mode": "export"}, [ImplementedBy.GRAPH_NODE], ImplementedBy.GRAPH_NODE),
         ("aten::add_.Tensor", {"mode": "export"}, [ImplementedBy.GRAPH_NODE], ImplementedBy.FUNCTIONALIZATION),

@@ -190,8 +190,10 @@ def explain_under(
             decomposed = tuple(run_decompositions(found))
             if early is not None and not is_preservable(found):
                 decomposed = (early,)
-            later = Later("by run_decompositions()", decomposed)
-            exports = ModeExplanation(mode, before, tuple(exported(found)), (), "", "", later)
+            traced = tuple(exported(found))
+            # Another operator in the graph is another question.
+            later = Later("by run_decompositions()", decomposed) if traced[0].function == view.name else None
+            exports = ModeExplanation(mode, before, traced, (), "", "", later)
             return _of_version(exports, version)
         case _:
             assert_never(mode)
