@@ -1,0 +1,112 @@
+"""The verdict on a record agrees with random orders of its calls, each made in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatchlab.model.sequence import parse_sequence
+from tests.live.fresh_orders import scenario_of
+from tests.live.order_truth import (
+    FreshRun,
+    all_orders,
+    differences,
+    disagreements,
+    fresh_run,
+    import_orders,
+    predicted,
+    verdict,
+)
+from tests.live.packages import dispatchlab, package
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.live.bridge.torch import semantics
+
+_HOUSE = """\
+import torch
+from torch._decomp import register_decomposition
+
+lib = torch.library.Library("house", "DEF")
+lib.define("door(Tensor x) -> Tensor")
+lib.impl("door", lambda x: x + 1, "CPU")
+torch.library.register_fake("house::door", lambda x: torch.empty_like(x), lib=lib)
+register_decomposition(torch.ops.house.door.default)(lambda x: x + 1)
+"""
+
+
+def _recorded(folder: Path, name: str) -> Path:
+    done = dispatchlab(folder, "record", name, "-o", "record.yaml")
+    assert done.returncode == 0, done.stderr
+    return folder / "record.yaml"
+
+
+def _compared(record: Path, count: int, *, free: bool) -> tuple[dict[str, Any], list[str], list[str], FreshRun]:
+    """The verdict, where it and the lab engine disagree with so many orders, and these."""
+    scenario, name = scenario_of(str(record)), semantics()
+    found = verdict(record, "--semantics", name, *(("--free",) if free else ()))
+    orders = all_orders(scenario, count) if free else import_orders(scenario, count)
+    run = fresh_run(record, orders)
+    shown = found["counterexample"]
+    count = len(scenario.registrations)
+    sequences = (
+        [parse_sequence(shown[each], count=count) for each in ("expected_sequence", "actual_sequence")] if shown else []
+    )
+    pair = fresh_run(record, sequences) if shown else None
+    wrong = [
+        text
+        for order, outcome in zip(orders, run.outcomes, strict=True)
+        for text in differences(scenario, run.given, outcome, predicted(scenario, run.given, order, name))
+    ]
+    return found, list(disagreements(found, run, pair)), wrong, run
+
+
+def test_a_refusal_that_the_order_decides_is_in_the_verdict(tmp_path: Path) -> None:
+    """The def comes first in every import, so that the order of imports does not matter; by themselves calls fail."""
+    package(tmp_path, "house", init=_HOUSE)
+    record = _recorded(tmp_path, "house")
+    found, disagreeing, wrong, run = _compared(record, 5, free=False)
+    assert (found["verdict"], disagreeing, wrong) == ("order-independent", [], [])
+    assert not any(outcome.refused for outcome in run.outcomes)
+    found, disagreeing, wrong, run = _compared(record, 20, free=True)
+    assert (disagreeing, wrong) == ([], [])
+    assert found["verdict"] == "order-dependent"  # whether a call is accepted depends on what came before it
+    assert any(outcome.refused for outcome in run.outcomes)
+    # With another verdict, or without the rules of the calls, the comparison fails.
+    assert list(disagreements({**found, "verdict": "order-independent", "conflicts": []}, run, None))
+    scenario = scenario_of(str(record))
+    shorter = predicted(scenario, run.given, tuple(range(len(scenario.registrations))), semantics())
+    refusing = next(outcome for outcome in run.outcomes if outcome.refused)
+    assert list(differences(scenario, run.given, refusing, shorter))
+
+
+def test_a_violation_is_one_in_processes_of_their_own(tmp_path: Path) -> None:
+    package(tmp_path, "house", init="from house import left, right", left=_LEFT, right=_LEFT.replace("+ 1", "+ 2"))
+    record = _recorded(tmp_path, "house")
+    found, disagreeing, wrong, run = _compared(record, 20, free=False)
+    assert found["verdict"] == "order-dependent"
+    assert (disagreeing, wrong) == ([], [])
+    assert len({outcome.python for outcome in run.outcomes}) == 2
+    # Had the verdict been that the order does not matter, the orders would have shown that it does.
+    assert list(disagreements({**found, "verdict": "order-independent"}, run, None))
+
+
+_LEFT = """\
+import torch
+from torch._decomp import decomposition_table
+
+decomposition_table[torch.ops.aten.bincount.default] = lambda x: x + 1
+"""
+
+
+@pytest.mark.parametrize("name", ["torchao"])
+def test_the_verdict_on_a_package_agrees_with_orders_of_its_calls(tmp_path: Path, name: str) -> None:
+    if importlib.util.find_spec(name.partition(".")[0]) is None:
+        pytest.skip(f"{name} is not installed")
+    record = _recorded(tmp_path, name)
+    for free in (False, True):
+        _, disagreeing, wrong, _ = _compared(record, 5, free=free)
+        assert (disagreeing, wrong) == ([], [])
