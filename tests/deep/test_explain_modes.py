@@ -23,12 +23,25 @@ def test_what_is_predicted_runs(mode: str) -> None:
     assert len(found["refused"]) + len(found["unseen"]) <= few
 
 
+NOT_IN_THE_MODE = {
+    # A rule of PyTorch itself raises: sparse tensors have no view, the mask is batched. The last two cannot be in a
+    # batch: a list of numbers is read from a tensor, and CSR tensors have no strides.
+    "vmap": ("to_sparse", "_to_sparse", "masked_select", "tensor_split.indices", "sparse_sampled_addmm"),
+    # Autograd does not resize a tensor that requires grad, and CSR tensors have no strides to wrap.
+    "grad": ("resize_", "resize_as_", "sparse_sampled_addmm"),
+    "functionalize": (),
+    "autocast": (),
+}
+"""The operators whose call PyTorch itself refuses in a mode after the hops that are compared, or before the first."""
+
+
 @pytest.mark.parametrize("mode", TRANSFORMS)
 def test_every_hop_that_is_predicted_is_taken(mode: str) -> None:
     found = compared(mode, 500, 1)
     assert found["differences"] == []
     assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == 500
-    assert len(found["refused"]) + len(found["unseen"]) <= 4
+    names = {text.partition(": ")[0].removeprefix("aten::") for text in (*found["refused"], *found["unseen"])}
+    assert names == {*NOT_IN_THE_MODE[mode]}
 
 
 def test_autocast_casts_what_the_policy_says() -> None:
