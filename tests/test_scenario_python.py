@@ -84,7 +84,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), m
 @given(st.lists(st.tuples(st.sampled_from([one.name for one in PYTHON_REGISTRIES]), texts, texts, texts), min_size=1))
 @examples(100)
 def test_any_text_in_it_is_read_back(some: list[tuple[str, str, str, str]]) -> None:
-    python = tuple(PythonRegistration(name, f"mine::{one}", key, "", site) for name, one, key, site in some)
+    python = tuple(PythonRegistration(name, f"python::f{one}", key, "", site) for name, one, key, site in some)
     scenario = parse_scenario(_HEAD + _ONE)
 
     held = replace(scenario, python=python)
@@ -135,12 +135,49 @@ def test_an_assignment_replaces_where_a_call_is_refused_and_what_is_taken_out_is
         ("python:\n  - registry: jagged\n", "operator"),
         ("python:\n  - registry: jagged\n    operator: a::b\n    line: 3\n", "line"),
         ("python: 3\n", "expected a list of registrations of Python but found '3'"),
+        (
+            "python:\n  - registry: jagged\n    operator: my::door.default\n",
+            ":5:24: expected an overload other than 'default' and names that start with '__' but found 'default' "
+            "in 'my::door.default'; write my::door: the default overload has no name",
+        ),
+        ("python:\n  - registry: jagged\n    operator: my::door.default.*\n", "write my::door"),
+        ("python:\n  - registry: jagged\n    operator: my::door.__x\n", "names that start with '__'"),
+        (
+            "python:\n  - registry: jagged\n    operator: my::door(Tensor x) -> Tensor\n",
+            "the name of an operator alone",
+        ),
+        ("python:\n  - registry: jagged\n    operator: door\n", "write namespace::name"),
+        ("python:\n  - registry: jagged\n    operator: '::door'\n", "write namespace::name"),
+        ("python:\n  - registry: jagged\n    operator: 'my::'\n", "write namespace::name"),
+        ("python:\n  - registry: jagged\n    operator: my::a::b\n", "expected the end of the text"),
     ],
 )
 def test_a_wrong_field_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         parse_scenario(_HEAD + text + _ONE)
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("operator", "sentence"),
+    [
+        ("other::g.default", "found 'default' in 'other::g.default'; write other::g: the default overload has no name"),
+        ("g.default", "found 'default' in 'g.default'; write mine::g: the default overload has no name"),
+        ("g..x", "in 'g..x'"),
+        ("''", "write namespace::name"),
+    ],
+)
+def test_an_impossible_operator_is_refused_among_the_registrations(operator: str, sentence: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse_scenario(f"{_HEAD}registrations:\n  - python: decompositions\n    operator: {operator}\n")
+    assert sentence in str(refused.value)
+
+
+def test_what_goes_by_any_text_keeps_it() -> None:
+    """PyTorch takes any text for a rule of torch.library, and a record has what it found."""
+    text = "python:\n  - registry: torch_library\n    operator: my::door.default\n    key: torch_dispatch a.B\n"
+    (one,) = parse_scenario(_HEAD + text + _ONE).python
+    assert (one.operator, one.rule) == ("my::door.default", None)
 
 
 @pytest.mark.usefixtures("folder")

@@ -293,6 +293,11 @@ def _violations(root: Mapping[str, object], value: object) -> list[str]:
                     properties = schema["properties"]
                     assert isinstance(properties, dict)
                     found += [f"{path}/{name}: unknown" for name in value if name not in properties]
+                case ("additionalProperties", dict(), dict()):
+                    for name, child in value.items():
+                        found += check(wanted, child, f"{path}/{name}")
+                case ("minProperties", int(), dict()):
+                    found += [] if len(value) >= wanted else [f"{path}: too few"]
                 case ("required", list(), dict()):
                     found += [f"{path}/{name}: missing" for name in wanted if name not in value]
                 case ("items", dict(), list()):
@@ -313,7 +318,7 @@ def _violations(root: Mapping[str, object], value: object) -> list[str]:
                 case _:
                     assert word in (
                         *("properties", "additionalProperties", "required", "items", "minItems", "uniqueItems"),
-                        *("pattern", "minLength", "minimum"),
+                        *("pattern", "minLength", "minimum", "minProperties"),
                     )
         return found
 

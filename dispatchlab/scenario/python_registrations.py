@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, did_you_mean, expected, scalar
-from dispatchlab.yaml_tree import Listing, Node
+from dispatchlab.errors import ErrorKind, ParseError
+from dispatchlab.model.schema_parser import parse_name
+from dispatchlab.yaml_fields import (
+    TEXT,
+    Context,
+    Entry,
+    Field,
+    Shape,
+    Table,
+    Wrong,
+    at_error,
+    did_you_mean,
+    expected,
+    scalar,
+)
+from dispatchlab.yaml_tree import Listing, Node, Scalar
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration, WriteEffect
@@ -23,7 +37,9 @@ def _registry_name(node: Node, context: Context) -> str:
 
 _NAME = Shape("a registry of Python", _registry_name, {"type": "string", "minLength": 1})
 _REGISTRY = Field("registry", _NAME, "The registry, by the name that `dispatchlab dump` has for it.", required=True)
-_OPERATOR = Field("operator", TEXT, "The operator, with its namespace.", required=True)
+_OPERATOR = Field(
+    "operator", TEXT, "The operator, with its namespace; the default overload without a name.", required=True
+)
 _KEY = Field("key", TEXT, "What it is kept by besides: a dispatch key, a mode, a table, a device.")
 _FUNCTION = Field("function", TEXT, "The function, as module:name.")
 _SITE = Field("site", TEXT, "The line that registered it.")
@@ -72,9 +88,12 @@ def _registration(node: Node, context: Context) -> PythonRegistration:
     from dispatchlab.model.python_layer import PythonRegistration  # costs start-up, and few have any
 
     entry = Entry.read(node, _TABLE, context)
-    if not entry.is_right:  # every problem is reported already, and the scenario is not made
-        return PythonRegistration("", "")
-    return python_code(entry, _REGISTRY)
+    if entry.is_right:
+        try:
+            return python_code(entry, _REGISTRY)
+        except Wrong as wrong:
+            context.report(wrong)
+    return PythonRegistration("", "")  # every problem is reported already, and the scenario is not made
 
 
 def python_code(entry: Entry, registry: Field[str], namespace: str = "") -> PythonRegistration:
@@ -84,15 +103,46 @@ def python_code(entry: Entry, registry: Field[str], namespace: str = "") -> Pyth
         entry: the entry.
         registry: the field that names the registry.
         namespace: of an operator without one.
+
+    Raises:
+        Wrong: no operator can have that name.
     """
     from dispatchlab.model.python_layer import PythonRegistration  # costs start-up, and few have any
 
     operator = entry[_OPERATOR]
     if namespace and "::" not in operator:
         operator = f"{namespace}::{operator}"
+    _check_operator(entry.node_of(_OPERATOR), operator, entry[registry])
     key, function, site, needs, call = (entry.get(field, "") for field in (_KEY, _FUNCTION, _SITE, _NEEDS, _CALL))
     effect: WriteEffect = entry.get(_EFFECT, "")
     return PythonRegistration(entry[registry], operator, key, function, site, needs, call=call, effect=effect)
+
+
+def _check_operator(node: Node, operator: str, registry: str) -> None:
+    """Refuse a name that no operator has: what is registered for it would meet nothing.
+
+    What goes by any text, as torch.library has it, is not explored, and is kept as it was found.
+
+    Raises:
+        Wrong: with what to write instead.
+    """
+    from dispatchlab.model.python_layer import EVERY_OVERLOAD, FUNCTIONS, HIGHER_ORDER, REGISTRY_NAMED  # as above
+
+    assert isinstance(node, Scalar)
+    namespace, colons, name = operator.partition("::")
+    if not colons or not namespace or not name:
+        raise expected("the name of an operator with its namespace", node, "write namespace::name")
+    if namespace in (FUNCTIONS, HIGHER_ORDER) or REGISTRY_NAMED[registry].rule is None:
+        return
+    named = operator.removesuffix(f".{EVERY_OVERLOAD}")
+    try:
+        parse_name(named)
+    except ParseError as error:
+        wrong = at_error(node, error, len(operator) - len(node.text))
+        plain = named.removesuffix(".default")
+        if error.kind is ErrorKind.ILLEGAL_OVERLOAD and plain != named:
+            wrong.hint = f"write {plain}: the default overload has no name"
+        raise wrong from None
 
 
 PYTHON = Field(
