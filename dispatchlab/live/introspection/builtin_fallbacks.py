@@ -101,6 +101,8 @@ def _probes() -> tuple[Any, ...]:
     untouched = c._dispatch_library("FRAGMENT", BUILTIN_FALLBACKS, "")
     untouched.define("untouched(Tensor x) -> Tensor", "")
     both = c._dispatch_library("FRAGMENT", BUILTIN_FALLBACKS, "")
+    # Inductor and torch.export look up every composite operator when they are imported, and fail at one without a def.
+    both.define("ambiguous(Tensor x) -> Tensor", "")
     both.impl("ambiguous", "FPGA", torch().library.fallthrough_kernel)
     both.impl("ambiguous", "CompositeImplicitAutograd", lambda x: x)
     # PyTorch warns of the first override of the process, and of no other: here is the first.
