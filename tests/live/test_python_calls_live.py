@@ -33,7 +33,10 @@ _KEYS = {
     "higher_order": ("CPU", "street.Mode", "functorch Vmap", ""),
     "dtensor_rules": ("rule", "strategy"),
 }
-_NO_CALLS = {"export_decompositions", "jvp_decompositions", "fake_checks", "custom_ops"}
+_NO_CALLS = {
+    *("export_decompositions", "jvp_decompositions", "fake_checks", "custom_ops"),
+    *("inductor_random_decompositions", "random_decompositions", "masked_tensor", "semi_structured", "sharded_tensor"),
+}
 _REFUSES = {
     *("py_kernels", "mode_rules", "decompositions", "meta_functions", "fake_rules", "torch_library"),
     *("higher_order_fakes", "inductor_decompositions"),

@@ -632,11 +632,18 @@ def _assigned(table: Table, operator: Any) -> _Slot:
 
 _OF_TORCH_LIBRARY = "a call of torch.library leaves it behind, and that is a registration by itself"
 
+_OF_PYTORCH = "PyTorch fills it by itself"
+
 _NO_CALLS: Mapping[str, str] = {
     "export_decompositions": "PyTorch computes it from the decompositions",
-    "jvp_decompositions": "PyTorch fills it by itself",
+    "jvp_decompositions": _OF_PYTORCH,
     "fake_checks": "it is a rule for every operator with some property, and not for one",
     "custom_ops": _OF_TORCH_LIBRARY,
+    "inductor_random_decompositions": _OF_PYTORCH,
+    "random_decompositions": _OF_PYTORCH,
+    "masked_tensor": _OF_PYTORCH,
+    "semi_structured": _OF_PYTORCH,
+    "sharded_tensor": _OF_PYTORCH,
 }
 """Why what some registries have is no registration of one operator."""
 
