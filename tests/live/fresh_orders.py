@@ -123,7 +123,10 @@ class Maker:
     def _plain(self, library: Any, one: Def | Impl | Fallback, function: Any) -> None:
         match one:
             case Def(schema=FunctionSchema() as schema):
-                library.define(source_text(schema), str(one.alias or ""), self._tags(one))
+                if one.alias is None and not one.tags:
+                    library.def_legacy(source_text(schema))
+                else:
+                    library.define(source_text(schema), str(one.alias or ""), self._tags(one))
                 if one.own_impl is not None:
                     self._plain(library, one.own_impl, function)
             case Def():
