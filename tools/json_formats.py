@@ -82,13 +82,14 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "trace": (("trace", "{program}"),),
     "trace --summary": (("trace", "--summary", "{program}"),),
     "diff": (("diff", "torch-2.12", "torch-2.15"),),
+    "diff --layer": (("diff", "torch-2.12", "torch-2.13", "--layer", "all"),),
     "diff --for": (("diff", "torch-2.9", "torch-2.15", "--for", "docs/upgrade.yaml"),),
     "diff --key": (("diff", "torch-2.12", "torch-2.15", "--key", "PrivateUse1"),),
 }
 """What is shown -> the commands whose outputs are looked at."""
 
 NEED_PYTORCH = ("doctor", "imports", "readiness")
-_MORE_THAN = {"diff --for": "diff", "diff --key": "diff"}
+_MORE_THAN = {"diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
     "dump --list": "With `--list`.",
@@ -96,6 +97,7 @@ _INTRO = {
     "dump --across": "With `--across`.",
     "codegen --registrations": "With `--registrations`. It ends with 1 when something differs and no rule explains it.",
     "codegen --walk": "With `--walk`.",
+    "diff --layer": "What `--layer python` and `--layer all` add to the fields of `diff`.",
     "diff --for": "What `--for` adds to the fields of `diff`.",
     "diff --key": "What `--key` adds to the fields of `diff`.",
     "lint": "`--format sarif` prints SARIF 2.1.0 instead.",
@@ -176,6 +178,8 @@ MEANINGS = {
     "beaten[].reason": "why it could have had the slot",
     "beaten[].why": "what beat it",
     "operators[].violations": "the invariants that do not hold",
+    "layer": "what was compared: `cxx`, `python` or `all`; with `python` nothing of C++ was",
+    "python": "how what Python registers differs; null with `--layer cxx`",
     "operators[].python": "what Python registers besides; null where it is not recorded, and with --layer cxx",
     "violations[].detail": "what was found and what should be there",
     "violations[].keys": "the keys that it is about",

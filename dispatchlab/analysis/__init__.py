@@ -22,7 +22,7 @@ Registries:
 - `readiness`: what operators have of what users of PyTorch 2 expect; `package_readiness` reads packages for it,
   and `readiness_runs` has the cells that runs on inputs decide.
 - `upgrade`: what one registry means for whoever used another; `upgrade_backend` for a backend, `upgrade_package` for a
-  package, `upgrade_models` has the dispatcher of each.
+  package, `upgrade_python` for what Python registers, `upgrade_models` has the dispatcher of each.
 - `generated_registrations`: what is generated for native functions, beside what a registry has.
 - `walk_calls`: a native function by any of its names, and the frames of a call of it.
 - `replay_on_lab`: a dispatcher with the registrations of a registry.

@@ -68,6 +68,7 @@ def recorded_from(
     *,
     imports: Sequence[str] = (),
     semantics: str | None = None,
+    python: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Recorded:
     """The registry that a source means.
@@ -77,6 +78,7 @@ def recorded_from(
             scenario, which is run in the order of its file; registrations that are refused are left out.
         imports: modules to import first, for `live` alone.
         semantics: those under which a scenario is run; those that it names when left out.
+        python: read what Python registers in `live`, too, for which Inductor and DTensor are imported.
         report: is called with a sentence for each registration of a scenario that is refused, and for a backend that a
             package has renamed.
 
@@ -90,7 +92,7 @@ def recorded_from(
     if source == LIVE:
         from dispatchlab.live.registry import live_registry
 
-        found = registry = live_registry(imports)
+        found = registry = live_registry(imports, python=python)
         report_unreadable(registry, report)
     elif imports:
         raise ImportOfRecordError(imports)
@@ -228,13 +230,13 @@ def _report_missing_registry(scenario: Scenario, source: str, report: Callable[[
         )
 
 
-def in_either(first: Recorded, second: Recorded, asked: Sequence[str]) -> frozenset[str]:
-    """The operators of two registries that names and globs mean.
+def in_either(first: Iterable[str], second: Iterable[str], asked: Sequence[str]) -> frozenset[str]:
+    """The operators of two sources that names and globs mean.
 
     Raises:
         UnknownOperatorError: one means none.
     """
-    every = tuple(sorted({*first.names, *second.names}))
+    every = tuple(sorted({*first, *second}))
     found: set[str] = set()
     for each in asked:
         named = every if each == "*" else find_names(every, each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.analysis.sources import (
@@ -27,6 +27,10 @@ from dispatchlab.registry.upgrade import Terms, Upgrade, upgrade
 if TYPE_CHECKING:
     from dispatchlab.analysis.upgrade_backend import BackendUpgrade
     from dispatchlab.analysis.upgrade_package import PackageUpgrade
+    from dispatchlab.registry.python_compare import PythonDiff
+
+Layer: TypeAlias = Literal["cxx", "python", "all"]
+"""What is compared: what C++ dispatches by, what Python registers beside it, or both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class UpgradeReport:
         backend: what it means for one backend, when that was asked for.
         package: what it means for the registrations of a package, when that was asked for.
         flat: the same in a flat list, when that was asked for.
+        layer: what is compared; with `python` the upgrade is about no operator.
+        python: how what Python registers differs, when that was asked for.
     """
 
     before: Side
@@ -65,6 +71,8 @@ class UpgradeReport:
     backend: BackendUpgrade | None = None
     package: PackageUpgrade | None = None
     flat: RegistryDiff | None = None
+    layer: Layer = "cxx"
+    python: PythonDiff | None = None
 
     @property
     def exit_code(self) -> int:
@@ -73,7 +81,8 @@ class UpgradeReport:
             return int(self.package.is_affected)
         if self.backend is not None:
             return int(not self.backend.is_empty)
-        return int(not self.upgrade.is_empty or self.upgrade.has_lines)
+        python = self.python is not None and not (self.python.is_empty and not self.python.has_lines)
+        return int(python or not self.upgrade.is_empty or self.upgrade.has_lines)
 
 
 def upgrade_sources(
@@ -88,6 +97,7 @@ def upgrade_sources(
     key: str | None = None,
     package: str | None = None,
     flat: bool = False,
+    layer: Layer = "cxx",
     report: Callable[[str], None] | None = None,
 ) -> UpgradeReport:
     """What the second source means for whoever used the first.
@@ -104,12 +114,14 @@ def upgrade_sources(
         key: the runtime key of a backend that the report is about.
         package: the scenario or recording of a package that the report is about.
         flat: list all changes one by one, too.
+        layer: compare what C++ dispatches by, what Python registers beside it, or both.
         report: see `recorded_from`.
 
     Raises:
         ImportOfRecordError: there are modules to import, and no source is `live`.
         UnknownOperatorError: an operator is in neither.
         EmptySourceError: neither has an operator or a fallback.
+        NoPythonRecordError: what Python registers alone is to be compared, and a source has no record of it.
         UnknownKeyError: there is no such key.
         NoSlotError: the key has no slot.
         DispatchLabError: a source cannot be used.
@@ -119,8 +131,9 @@ def upgrade_sources(
     check_sources((before, after))
     into_first = imports if before == LIVE and after != LIVE else ()
     into_second = imports if after == LIVE else ()
-    first = recorded_from(before, imports=into_first, semantics=semantics, report=report)
-    second = recorded_from(after, imports=into_second, semantics=semantics, report=report)
+    python = layer != "cxx"
+    first = recorded_from(before, imports=into_first, semantics=semantics, python=python, report=report)
+    second = recorded_from(after, imports=into_second, semantics=semantics, python=python, report=report)
     if not any((first.names, second.names, first.fallbacks, second.fallbacks)):
         raise EmptySourceError(*dict.fromkeys((before, after)))
     ownerships = ownership_of(first), ownership_of(second)
@@ -141,7 +154,10 @@ def upgrade_sources(
     if report is not None:
         for note in dict.fromkeys(model.note for model in models if model.note):
             report(f"note: {note}")
-    chosen = in_either(first, second, operators) if operators else None
+    chosen = in_either(first.names, second.names, operators) if operators and not python else None
+    in_python: PythonDiff | None = None
+    if python:
+        in_python, chosen = _of_python((before, first), (after, second), layer, operators, lines=lines)
     with collector_paused():
         found = compare_registries(
             first, second, models, operators=chosen, lines=lines, reduced=None if everything else reduced
@@ -155,7 +171,29 @@ def upgrade_sources(
         compare(first, second, locations=lines, operators=chosen, reduced=None if everything else _of_pair(reduced))
         if flat
         else None,
+        layer,
+        in_python,
     )
+
+
+def _of_python(
+    before: tuple[str, Recorded], after: tuple[str, Recorded], layer: Layer, asked: Sequence[str], *, lines: bool
+) -> tuple[PythonDiff, frozenset[str] | None]:
+    """What Python registers, compared, and the operators to compare in C++; None for all of them."""
+    from dispatchlab.analysis.upgrade_python import NoPythonRecordError, python_names, python_side_of, python_upgrade
+
+    sides = tuple((source, python_side_of(source, recorded)) for source, recorded in (before, after))
+    for source, side in sides:
+        if layer == "python" and side is None:
+            raise NoPythonRecordError(source)
+    chosen: frozenset[str] | None = None
+    if asked:
+        in_cxx = frozenset((*before[1].names, *after[1].names))
+        chosen = in_either(in_cxx, python_names(side for _, side in sides), asked)
+    found = python_upgrade(sides[0], sides[1], operators=chosen, lines=lines)
+    if layer == "python":
+        return found, frozenset()
+    return found, None if chosen is None else chosen & in_cxx
 
 
 def _of_backend(

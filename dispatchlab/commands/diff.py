@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from dispatchlab.commands.options import (
@@ -19,6 +21,9 @@ from dispatchlab.commands.options import (
     report_option,
 )
 from dispatchlab.commands.output import Format, exit_with, note, reading, save_page, show
+
+if TYPE_CHECKING:
+    from dispatchlab.analysis.upgrade import Layer
 
 
 @click.command()
@@ -47,6 +52,14 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, save_p
     type=OneOf("name", "semantics"),
     help="Semantics of scenarios and of both dispatchers. Default: those of a scenario, and the model of each PyTorch.",
 )
+@click.option(
+    "--layer",
+    type=click.Choice(["cxx", "python", "all"]),
+    default="cxx",
+    show_default=True,
+    help="Compare what C++ dispatches by, what Python registers beside it, or both. For `live`, the last two import "
+    "Inductor and DTensor.",
+)
 @click.option("--lines", is_flag=True, help="Also list kernels and defs that are registered by another line.")
 @click.option(
     "--all",
@@ -72,6 +85,7 @@ def diff(
     package: str | None,
     imports: tuple[str, ...],
     semantics: str | None,
+    layer: Layer,
     lines: bool,
     everything: bool,
     exit_code: bool,
@@ -87,6 +101,9 @@ def diff(
     under the model of each PyTorch, so that what its dispatcher does otherwise is reported, too. Moved lines and
     renamed files are counted; what PyTorch registers for itself when a part of it is first used is left out.
 
+    With --layer python or all, says of each registry of Python how many entries only A has, only B has, or have another
+    function in force. A registry that one of them has not recorded, found or imported is not compared, and named.
+
     Exit codes: 0; with --exit-code 1 when anything is reported, with --key or --for about that backend or package.
 
     \b
@@ -97,6 +114,7 @@ def diff(
       dispatchlab diff torch-2.12 torch-2.15 --for my_package.yaml
       dispatchlab diff live live --import my_package --all
       dispatchlab diff before.dlreg after.dlreg --exit-code
+      dispatchlab diff torch-2.12 torch-2.13 --layer python
       dispatchlab diff torch-2.12 torch-2.15 --report upgrade.html
     """
     from dispatchlab.analysis.upgrade import upgrade_sources
@@ -104,6 +122,7 @@ def diff(
 
     if key is not None or package is not None:
         refuse(context, ("lines",), "lists what moved in all operators: leave out --key and --for, or it")
+        refuse(context, ("layer",), "compares for everybody: leave out --key and --for, or it")
     check_page(context, page, force=force)
     if package is not None:
         refuse(context, ("operators",), "selects among all operators, and --for names those of its file: leave it out")
@@ -119,6 +138,7 @@ def diff(
             key=key,
             package=package,
             flat=format == "json",
+            layer=layer,
             report=note,
         )
     everything = everything or bool(operators)

@@ -355,6 +355,14 @@ NO_CALL_OF_ITS_OWN = frozenset(
 )
 """The registries with a rule in which the live engine makes no registration."""
 
+READ_LATER = frozenset(
+    {
+        *("inductor_random_decompositions", "random_decompositions"),
+        *("masked_tensor", "semi_structured", "sharded_tensor"),
+    }
+)
+"""The registries that recordings of an older dispatchlab have not read; every PyTorch that has one fills it."""
+
 FUNCTIONS = "python"
 """The namespace here of Python functions that a registry of operators has as well, as `python::_operator.add`."""
 
@@ -463,3 +471,17 @@ class PythonLayer(Protocol):
 
     def __iter__(self) -> Iterator[PythonRegistration]:
         """Everything, by operator."""
+
+
+def unread_registries(layer: PythonLayer) -> frozenset[str]:
+    """The registries that a layer has not read, since it was recorded before there was a reader."""
+    left = {
+        name
+        for name in READ_LATER
+        if name not in layer.missing and REGISTRY_NAMED[name].needs not in layer.not_imported
+    }
+    for one in layer:
+        left.discard(one.registry)
+        if not left:
+            break
+    return frozenset(left)

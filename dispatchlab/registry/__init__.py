@@ -17,5 +17,6 @@
 - find: names, globs, listings, counts;
 - coverage: how the operators at one key find their kernels, and what one more registration would change;
 - upgrade: what it means that one registry follows another;
+- python_compare: which entries of Python came, went and changed between two layers, per registry;
 - compare: what came, went and changed between two registries, one change each.
 """

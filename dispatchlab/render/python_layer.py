@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from dispatchlab.model.python_layer import PYTHON_REGISTRIES, REGISTRY_NAMED, PythonLayer, PythonRegistry
+from dispatchlab.model.python_layer import (
+    PYTHON_REGISTRIES,
+    REGISTRY_NAMED,
+    PythonLayer,
+    PythonRegistry,
+    unread_registries,
+)
 from dispatchlab.model.python_view import Overridden, PythonRow
 
 if TYPE_CHECKING:
@@ -95,12 +101,15 @@ def layer_text(layer: PythonLayer) -> str:
 
 def _counts(layer: PythonLayer) -> Iterator[str]:
     registrations, operators = counted(layer)
+    unread = unread_registries(layer)
     width = max(len(registry.name) for registry in PYTHON_REGISTRIES)
     for registry in PYTHON_REGISTRIES:
         if registry.name in layer.missing:
             counts = f"not found here, looked for at {registry.home}"
         elif registry.needs in layer.not_imported:
             counts = f"not there before {registry.needs} is imported"
+        elif registry.name in unread:
+            counts = "not in this recording, which was made before it was read"
         else:
             by_import = {needs: count for (name, needs), count in registrations.items() if name == registry.name}
             counts = f"{operators[registry.name]:>5,} operators, {sum(by_import.values()):,} registrations"

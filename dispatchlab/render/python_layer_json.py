@@ -13,13 +13,14 @@ In `python` of an operator (`dump --format json`), a list in the order of the re
 All of it counted (`dump --counts --layer python --format json`):
 
     source, torch     where it comes from, and the PyTorch that it is of
-    registries        [{name, title, home, applies, needs, since, found, imported, operators, registrations,
-                      by_import}]; by_import counts the registrations by the module whose import brought them
+    registries        [{name, title, home, applies, needs, since, found, imported, recorded, operators,
+                      registrations, by_import}]; recorded is false where the recording was made before it was
+                      read; by_import counts the registrations by the module whose import brought them
 """
 
 from __future__ import annotations
 
-from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer, unread_registries
 from dispatchlab.model.python_view import PythonRow
 from dispatchlab.render.as_json import as_json, json_text
 from dispatchlab.render.python_layer import counted
@@ -28,21 +29,26 @@ from dispatchlab.render.python_layer import counted
 @as_json.register
 def _(value: PythonRow) -> dict[str, object]:
     one, registry = value.registration, value.registration.described
-    return {name: each for name, each in one._asdict().items() if name != "operator"} | {
+    return {name: each for name, each in one._asdict().items() if name not in _NOT_SHOWN} | {
         "title": registry.title,
         "applies": registry.applies,
         "overrides": [over._asdict() for over in value.overrides],
     }
 
 
+_NOT_SHOWN = ("operator", "call", "effect")  # the last two are of records alone
+
+
 def layer_json(layer: PythonLayer, *, source: str) -> str:
     """The same as one object on one line, with what is known of each registry."""
     registrations, operators = counted(layer)
+    unread = unread_registries(layer)
     counts = [
         {
             **{name: value for name, value in registry._asdict().items() if name != "one_each"},
             "found": registry.name not in layer.missing,
             "imported": not registry.needs or registry.needs not in layer.not_imported,
+            "recorded": registry.name not in unread,
             "operators": operators[registry.name],
             "registrations": sum(count for (name, _), count in registrations.items() if name == registry.name),
             "by_import": {needs: count for (name, needs), count in registrations.items() if name == registry.name},

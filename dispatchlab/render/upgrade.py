@@ -19,6 +19,13 @@ As JSON, one object on one line; a field is never renamed or dropped within a ve
                       how many operators, kernels and lines it is that are counted and not listed
     backend           with --key: {key, keys, changes, removed, added, schemas, notes}
     package           with --for: {source, registrations, operators, refused, dangling, schemas, kernels, others}
+    layer             cxx | python | all: what was compared; with `python` nothing of C++ was
+    python            null without --layer python or all; else {before, after, registries, changes, notes}; before,
+                      after: whether a source has a record of what Python registers
+                      registries: [{registry, before, after, removed, added, changed, moved, not_compared}]; before,
+                      after: read | not in this recording | not found | not imported
+                      changes: [{kind, registry, operator, key, before: {function, site}, after}]; kind: removed |
+                      added | changed | moved, the last with --lines alone
     tables            null
     namespaces        {namespace: counts of `changes`}
     changes           [{subject, kind, operator, key, before, after, debug}], the same in a flat list, without slots;
@@ -31,14 +38,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.analysis.upgrade import Side, UpgradeReport
 from dispatchlab.escape import printable
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.python_layer import REGISTRY_NAMED
 from dispatchlab.registry.compare import by_namespace, counts
 from dispatchlab.registry.coverage import Way
+from dispatchlab.registry.python_compare import Known, PythonChange, PythonChangeKind, PythonDiff, RegistryDifference
 from dispatchlab.registry.upgrade import (
     Cause,
     Composite,
@@ -121,6 +131,13 @@ def summary_rows(found: Upgrade) -> tuple[tuple[str, str], ...]:
     return tuple((line.first.strip(), line.text) for line in _summary(found))
 
 
+def python_summary_rows(report: UpgradeReport) -> tuple[tuple[str, str], ...]:
+    """The same of what Python registers; nothing when that was not compared."""
+    if report.python is None:
+        return ()
+    return tuple((line.first.strip(), line.text) for line in _python_summary(report.python))
+
+
 def change_texts(change: OperatorChange) -> tuple[str, ...]:
     """What changes in one operator besides its schema and its lines, a phrase each."""
     return tuple(line.text for line in _change(change))
@@ -144,6 +161,8 @@ def upgrade_json(report: UpgradeReport) -> str:
         **fields_of(report.upgrade),
         "backend": report.backend,
         "package": report.package,
+        "layer": report.layer,
+        "python": report.python,
     }
     if report.flat is not None:
         value |= {
@@ -200,8 +219,14 @@ def _lines(report: UpgradeReport, *, everything: bool) -> Iterator[_Line]:
     if report.backend is not None:
         yield from _backend(report.backend, everything=everything)
     if report.package is None and report.backend is None:
-        yield from _summary(report.upgrade)
-        yield from _details(report.upgrade, everything=everything)
+        if report.layer != "python":
+            yield from _summary(report.upgrade)
+        if report.python is not None:
+            yield from _python_summary(report.python)
+        if report.layer != "python":
+            yield from _details(report.upgrade, everything=everything)
+        if report.python is not None:
+            yield from _python_details(report.python, everything=everything)
 
 
 # -- the summary
@@ -479,6 +504,160 @@ def _names(names: Sequence[str], *, everything: bool, indent: str = "  ", style:
     yield _Line(", ".join(shown), style, indent, f"{indent}  ")
 
 
+# -- what Python registers
+
+
+def _python_summary(found: PythonDiff) -> Iterator[_Line]:
+    """A row or two: how much differs, and what is not compared."""
+    if found.registries:
+        compared = sum(one.is_compared for one in found.registries)
+        if found.is_empty:
+            yield _row("Python", f"no difference ({_count_of(compared, 'registry', 'registries')} compared)")
+        else:
+            texts = [
+                f"{number:,} {_PYTHON_KINDS[kind]}"
+                for kind in (PythonChangeKind.REMOVED, PythonChangeKind.ADDED, PythonChangeKind.CHANGED)
+                if (number := sum(_of_kind(one, kind) for one in found.registries))
+            ]
+            differing = sum(any((one.removed, one.added, one.changed)) for one in found.registries)
+            style = "bad" if any(one.removed for one in found.registries) else ""
+            where = _count_of(differing, "registry", "registries")
+            yield _row("Python", f"{'; '.join(texts)}, in {where} of {compared:,}", style)
+        if moved := sum(one.moved for one in found.registries):
+            shown = "" if found.has_lines else ": see --lines"
+            yield _row("", f"{_count_of(moved, 'entry', 'entries')} moved to another line{shown}", "quiet")
+        if len(found.registries) > compared:
+            more = _count_of(len(found.registries) - compared, "registry", "registries")
+            yield _row("", f"{more} not compared: see below", "quiet")
+    for note in found.notes:
+        yield _row("Python" if not found.registries else "", note, "quiet")
+
+
+_PYTHON_KINDS = {
+    PythonChangeKind.REMOVED: "entries only before",
+    PythonChangeKind.ADDED: "entries only after",
+    PythonChangeKind.CHANGED: "with another function in force",
+    PythonChangeKind.MOVED: "moved to another line",
+}
+
+
+def _python_details(found: PythonDiff, *, everything: bool) -> Iterator[_Line]:
+    """The counts of each registry, then what differs in each."""
+    rows = [(one.registry, text) for one in found.registries if one.is_compared and (text := python_row_text(one))]
+    uncompared: dict[str, list[str]] = {}
+    for one in found.registries:
+        if not one.is_compared:
+            has = f" ({_count_of(one.not_compared, 'entry', 'entries')})" if one.not_compared else ""
+            uncompared.setdefault(_why_not_compared(one), []).append(f"{one.registry}{has}")
+    if rows or uncompared:
+        yield _Line("")
+        yield _Line("Registries of Python", "part")
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, text in rows:
+        yield _Line(text, "", f"  {name:<{width}}  ", " " * (width + 4))
+    for why, names in uncompared.items():
+        yield _Line(f"not compared, since {why}: {', '.join(names)}", "quiet", "  ", "      ")
+    for registry, some in groupby(found.changes, key=lambda one: one.registry):
+        changes = list(some)
+        title = REGISTRY_NAMED[registry].title
+        yield from _part(registry if registry == title else f"{registry}: {title}", len(changes))
+        if everything or len(changes) <= _FEW_ENTRIES:
+            for change in changes:
+                yield from _python_change(change)
+            continue
+        for kind in PythonChangeKind:
+            names = list(dict.fromkeys(one.operator for one in changes if one.kind is kind))
+            if names:
+                style = _PYTHON_STYLES.get(kind, "")
+                yield _Line(f"{_PYTHON_KINDS[kind]}: {', '.join(_cut(names, 6, 'operator'))}", style, "  ", "      ")
+        yield _Line("their functions: see --all, or name one with --operator", "quiet", "  ", "  ")
+
+
+_FEW_ENTRIES = 5  # so that a summary of many registries is no wall
+_PYTHON_STYLES = {PythonChangeKind.REMOVED: "bad", PythonChangeKind.ADDED: "good"}
+
+
+def _python_change(change: PythonChange) -> Iterator[_Line]:
+    name = f"{change.operator} {change.key}".rstrip()
+    yield _Line(f"{name}  {_PYTHON_ONE[change.kind]}", _PYTHON_STYLES.get(change.kind, ""), "  ", "      ")
+    for text in python_function_texts(change):
+        yield _Line(text, "quiet", "      ", "        ")
+
+
+_PYTHON_ONE = {
+    PythonChangeKind.REMOVED: "only before",
+    PythonChangeKind.ADDED: "only after",
+    PythonChangeKind.CHANGED: "another function in force",
+    PythonChangeKind.MOVED: "moved",
+}
+
+
+def python_kind_text(change: PythonChange) -> str:
+    """How an entry differs."""
+    return _PYTHON_ONE[change.kind]
+
+
+def python_function_texts(change: PythonChange) -> tuple[str, ...]:
+    """What is in force, before and after, with its line."""
+    sides = (("before", change.before), ("after", change.after))
+    both = change.before is not None and change.after is not None
+    return tuple(
+        f"{f'{side}: ' if both else ''}{one.function} at {one.site or '(no line known)'}"
+        for side, one in sides
+        if one is not None
+    )
+
+
+def python_row_text(one: RegistryDifference) -> str:
+    """How two layers differ in a registry, or why it is not compared; empty when it is the same."""
+    if not one.is_compared:
+        has = f"; the other has {_count_of(one.not_compared, 'entry', 'entries')}" if one.not_compared else ""
+        return f"not compared, since {_why_not_compared(one)}{has}"
+    texts = [f"{number:,} {text}" for kind, text in _PYTHON_COUNTED.items() if (number := _of_kind(one, kind))]
+    if one.not_compared:
+        texts.append(f"{one.not_compared:,} not compared, of a module that the other has not imported")
+    return ", ".join(texts)
+
+
+_PYTHON_COUNTED = {
+    PythonChangeKind.REMOVED: "only before",
+    PythonChangeKind.ADDED: "only after",
+    PythonChangeKind.CHANGED: "with another function",
+    PythonChangeKind.MOVED: "moved",
+}
+
+
+def _why_not_compared(one: RegistryDifference) -> str:
+    if one.before is one.after:
+        return {
+            Known.READ: "",
+            Known.NOT_RECORDED: "neither recording has read it",
+            Known.NOT_FOUND: "it is not found in either PyTorch",
+            Known.NOT_IMPORTED: "nobody imported its module",
+        }[one.before]
+    sides = (("first", one.before), ("second", one.after))
+    return " and ".join(f"{_KNOWN[known]} the {side}" for side, known in sides if known is not Known.READ)
+
+
+_KNOWN = {
+    Known.NOT_RECORDED: "it is not in this recording,",
+    Known.NOT_FOUND: "it is not found in the PyTorch of",
+    Known.NOT_IMPORTED: "its module is not imported in",
+}
+
+
+def _of_kind(one: RegistryDifference, kind: PythonChangeKind) -> int:
+    match kind:
+        case PythonChangeKind.REMOVED:
+            return one.removed
+        case PythonChangeKind.ADDED:
+            return one.added
+        case PythonChangeKind.CHANGED:
+            return one.changed
+        case PythonChangeKind.MOVED:
+            return one.moved
+
+
 # -- one backend
 
 
@@ -672,6 +851,10 @@ def _cut(texts: list[str], most: int, noun: str) -> list[str]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _count_of(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def _more(number: int, noun: str) -> str:

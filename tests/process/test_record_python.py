@@ -122,6 +122,21 @@ def test_each_registration_is_listed_with_the_line_of_the_package(tmp_path: Path
     assert "torch/library.py" not in (tmp_path / "street.yaml").read_text()
 
 
+def test_a_record_over_its_registry_is_what_importing_the_package_makes(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_OPERATORS)
+    assert dispatchlab(tmp_path, "record", "street", "-o", "street.yaml").returncode == 0
+    if load_scenario(tmp_path / "street.yaml").registry is None:
+        pytest.skip("no registry of this PyTorch is bundled")
+    compared = ("diff", "street.yaml", "live", "--import", "street", "--layer", "python", "--exit-code")
+    same = dispatchlab(tmp_path, *compared)
+    assert (same.returncode, "no difference" in same.stdout) == (0, True), same.stdout
+    more = "@register_decomposition(torch.ops.street.gate.default)\ndef gate_pieces(x):\n    return x\n"
+    (tmp_path / "street" / "__init__.py").write_text(f"{_OPERATORS}\n\n{more}")
+    found = dispatchlab(tmp_path, *compared)
+    assert (found.returncode, "only before" in found.stdout) == (1, False)
+    assert "street::gate post_autograd  only after\n      street:gate_pieces at street/" in found.stdout
+
+
 def test_what_pytorch_brings_by_itself_is_not_of_the_package(tmp_path: Path) -> None:
     listed, _ = _recorded(tmp_path, _LOWERINGS)
     names = [(registry, operator) for registry, operator, _, _ in listed]

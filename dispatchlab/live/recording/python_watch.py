@@ -11,6 +11,7 @@ from dispatchlab.live.introspection.python_registries import read_python_layer
 from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_of
+from dispatchlab.registry.python_compare import is_left_by_call
 
 # Note [What a package registers in Python]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -83,7 +84,7 @@ class PythonWatch:
                 continue
             one = journal.registration(write)
             before = journal.before(write)
-            if _is_left_by(one if write.after is not None or before is None else before, called):
+            if is_left_by_call(one if write.after is not None or before is None else before, called):
                 continue
             if write.site is None and write.before is None and one.slot not in slots and _is_own(one, own):
                 continue
@@ -97,7 +98,7 @@ class PythonWatch:
         seen = {(each.registry, each.operator, each.key) for each in journal.writes}
         for one in now:
             is_new = one not in self._before and one.slot not in seen and one.registry not in _DERIVED
-            if is_new and not _is_left_by(one, called) and not _is_own(one, own):
+            if is_new and not is_left_by_call(one, called) and not _is_own(one, own):
                 made.append(one._replace(active=True))
         return tuple(made)
 
@@ -134,18 +135,6 @@ _DERIVED = ("export_decompositions",)
 def _is_known(operator: str, known: Collection[str]) -> bool:
     """Whether an operator is there: what its library took with it, nobody has removed."""
     return operator in known or operator.partition("::")[0] in ("higher_order", "python") or operator.endswith(".*")
-
-
-def _is_left_by(one: PythonRegistration, called: Collection[str]) -> bool:
-    """Whether a call of torch.library left this, which is a registration by itself."""
-    if one.operator not in called or one.key.startswith("torch_dispatch"):
-        return False
-    if one.function.startswith(_OF_TORCH_LIBRARY):  # `register_autocast` puts such a kernel into `py_kernels`
-        return True
-    return one.registry == "custom_ops" or (one.registry == "torch_library" and one.key == "fake")
-
-
-_OF_TORCH_LIBRARY = ("torch.library:", "torch._library.")
 
 
 def _own_layers(version: str) -> Sequence[PythonLayer]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dispatchlab.analysis.upgrade import UpgradeReport
 from dispatchlab.analysis.upgrade_backend import BackendUpgrade
 from dispatchlab.analysis.upgrade_package import OtherKernel, PackageUpgrade
+from dispatchlab.registry.python_compare import PythonDiff
 from dispatchlab.registry.upgrade import Cause, OneSided, OperatorChange, SchemaChange, SharedChange, Upgrade
 from dispatchlab.render.html.elements import Html, element, joined
 from dispatchlab.render.html.page import Section, page
@@ -23,7 +24,16 @@ from dispatchlab.render.html.parts import (
     summary_list,
     verdict,
 )
-from dispatchlab.render.upgrade import change_texts, find_text, held_text, summary_rows
+from dispatchlab.render.upgrade import (
+    change_texts,
+    find_text,
+    held_text,
+    python_function_texts,
+    python_kind_text,
+    python_row_text,
+    python_summary_rows,
+    summary_rows,
+)
 
 _CAUSES = {
     Cause.DISPATCHER: "the rules of the dispatcher",
@@ -55,14 +65,20 @@ def upgrade_lead(report: UpgradeReport) -> Html:
     """The result in short."""
     if report.package is not None:
         return _package_lead(report.package)
-    return _summary(report.upgrade) if report.backend is None else _backend_lead(report.backend)
+    if report.backend is not None:
+        return _backend_lead(report.backend)
+    cxx = [] if report.layer == "python" else [_summary(report.upgrade)]
+    python = [] if report.python is None else [_python_lead(report)]
+    return joined((*cxx, *python))
 
 
 def upgrade_sections(report: UpgradeReport) -> tuple[Section, ...]:
     """Every detail."""
     if report.package is not None:
         return tuple(_package(report.package))
-    return tuple(_everything(report.upgrade) if report.backend is None else _backend(report.backend))
+    if report.backend is not None:
+        return tuple(_backend(report.backend))
+    return (*_everything(report.upgrade), *(() if report.python is None else _python(report.python)))
 
 
 def _summary(found: Upgrade) -> Html:
@@ -117,6 +133,31 @@ def _everything(found: Upgrade) -> Iterator[Section]:
     if lines:
         body = data_table("Registrations that moved", ("operator", "key", "before", "after"), lines)
         yield Section("lines", "Moved lines", body)
+
+
+def _python_lead(report: UpgradeReport) -> Html:
+    rows = [(label or "Python", text) for label, text in python_summary_rows(report)]
+    return summary_list(rows)
+
+
+def _python(found: PythonDiff) -> Iterator[Section]:
+    counted = [(Cell(one.registry, "name"), text) for one in found.registries if (text := python_row_text(one))]
+    if counted:
+        body = data_table("Registries of Python that differ or are not compared", ("registry", "how"), counted)
+        yield Section("python", "Registries of Python", body)
+    rows = [
+        (
+            Cell(one.registry, "name"),
+            Cell(one.operator, "name"),
+            one.key,
+            python_kind_text(one),
+            Cell(lines(python_function_texts(one)), "code"),
+        )
+        for one in found.changes
+    ]
+    if rows:
+        header = ("registry", "operator", "key", "how", "what is in force")
+        yield Section("python-entries", "What Python registers", data_table("Entries that differ", header, rows))
 
 
 def _one_sided(title: str, side: Sequence[OneSided]) -> Html:
