@@ -82,7 +82,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "trace": (("trace", "{program}"),),
     "trace --summary": (("trace", "--summary", "{program}"),),
     "diff": (("diff", "torch-2.12", "torch-2.15"),),
-    "diff --layer": (("diff", "torch-2.12", "torch-2.13", "--layer", "all"),),
+    "diff --layer": (("diff", "torch-2.12", "torch-2.15", "--layer", "all"),),
     "diff --for": (("diff", "torch-2.9", "torch-2.15", "--for", "docs/upgrade.yaml"),),
     "diff --key": (("diff", "torch-2.12", "torch-2.15", "--key", "PrivateUse1"),),
 }

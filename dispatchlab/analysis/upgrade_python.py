@@ -127,4 +127,4 @@ def _called(registrations: Iterable[Registration]) -> Iterator[str]:
     for one in registrations:
         if isinstance(one, Block) and one.made_by is not None:
             for call in (one.made_by, *one.made_by.parts):
-                yield str(replace(call.operator, namespace=call.operator.namespace or one.namespace))
+                yield str(replace(call.operator, namespace=call.operator.namespace or one.namespace or ""))
