@@ -7,7 +7,8 @@ Works on any engine: states are merged where they can be kept, and each order ru
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # P0 to P2 of the checker hold between orders of one program as they do between free ones; nothing is released, so P4 is
 # not asked. A refusal ends a program: it is an exception at import. So there is a rule besides: when one order makes
-# every registration, all orders do. When none does, the registrations exclude one another, in whatever order.
+# every registration, all orders do. When none does, the registrations exclude one another, in whatever order. That is
+# no proof: which of them is in force is decided by the order, and what follows in their modules was not reached.
 #
 # Registrations that share no operator are explored apart, each group in the orders that are left of the program's when
 # the others are left out. Most groups are of one module and have one order, and few have more than two or three.
@@ -252,8 +253,10 @@ class _Drive:
         verdict = Verdict.ORDER_INDEPENDENT if proved else Verdict.NO_VIOLATION_FOUND
         if self.broken is not None and (self.complete is None or not self.refusals):
             return Ending(Verdict.ORDER_DEPENDENT, self._shorter(self.broken))
-        if self.complete is None or not self.refusals:
+        if not self.refusals:
             return Ending(verdict)
+        if self.complete is None:
+            return Ending(Verdict.NO_VIOLATION_FOUND)
         index, (sequence, refusal) = min(self.refusals.items(), key=lambda item: (len(item[1][0]), item[0]))
         accepted = self.complete[: self.complete.index(index) + 1]
         again = _differ(self.fresh, accepted, sequence)

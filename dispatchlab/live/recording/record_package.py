@@ -108,7 +108,8 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     python_watch = PythonWatch(roots, modules.wrote)
     with RegistrationWatch(modules.registered) as watch, python_watch, modules:
         import_packages(packages)
-    kept = [call for call in watch.calls if not call.released]
+    lasting = [call for call in watch.calls if not call.released]
+    kept = [call for call in lasting if not call.refused]
     calls = [call for call in kept if not call.site.by_torch]
     by_torch = [call for call in kept if call.site.by_torch]
     after = all_dumps()
@@ -116,8 +117,9 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     added = _added(before, after, Counter(_registered_at(kept)), reader)
     native = [registration for operator in added for registration in reader.registrations(operator)]
     events: dict[int, object] = {id(one): native_event(one.operator, _key(one), one.debug) for one in native}
+    refused = _Refused([call for call in lasting if not call.site.by_torch], native, before)
     python = []
-    for call in calls:
+    for call in refused.written:
         for registration in reader.call(call):
             python.append(registration)
             events[id(registration)] = id(call)
@@ -125,7 +127,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     touched = {_qualified(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
     called = {str(OperatorName(call.namespace, call.operator)) for call in kept if call.function is not None}
-    registered = python_watch.found(called)
+    registered = (*python_watch.found(called), *(_not_written(call, roots) for call in refused.unwritten))
     read = {name: found for name in map(str, touched) if name in after and (found := reader.dump(name, after[name]))}
     registry = bundled_for(version)
     scenario = Scenario(
@@ -165,10 +167,98 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
         native=len(native),
         others=_others(calls, packages),
         by_torch=len(by_torch),
-        unreadable=(*watch.unreadable, *reader.unreadable, *left_out),
+        unreadable=(
+            *watch.unreadable,
+            *reader.unreadable,
+            *left_out,
+            *(f"{_call_text(call)} at {_chain(call.site, roots)} is refused in any order" for call in refused.always),
+        ),
         in_python=registered,
         refused=tuple(python_watch.refused_by_torch),
     )
+
+
+# Note [Calls that are refused]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A package may catch the error of a call that PyTorch refuses. In another order of imports it may be another call that
+# is refused, so it is not enough to record what was accepted:
+#
+# - where a call of another module, or C++, is about the same operator or namespace, the refused call is a registration
+#   like any other, and an engine refuses it again in the orders in which PyTorch does;
+# - where PyTorch has the operator itself, which is no part of the record, nobody can say what would come of another
+#   order. Such a call is listed as a refused registration of torch.library, which is not explored;
+# - where no other module has to do with it, it is refused in any order, and so is a second def by one module. It is
+#   reported, and the record does not have it.
+
+
+class _Refused:
+    """What becomes of the calls that were refused. See Note [Calls that are refused].
+
+    Attributes:
+        written: all calls that are registrations of the record, in order, with those that were accepted.
+        unwritten: those that may depend on order and cannot be explored.
+        always: those that are refused in any order.
+    """
+
+    def __init__(self, calls: Sequence[WatchedCall], native: Sequence[Def | Impl], before: Mapping[str, str]) -> None:
+        self.written: list[WatchedCall] = []
+        self.unwritten: list[WatchedCall] = []
+        self.always: list[WatchedCall] = []
+        modules: dict[str, set[str]] = {}
+        for one in native:
+            modules.setdefault(_base(one.operator), set()).add("")
+        for call in calls:
+            for about in _about(call):
+                modules.setdefault(about, set()).add(call.site.module)
+        own: dict[str, frozenset[OperatorName]] = {}
+        for call in calls:
+            own[call.site.module] = own.get(call.site.module, frozenset()) | (
+                frozenset() if call.refused else _defs(call)
+            )
+        known = {name.partition(".")[0] for name in before}
+        for call in calls:
+            names = _about(call)
+            if not call.refused:
+                self.written.append(call)
+            elif (_defs(call) & own.get(call.site.module, frozenset())) or not any(
+                modules[each] - {call.site.module} for each in names
+            ):
+                self.always.append(call)
+            elif names & known:
+                self.unwritten.append(call)
+            else:
+                self.written.append(call)
+
+
+def _base(operator: OperatorName) -> str:
+    return f"{operator.namespace}::{operator.name}"
+
+
+def _about(call: WatchedCall) -> frozenset[str]:
+    """What a call is about: operators without their overloads, a namespace that it claims, the key of a fallback."""
+    if call.claims:
+        return frozenset((call.namespace,))
+    found = {f"_ {one.key}" for one in (*call.made, *call.content) if isinstance(one, Fallback)}
+    if call.operator:
+        found.add(f"{call.namespace}::{call.operator.rpartition('::')[2].partition('.')[0]}")
+    return frozenset(found)
+
+
+def _defs(call: WatchedCall) -> frozenset[OperatorName]:
+    """The operators that a call defines, or would."""
+    return frozenset(_qualified(call, one) for one in (*call.made, *call.content) if isinstance(one, Def))
+
+
+def _call_text(call: WatchedCall) -> str:
+    name = f"{call.namespace}::{call.operator.rpartition('::')[2]}" if call.operator else call.namespace
+    return f"{call.function or ('Library' if call.claims else 'a registration')} for {name}"
+
+
+def _not_written(call: WatchedCall, roots: tuple[str, ...]) -> PythonRegistration:
+    name = f"{call.namespace}::{call.operator.rpartition('::')[2]}"
+    keys = " ".join(str(one.key) for one in call.content if isinstance(one, Impl) and one.key is not None)
+    made = str(call.function or ("def" if any(isinstance(one, Def) for one in call.content) else "impl"))
+    return PythonRegistration("torch_library", name, keys, site=_chain(call.site, roots), call=made, effect="refused")
 
 
 class _Reader:
@@ -387,7 +477,7 @@ def _function(part: WatchedCall) -> TorchLibraryFunction:
 
 
 def _plain(call: WatchedCall, debug: str) -> Registration:
-    (one,) = call.made
+    (one,) = call.content or call.made
     match one:
         case Def(schema=schema):
             assert not isinstance(schema, OperatorName)

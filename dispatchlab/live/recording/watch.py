@@ -41,6 +41,7 @@ class WatchedCall:
         content: what it would have made if `custom_op` had not made the operator, where it made nothing or less.
         claims: whether the library that was made claims its namespace.
         released: whether it was taken back.
+        refused: whether PyTorch refused it. Then `content` is what it would have made, and `made` is empty.
     """
 
     site: CallSite
@@ -53,6 +54,7 @@ class WatchedCall:
     content: list[Registered] = field(default_factory=list)
     claims: bool = False
     released: bool = False
+    refused: bool = False
 
 
 class RegistrationWatch:
@@ -98,6 +100,8 @@ class RegistrationWatch:
         self._wrapped.wrap(ops, "get_library_allowing_overwrite", self._custom_op)
         for function in _PARTS:
             self._wrapped.wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
+        for function in _LOOKING_UP:
+            self._wrapped.wrap(torch().library, str(function), functools.partial(self._looking_up, function))
 
     def __exit__(self, *error: object) -> None:
         self._wrapped.put_back()
@@ -105,7 +109,12 @@ class RegistrationWatch:
     def _new_library(
         self, original: Callable[..., Any], kind: str, name: str, dispatch: str, *more: Any, **named: Any
     ) -> object:
-        library = original(kind, name, dispatch, *more, **named)
+        try:
+            library = original(kind, name, dispatch, *more, **named)
+        except RuntimeError:
+            if kind == "DEF":
+                self._note(WatchedCall(self._sites.here(), name, claims=True, refused=True))
+            raise
         known = self._libraries[id(library)] = _WatchedLibrary(name, dispatch)
         site = self._sites.here()
         if not site.by_torch:
@@ -122,8 +131,13 @@ class RegistrationWatch:
         *arguments: Any,
         **named: Any,
     ) -> object:
-        result = original(module, *arguments, **named)
         known = self._libraries.get(id(module))
+        try:
+            result = original(module, *arguments, **named)
+        except RuntimeError:
+            if known is not None:
+                self._refused_binding(known, reader, *arguments, **named)
+            raise
         if known is None:  # a library that was there before the watch
             return result
         try:
@@ -140,6 +154,24 @@ class RegistrationWatch:
             call = self._keep(known, WatchedCall(self._sites.here(), known.namespace, operator=name))
         call.made += registrations
         return result
+
+    def _refused_binding(
+        self, known: _WatchedLibrary, reader: Callable[..., list[Registered]], *arguments: Any, **named: Any
+    ) -> None:
+        """Note what would have been made; what cannot be read is refused in any order."""
+        try:
+            wanted = reader(known.key, *arguments, **named)
+        except Exception:  # PyTorch says what is wrong with it
+            return
+        if self._active is not None:
+            self._active.content += wanted
+        elif known.custom_op is not None:
+            known.custom_op.refused = True
+            known.custom_op.content = [*wanted, *_beside_a_def(wanted)]
+        else:
+            name = next((one.operator.name for one in wanted if not isinstance(one, Fallback)), "")
+            call = WatchedCall(self._sites.here(), known.namespace, operator=name, content=wanted, refused=True)
+            self._keep(known, call)
 
     def _reset(self, original: Callable[..., Any], module: Any) -> object:
         known = self._libraries.get(id(module))
@@ -162,14 +194,20 @@ class RegistrationWatch:
             return self._made(library, function, str(first).partition("(")[0], run)
         name = first if isinstance(first, str) else str(getattr(first, "_name", first))
         function, on = self._sites.function() or (function, ())
-        return self._made(library, function, name, run, on)
+        key = arguments[2] if len(arguments) > 2 else named.get("dispatch_key", "")
+        content = [Impl(_name(name), _key(key) or _key(library.dispatch_key), Kernel())]
+        return self._made(library, function, name, run, on, content)
 
     def _fake(
         self, original: Callable[..., Any], library: Any, name: str, fn: Any, level: int = 1, **named: Any
     ) -> object:
         level = named.pop("_stacklevel", level)
         return self._made(
-            library, TorchLibraryFunction.REGISTER_FAKE, name, lambda: original(library, name, fn, level + 4, **named)
+            library,
+            TorchLibraryFunction.REGISTER_FAKE,
+            name,
+            lambda: original(library, name, fn, level + 4, **named),
+            content=[Impl(_name(name), DispatchKey.Meta, Kernel())],
         )
 
     def _rule(self, original: Callable[..., Any], library: Any, name: str, kind: type, fn: Any) -> object:
@@ -188,20 +226,50 @@ class RegistrationWatch:
         name: str,
         run: Callable[[], object],
         on: tuple[str, ...] = (),
+        content: Sequence[Registered] = (),
     ) -> object:
         known = self._known(library)
         if self._active is not None or known.custom_op is not None:
             return run()
         call = WatchedCall(self._sites.here(), known.namespace, function, name.rpartition("::")[2], on)
-        with self._during(call):
-            result = run()
+        try:
+            with self._during(call):
+                result = run()
+        except RuntimeError:
+            self._refused(known, call, content)
+            raise
         self._keep(known, call)
         return result
 
+    def _refused(self, library: _WatchedLibrary, call: WatchedCall, content: Sequence[Registered]) -> None:
+        call.content = call.content or list(content)
+        call.made, call.refused = [], True
+        if call.content or call.function is TorchLibraryFunction.REGISTER_TORCH_DISPATCH:
+            self._keep(library, call)
+
+    def _looking_up(
+        self, function: TorchLibraryFunction, original: Callable[..., Any], operator: Any, *arguments: Any, **named: Any
+    ) -> object:
+        """A function that looks the operator up before it comes to a library, and may not find it."""
+        before = len(self.calls)
+        try:
+            return original(operator, *arguments, **named)
+        except (AttributeError, RuntimeError):
+            if isinstance(operator, str) and len(self.calls) == before:
+                namespace, _, name = operator.rpartition("::")
+                on = _on(function, arguments, named) if function is TorchLibraryFunction.REGISTER_AUTOCAST else ()
+                call = WatchedCall(self._sites.here(), namespace, function, name, on, refused=True)
+                call.content = [Impl(_name(name), key, Kernel()) for key in _keys_of(function, on)]
+                self._note(call)
+            raise
+
     def _custom_op(self, original: Callable[..., Any], namespace: str, name: str) -> object:
+        lasting = [each for each in self.calls if not each.released]
         library = original(namespace, name)
         known = self._libraries[id(library.m)]
         call = WatchedCall(self._sites.here(), namespace, TorchLibraryFunction.CUSTOM_OP, name)
+        for older in lasting:  # what another module destroys here is there when that is imported first
+            older.released = older.released and older.site.module == call.site.module
         known.custom_op = self._keep(known, call)
         return library
 
@@ -231,6 +299,9 @@ class RegistrationWatch:
 
     def _keep(self, library: _WatchedLibrary, call: WatchedCall) -> WatchedCall:
         library.calls.append(call)
+        return self._note(call)
+
+    def _note(self, call: WatchedCall) -> WatchedCall:
         self.calls.append(call)
         if self._kept is not None:
             self._kept(id(call))
@@ -263,6 +334,19 @@ _PARTS = (
     TorchLibraryFunction.REGISTER_AUTOCAST,
     TorchLibraryFunction.REGISTER_TORCH_DISPATCH,
 )
+
+
+_LOOKING_UP = (
+    TorchLibraryFunction.REGISTER_AUTOGRAD,
+    TorchLibraryFunction.REGISTER_VMAP,
+    TorchLibraryFunction.REGISTER_AUTOCAST,
+)
+
+
+def _beside_a_def(wanted: Sequence[Registered]) -> list[Registered]:
+    """What `custom_op` makes after its def; its kernel is taken for one of every device."""
+    keys = DispatchKey.Meta, DispatchKey.Autograd, DispatchKey.CompositeExplicitAutograd
+    return [Impl(one.operator, key, Kernel()) for one in wanted if isinstance(one, Def) for key in keys]
 
 
 def _on(function: TorchLibraryFunction, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, ...]:
