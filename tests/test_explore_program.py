@@ -179,6 +179,15 @@ def test_a_package_of_a_hundred_modules_that_import_each_other_has_orders() -> N
     assert program.allows(order)
 
 
+def test_modules_of_a_circle_that_register_nothing_double_no_positions() -> None:
+    names = [f"idle_{number}" for number in range(40)]
+    found = [Module(name, (names[number - 1], f"made_{number % 3}")) for number, name in enumerate(names)]
+    found += [Module(f"made_{number}", (number,)) for number in range(3)]
+    found.append(Module("last", ("made_2", *names, 3)))
+    program = Program.of(4, found)
+    assert set(program.orders()) == {order for order in permutations(range(4)) if order.index(2) < order.index(3)}
+
+
 @pytest.mark.parametrize(("count", "is_noted"), [(6, False), (7, True)])
 def test_a_report_says_when_more_orders_than_there_are_were_explored(count: int, *, is_noted: bool) -> None:
     names = [f"m{number}" for number in range(count)]

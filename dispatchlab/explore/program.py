@@ -19,6 +19,9 @@ unless it has run or is running. So the registrations of two modules interleave 
 # the modules of a circle count like those that register. Where more than a few modules are in circles, they wait for
 # nothing that they import: these are more orders than there are, and never fewer.
 #
+# Where such a module registers nothing itself, it makes no difference when it begins: it is left out, and who imports it
+# may import what it leads to, or not. Otherwise each of them would double the positions.
+#
 # One sequence of registrations can come of several imports, which may leave a program in different positions. So a
 # position is the set of all that there can be.
 
@@ -35,7 +38,7 @@ from dispatchlab.model.sequence import StepSequence
 
 _FEW: Final = 100  # orders that are counted one by one
 _FEW_IN_CIRCLES: Final = 6  # modules in circles whose positions are followed one by one
-_OPTIONAL: Final = ""  # among imports: these may be skipped
+_OPTIONAL: Final = "?"  # behind the name of an import that may be skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class Program:
         count: how many registrations there are.
         before: those that were there before any module.
         bodies: by module, what it registers and imports.
+        followed: the same of the modules that are followed, without those of circles that register nothing.
         chains: by module, what Python imports for it: packages around it that register, the outermost first, and it.
         tracked: the modules of which a program remembers that they have begun; the others may run again, which does
             nothing then. A program may import each of them itself.
@@ -82,6 +86,7 @@ class Program:
     count: int
     before: _Rest
     bodies: Mapping[str, _Rest]
+    followed: Mapping[str, _Rest]
     chains: Mapping[str, tuple[str, ...]]
     tracked: frozenset[str]
     circles: Mapping[str, frozenset[str]]
@@ -124,7 +129,20 @@ class Program:
             for name, body in bodies.items()
             if name in kept
         }
-        return cls(count, before, left, chains, frozenset({*making, *packages, *circles}), circles, loose)
+        idle = frozenset(name for name in loose - making if loose.issuperset(chains[name][:-1]))
+        beyond = _beyond(idle, left, chains)
+        followed = {
+            name: tuple(item if isinstance(item, int) else _followed(item, name, beyond) for item in body)
+            for name, body in left.items()
+            if name not in idle
+        }
+        circles = {
+            name: (others - idle).union(*(beyond[each] for each in others & idle))
+            for name, others in circles.items()
+            if name not in idle
+        }
+        tracked = frozenset({*making, *packages, *circles})
+        return cls(count, before, left, followed, chains, tracked, circles, loose)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -162,7 +180,7 @@ class Program:
                 found.setdefault(item, set()).add(self._left((*stack[:-1], stack[-1][1:]), begun))
                 continue
             following = [((*stack, body), begun | {name}) for name, body in self._next_modules(item, begun)]
-            if _OPTIONAL in item:
+            if stack and all(name.endswith(_OPTIONAL) for name in item):
                 following.append(((*stack[:-1], stack[-1][1:]), begun))
             for after in (self._left(*each) for each in following):
                 if after not in seen:
@@ -177,57 +195,60 @@ class Program:
         whether it has begun while what it needs is imported.
         """
         circles = _circles({name: others - begun for name, others in self.circles.items() if name not in begun})
-        todo = [name for name in names if name != _OPTIONAL and not self._is_done(name, begun)]
+        todo = [each.removesuffix(_OPTIONAL) for name in names for each in self._rest(name, begun)]
         seen = set(todo)
         while todo:
             name = todo.pop()
             packages = [each for each in self.chains[name][:-1] if each not in begun]
             waits = [each for each in packages if each not in self.loose]
-            needs = waits[:1] or self._needs(name, begun)
+            needs, is_waiting = (waits[:1], True) if waits else self._needs(name, begun)
             if name in self.loose and not waits:
-                body = tuple(dropwhile(lambda item: not isinstance(item, int), self.bodies[name]))
-                yield name, tuple(item if isinstance(item, int) else item | {_OPTIONAL} for item in body)
+                body = tuple(dropwhile(lambda item: not isinstance(item, int), self.followed[name]))
+                yield name, tuple(item if isinstance(item, int) else _optional(item) for item in body)
                 needs = [*packages, *needs]
-            elif not needs:
-                yield name, self.bodies[name]
+            elif not is_waiting:
+                yield name, self.followed[name]
             elif name in circles and not waits:
-                yield name, self.bodies[name]
+                yield name, self.followed[name]
                 continue
             todo += [each for each in needs if each not in seen]
             seen.update(needs)
 
-    def _needs(self, name: str, begun: frozenset[str]) -> list[str]:
-        """What a module imports first, where that does something."""
-        for item in self.bodies[name]:
+    def _needs(self, name: str, begun: frozenset[str]) -> tuple[list[str], bool]:
+        """What a module imports first, where that does something; and whether it waits for any of that."""
+        needs: list[str] = []
+        for item in self.followed[name]:
             if isinstance(item, int):
                 break
-            needs = [each for each in item if not self._is_done(each, begun)]
-            if needs:
-                return needs
-        return []
+            rest = [each for other in item for each in self._rest(other, begun)]
+            needs += [each.removesuffix(_OPTIONAL) for each in rest]
+            if not all(each.endswith(_OPTIONAL) for each in rest):
+                return needs, True
+        return needs, False
 
     def _left(self, stack: tuple[_Rest, ...], begun: frozenset[str]) -> _Run:
         """Without imports of what has begun, so that equal futures are equal."""
         left = []
         for rest in stack:
             items = (
-                item if isinstance(item, int) else frozenset(name for name in item if not self._is_done(name, begun))
+                item if isinstance(item, int) else frozenset(each for name in item for each in self._rest(name, begun))
                 for item in rest
             )
-            kept = tuple(item for item in items if isinstance(item, int) or item - {_OPTIONAL})
+            kept = tuple(item for item in items if isinstance(item, int) or item)
             if kept:
                 left.append(kept)
         return tuple(left), begun
 
-    def _is_done(self, name: str, begun: frozenset[str]) -> bool:
-        """Whether importing a module does nothing any more."""
-        if name == _OPTIONAL:
-            return False
+    def _rest(self, name: str, begun: frozenset[str]) -> frozenset[str]:
+        """What is left to import where a module is imported: itself, or what may follow; nothing when it is done."""
+        if name.endswith(_OPTIONAL):
+            return _optional(self._rest(name.removesuffix(_OPTIONAL), begun))
         if name in self.tracked:
-            return name in begun
-        return begun.issuperset(self.chains[name][:-1]) and all(
-            self._is_done(other, begun) for other in _imports(self.bodies[name])
-        )
+            return frozenset() if name in begun else frozenset((name,))
+        rest = frozenset(each for other in _imports(self.followed[name]) for each in self._rest(other, begun))
+        if begun.issuperset(self.chains[name][:-1]) and all(each.endswith(_OPTIONAL) for each in rest):
+            return rest
+        return frozenset((name,))
 
     def orders(self) -> Iterator[StepSequence]:
         """Every order, each once; the first is that of the file where that is an order of the program."""
@@ -281,6 +302,33 @@ class Program:
 
         bodies = {name: left(body) for name, body in self.bodies.items()}
         return Program._kept(len(members), left(self.before), bodies, self.chains)
+
+
+def _optional(item: frozenset[str]) -> frozenset[str]:
+    return frozenset(name if name.endswith(_OPTIONAL) else f"{name}{_OPTIONAL}" for name in item)
+
+
+def _beyond(
+    idle: frozenset[str], bodies: Mapping[str, _Rest], chains: Mapping[str, tuple[str, ...]]
+) -> dict[str, frozenset[str]]:
+    """By module that is left out, the others that it leads to over those that are left out, too."""
+    found = {}
+    for name in idle:
+        seen, todo = {name}, [name]
+        while todo:
+            each = todo.pop()
+            following = {other for item in (*_imports(bodies[each]), each) for other in chains[item]} - seen
+            seen |= following
+            todo += following & idle
+        found[name] = frozenset(seen - idle)
+    return found
+
+
+def _followed(item: frozenset[str], importer: str, beyond: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Imports, with what follows those modules that are left out in place of them."""
+    needed = item - beyond.keys()
+    following = frozenset(each for name in item & beyond.keys() for each in beyond[name])
+    return needed | _optional(following - needed - {importer})
 
 
 def _making(bodies: Mapping[str, Iterable[object]]) -> set[str]:
