@@ -19,8 +19,8 @@ unless it has run or is running. So the registrations of two modules interleave 
 # the modules of a circle count like those that register. Where more than a few modules are in circles, they wait for
 # nothing that they import: these are more orders than there are, and never fewer.
 #
-# Where such a module registers nothing itself, it makes no difference when it begins: it is left out, and who imports it
-# may import what it leads to, or not. Otherwise each of them would double the positions.
+# Where such a module registers nothing itself, it makes no difference when it begins: it is left out, and who imports
+# it may import what it leads to, or not. Otherwise each of them would double the positions.
 #
 # One sequence of registrations can come of several imports, which may leave a program in different positions. So a
 # position is the set of all that there can be.
