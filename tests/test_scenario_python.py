@@ -203,6 +203,23 @@ def test_what_has_a_known_rule_is_explored_and_the_verdict_names_both_layers() -
     assert (values["layers"], values["unexplored"], values["registrations"]) == (["cxx", "python"], 1, 3)
 
 
+@pytest.mark.parametrize("field", ["python", "registrations"])
+@pytest.mark.parametrize(("site", "verdict"), [("a.py:3", "order-dependent"), ("", "no violation found")])
+def test_a_fallback_of_inductor_without_its_lowering_is_not_explored_beside_another(
+    tmp_path: Path, field: str, site: str, verdict: str
+) -> None:
+    entries = [("inductor_fallbacks", "a.py:3"), ("inductor_lowerings", "b.py:7")]
+    if site:
+        entries.append(("inductor_lowerings", site))
+    name = "registry" if field == "python" else "python"
+    lines = "".join(f"  - {name}: {registry}\n    operator: mine::f\n    site: {at}\n" for registry, at in entries)
+    before = f"python:\n{lines}{_ONE}" if field == "python" else f"{_ONE}{lines}"
+    (tmp_path / "half.yaml").write_text(_HEAD + before)
+    result = CliRunner().invoke(main, ["permute", str(tmp_path / "half.yaml"), "--format", "json"])
+    found = json.loads(result.stdout)
+    assert (found["verdict"], found["unexplored"]) == (verdict, int(not site))
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("engine", [("--walk", "graph"), ("--walk", "orders"), ()])
 def test_it_is_no_proof(engine: tuple[str, ...]) -> None:

@@ -130,7 +130,7 @@ MEANINGS = {
     "as_expected": "whether that was found",
     "exit_code": "what this scenario alone would end with",
     "layers": "the layers that the verdict is about",
-    "unexplored": "how many registrations of Python there are besides, which no engine explores",
+    "unexplored": "how many registrations of Python there are besides that were not explored",
     "overwritten": "how many of these a later one has taken the place of",
     "registration_texts": "what each registration is, in the order of the file",
     "counterexample.kind": "how the two sequences disagree",

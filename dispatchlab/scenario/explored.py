@@ -17,6 +17,12 @@ See Note [Where a registration of Python comes].
 #   orders than there are: a difference may be one that the imports between the modules rule out;
 # - in any other case nothing is known, and it is not explored.
 
+# Note [What make_fallback writes]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# `make_fallback` of Inductor writes two registries: it adds the operator to the fallbacks and makes its lowering. A
+# record has both entries, with the line of the call. A scenario that has the fallback alone, beside the lowering of
+# somebody else, does not say which of the two lowerings is the later one: such a fallback is not explored.
+
 from __future__ import annotations
 
 from collections import Counter
@@ -43,7 +49,7 @@ def explored(scenario: Scenario, *, live: bool = False) -> Scenario:
         live: for the live engine, which cannot make all that the lab engine can.
     """
     if not scenario.python:
-        return scenario
+        return replace(scenario, python=unsaid) if (unsaid := tuple(_half_fallbacks(scenario))) else scenario
     chosen = _Chosen(scenario, live=live)
     if not chosen.numbers:
         return replace(scenario, modules=_without(scenario.modules, len(scenario.registrations)))
@@ -55,8 +61,30 @@ def explored(scenario: Scenario, *, live: bool = False) -> Scenario:
         registrations=registrations,
         operators=named if is_all else tuple(dict.fromkeys((*scenario.operators, *_operators(chosen.made)))),
         modules=tuple(chosen.modules()),
-        python=tuple(one for at, one in enumerate(scenario.python) if at not in chosen.numbers),
+        python=tuple(
+            dict.fromkeys(
+                (
+                    *(one for at, one in enumerate(scenario.python) if at not in chosen.numbers),
+                    *_half_fallbacks(scenario),
+                )
+            )
+        ),
     )
+
+
+def _half_fallbacks(scenario: Scenario) -> Iterator[PythonRegistration]:
+    """The fallbacks of Inductor without the lowering that they make. See Note [What make_fallback writes]."""
+    given = (*scenario.python, *(one.code for one in scenario.registrations if isinstance(one, PythonImpl)))
+    if not given:
+        return
+    from dispatchlab.model.python_layer import ASSIGNMENT  # costs start-up, and few scenarios have any
+
+    lowered = {(one.operator, one.site) for one in given if one.registry == "inductor_lowerings"}
+    operators = {operator for operator, _ in lowered}
+    for one in given:
+        is_made = one.registry == "inductor_fallbacks" and one.call != ASSIGNMENT and not one.effect
+        if is_made and one.operator in operators and (one.operator, one.site) not in lowered:
+            yield one
 
 
 def _operators(made: Sequence[PythonImpl]) -> Iterator[OperatorName]:
@@ -93,6 +121,7 @@ class _Chosen:
         self._defined = frozenset(defined_by(scenario.registrations))
         self._bases = frozenset((name.namespace, name.name) for name in self._defined)
         self._listed = frozenset(item for module in scenario.modules for item in module.body if isinstance(item, int))
+        self._half = frozenset(_half_fallbacks(scenario))
         self._at_end: dict[str, list[int]] = {}  # by module, those that come when it ends
         self._free: list[int] = []  # those that come at any time
         self.made: list[PythonImpl] = []
@@ -114,7 +143,7 @@ class _Chosen:
         name = PythonImpl(one).operator
         if self._live and (one.registry in NO_CALL_OF_ITS_OWN or one.effect == "removed"):
             return False
-        if one.rule is None or (one.is_packet and (name.namespace, name.name) in self._bases):
+        if one in self._half or one.rule is None or (one.is_packet and (name.namespace, name.name) in self._bases):
             return False
         if not self._scenario.modules or self._count + at in self._listed:
             return True
