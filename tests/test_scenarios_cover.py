@@ -17,6 +17,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.graph_walk import explore_graph
+from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.result import Expectation, Exploration, judge
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.scenario.load import load_scenario
@@ -468,6 +469,9 @@ def _explored(name: str, semantics: str) -> Exploration:
     scenario = _scenarios()[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden
+        if scenario.program is not None:
+            engine, program = LabEngine(semantics), scenario.program
+            return explore_program(engine, scenario.registrations, scenario.operators, program=program)
         return explore(LabEngine(semantics), scenario.registrations, scenario.operators, order=scenario.order)
 
 
