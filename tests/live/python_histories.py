@@ -11,7 +11,12 @@ from dispatchlab.explore.protocol import Engine
 from dispatchlab.explore.run_sequence import SandboxSession
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.lifetimes import Lifetimes
-from dispatchlab.model.python_layer import ASSIGNMENT, PYTHON_REGISTRIES, PythonRegistration
+from dispatchlab.model.python_layer import (
+    ASSIGNMENT,
+    NO_CALL_OF_ITS_OWN,
+    PYTHON_REGISTRIES,
+    PythonRegistration,
+)
 from dispatchlab.model.registration import Def, Impl, PythonImpl, Registration, with_defs_needed
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.sequence import StepSequence, format_sequence
@@ -27,10 +32,11 @@ KEYS = {
 }
 """Keys of registries that have more than one entry for an operator."""
 
-_OWN = ("jvp_decompositions",)
 
-REGISTRIES = tuple(each.name for each in PYTHON_REGISTRIES if each.rule is not None and each.name not in _OWN)
-"""The registries that are explored. That of forward mode is filled by PyTorch alone."""
+REGISTRIES = tuple(
+    each.name for each in PYTHON_REGISTRIES if each.rule is not None and each.name not in NO_CALL_OF_ITS_OWN
+)
+"""The registries that are explored live."""
 
 DEFINED, GIVEN, HIGHER = ("test::door", "test::gate.Tensor"), ("given::door",), ("higher_order::walk",)
 """Operators that are defined, an operator that is there already, and one that Python alone knows."""
