@@ -99,6 +99,7 @@ def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
         try:
             _write_beside(target, data, made)
             made[-1].replace(target)
+            made.clear()  # another thread may have the name by now
         finally:
             _remove(made)
     except (OSError, ValueError) as error:
@@ -166,8 +167,9 @@ def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | by
                 raise FileExistsError(EEXIST, f"{name} is not a regular file")
             _write_beside(place, _bytes(content), made)
             places.append(place)
-        for place, beside in zip(places, made, strict=True):
-            beside.replace(place)
+        for place in reversed(places):
+            made[-1].replace(place)
+            made.pop()  # as above
     except OSError as error:
         raise WriteError(str(folder), error.strerror or str(error)) from None
     finally:

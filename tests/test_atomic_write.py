@@ -136,6 +136,27 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path: Path, mo
     assert not (tmp_path / f".a.txt.{dead}.1").exists()
 
 
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_a_writer_removes_nothing_that_another_thread_writes_under_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_folder: bool
+) -> None:
+    moved, beside = Path.replace, tmp_path / f".a.{os.getpid()}.0"
+
+    def move_and_lose_the_name(path: Path, target: Path) -> Path:
+        found = moved(path, target)
+        assert path == beside
+        path.write_text("of another thread")
+        return found
+
+    monkeypatch.setattr(Path, "replace", move_and_lose_the_name)
+    if in_folder:
+        write_folder(tmp_path, {"a": "new"})
+    else:
+        write_file(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "new"
+    assert beside.read_text() == "of another thread"
+
+
 def interrupted(write: Callable[[], None], instruction: int) -> bool:
     """Whether the writing came to an instruction of its own of this number, and was interrupted before it."""
     seen = 0
