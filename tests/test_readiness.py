@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
+from typing import ClassVar
 
 import pytest
 from rich.console import Console
@@ -13,6 +15,8 @@ from rich.console import Console
 from dispatchlab.analysis.readiness import Answer, Aspect, Cell, OperatorFacts, Readiness, cell_of, readiness, row_of
 from dispatchlab.analysis.readiness_runs import decided
 from dispatchlab.live.introspection.readiness_reader import parameters_of
+from dispatchlab.live.registry import live_operator_runs
+from dispatchlab.live.worker.process import WorkerCrashed
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
@@ -292,3 +296,65 @@ def test_a_page_has_every_cell_and_escapes_what_packages_wrote() -> None:
     assert page.count("<tr") >= 5 * (len(Aspect) + 1)
     assert "https://docs.pytorch.org/docs/stable/library.html#torch.library.register_fake" in page
     assert "register_fake" in page
+
+
+class ManualTimer:
+    """A timer that ends when the test says so."""
+
+    daemon = False
+    made: ClassVar[list[ManualTimer]] = []
+
+    def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+        self.end = end
+        self.made.append(self)
+
+    def start(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+
+class AnswersWhenKilled:
+    """A live engine whose worker answers the first question at the moment at which it is killed."""
+
+    def __init__(self, **_: object) -> None:
+        self.is_killed = False
+
+    def __enter__(self) -> AnswersWhenKilled:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def worker(self) -> AnswersWhenKilled:
+        return self
+
+    def kill(self) -> None:
+        self.is_killed = True
+
+    def close(self) -> None:
+        self.is_killed = False
+
+    def ask(self, function: str, inputs: str, operator: str = "") -> object:
+        if not operator:
+            return ("a::one", "a::two")
+        if self.is_killed:
+            raise WorkerCrashed("it was killed before")
+        if operator == "a::one":
+            ManualTimer.made[-1].end()
+            assert self.is_killed
+        return {"cpu": Run(Outcome.WORKS, operator)}
+
+
+def test_a_worker_that_answers_as_it_is_killed_takes_no_other_operator_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = AnswersWhenKilled()
+    monkeypatch.setattr("dispatchlab.live.registry.LiveEngine", lambda **_: engine)
+    monkeypatch.setattr("dispatchlab.live.registry.Timer", ManualTimer)
+    done = live_operator_runs((), "a:b", ("a::one", "a::two"), limit_s=1)
+    assert done.notes == ()
+    assert {name: runs["cpu"].how for name, runs in done.runs.items()} == {"a::one": "a::one", "a::two": "a::two"}
+    for timer in ManualTimer.made:  # it was cancelled, and comes too late
+        timer.end()
+    assert not engine.is_killed

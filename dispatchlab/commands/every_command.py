@@ -79,6 +79,10 @@ def _without_pager(context: click.Context, param: click.Parameter, asked: bool) 
         context.meta[NO_PAGER] = True
 
 
+_MOST = 1_000_000_000
+"""The largest number with a fraction that an option takes; clocks and timers overflow at ten times as many seconds."""
+
+
 def _checked(callback: _Callback | None) -> _Callback:
     """The callback of a parameter, after its value was checked."""
 
@@ -88,6 +92,8 @@ def _checked(callback: _Callback | None) -> _Callback:
                 raise click.BadParameter("expected a value but found an empty text: leave it out", context, param)
             if isinstance(one, float) and not isfinite(one):
                 raise click.BadParameter(f"expected a number but found {one}", context, param)
+            if isinstance(one, float) and one > _MOST:
+                raise click.BadParameter(f"expected {_MOST:,} at most but found {one:g}", context, param)
         return value if callback is None else callback(context, param, value)
 
     return check

@@ -6,13 +6,12 @@ Whatever importing a package does, it does to that process: it can crash, hang, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Timer
+from threading import Lock, Timer
 from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.live.worker.engine import LiveEngine
-from dispatchlab.live.worker.process import WorkerCrashed
+from dispatchlab.live.worker.process import WorkerCrashed, WorkerProcess
 from dispatchlab.model.operator_runs import InputsError, Run
-from dispatchlab.processes.parent import kill_group
 from dispatchlab.registry.model import Registry
 
 if TYPE_CHECKING:
@@ -132,32 +131,40 @@ def live_operator_runs(
             if name not in given:
                 continue
             started(name)
-            late = _Deadline(engine.worker.pid, limit_s)
+            limit = _TimeLimit(engine.worker, limit_s)
             try:
                 runs[name] = engine.ask(f"{_RUNS}:run_operator", inputs, name)
             except InputsError as error:
                 notes.append(error.why)
             except WorkerCrashed as error:
-                why = f"took longer than {limit_s:g} s" if late.passed else f"cannot be taken to their end: {error}"
+                why = f"took longer than {limit_s:g} s" if limit.passed else f"cannot be taken to their end: {error}"
                 notes.append(f"the runs of {name} {why}")
             finally:
-                late.cancel()
+                limit.cancel()
+                if limit.passed:  # it may have answered before it was killed
+                    engine.close()
     return OperatorRuns(runs, tuple(notes))
 
 
-class _Deadline:
-    """Ends a process when it takes too long."""
+class _TimeLimit:
+    """Kills a worker that takes too long, and notes that in `passed`."""
 
-    def __init__(self, pid: int, limit_s: float) -> None:
+    def __init__(self, worker: WorkerProcess, limit_s: float) -> None:
         self.passed = False
-        self._pid = pid
-        self._timer = Timer(limit_s, self._end)
+        self._worker, self._is_over = worker, False
+        self._lock = Lock()
+        self._timer = Timer(limit_s, self._kill)
         self._timer.daemon = True
         self._timer.start()
 
     def cancel(self) -> None:
+        """Let the worker live from now on; a second time is harmless."""
+        with self._lock:
+            self._is_over = True
         self._timer.cancel()
 
-    def _end(self) -> None:
-        self.passed = True
-        kill_group(self._pid)
+    def _kill(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self.passed = True
+                self._worker.kill()

@@ -144,6 +144,10 @@ class WorkerProcess:
         """End it now; harmless when it has ended."""
         self._finalizer()
 
+    def kill(self) -> None:
+        """Kill it and what it started, from any thread; whoever waits for its answer gets a `WorkerCrashed`."""
+        _kill(self._process)
+
     def crash(self) -> DispatchLabError:
         """Why the worker died, as `ask` raises it; it has died or is about to."""
         if self._crash is None:
@@ -185,14 +189,14 @@ class WorkerProcess:
 
     def _stop_import(self) -> None:
         self._import_timed_out = True
-        self._kill()
+        self.kill()
 
     def _interrupted(self) -> object:
         """Pass Ctrl-C on, and give the worker a while to answer with what it has; then end it in any case."""
         if self._importing is not None:
             self.end()  # nothing was found yet that it could answer with
             raise KeyboardInterrupt
-        late = Timer(_STOP_S, self._kill)
+        late = Timer(_STOP_S, self.kill)
         late.daemon = True
         late.start()
         try:
@@ -207,9 +211,6 @@ class WorkerProcess:
             late.cancel()
             self.end()
 
-    def _kill(self) -> None:
-        _kill(self._process)
-
     def _autopsy(self) -> DispatchLabError:
         if not self._finalizer.alive:
             return WorkerCrashed("the process that runs PyTorch was ended")
@@ -217,7 +218,7 @@ class WorkerProcess:
             self.end()
             return ImportTimeoutError(self._importing, self._limit_s)
         self._let_end()
-        self._kill()
+        self.kill()
         code = self._process.wait()
         self._errors.seek(0)
         lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
