@@ -128,6 +128,8 @@ def _imports(mode: Mode, compiler: Compiler, decompositions: Decompositions) -> 
         return ("torch._inductor.decomposition", "torch._inductor.lowering")
     if mode == "make_fx" and decompositions == "inductor":
         return ("torch._inductor.decomposition",)
+    if mode in ("compile", "export"):
+        return ("torch._functorch.aot_autograd",)
     return ()
 
 

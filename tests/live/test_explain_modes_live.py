@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from dispatchlab.analysis.explain_calls import explain_operator
+from dispatchlab.call.explain_mode import REGISTRIES_OF
 from dispatchlab.call.implementation import ImplementedBy
+from dispatchlab.model.python_layer import Compiler, Mode
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -33,6 +35,16 @@ def output_of(module: str, *arguments: str) -> Any:
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+ASKED = (*((mode, "inductor") for mode in REGISTRIES_OF if REGISTRIES_OF[mode]), ("compile", "aot_eager"))
+
+
+@pytest.mark.parametrize(("mode", "compiler"), ASKED)
+def test_a_fresh_engine_has_what_a_mode_asks_for(mode: Mode, compiler: Compiler) -> None:
+    found = explain_operator("aten::mul.Tensor", [], engine="torch", mode=mode, compiler=compiler)
+    assert found.under is not None
+    assert found.under.call.hops or found.under.chain
 
 
 def test_what_is_predicted_runs() -> None:
