@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import unified_diff
 from fnmatch import fnmatchcase
@@ -95,12 +96,10 @@ class Watch:
 
     def close(self) -> None:
         """Stop watching; a second time is harmless."""
-        if self._hook is not None:
-            self._hook.close()
-        if self._python is not None:
-            self._python.close()
-        if self._torch is not None:
-            self._torch.close()
+        with ExitStack() as closing:  # what one of them raises keeps no other on
+            for each in (self._torch, self._python, self._hook):
+                if each is not None:
+                    closing.callback(each.close)
 
     def allow(self, *operators: str) -> None:
         """Let these operators stay: names, or globs such as `my_package::*`."""

@@ -105,8 +105,12 @@ class PythonJournal:
         self._lock = threading.RLock()
 
     def __enter__(self) -> PythonJournal:
-        self._wrap_all()
-        self._watch_modules()
+        try:
+            self._wrap_all()
+            self._watch_modules()
+        except BaseException:
+            self._put_back()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -114,14 +118,16 @@ class PythonJournal:
 
     def close(self) -> None:
         """Stop; a second time is harmless."""
-        self.look()
-        while self._wrapped:
-            self._wrapped.popitem()[1]()  # the last one first
+        try:
+            self.look()
+        finally:
+            self._put_back()
 
     def look(self) -> None:
         """Take what was written since for assignments."""
-        self._note(self._tables.changes(), "", None, by_torch=self._is_in_torch)
-        self._pending.clear()
+        with self._lock:
+            self._note(self._tables.changes(), "", None, by_torch=self._is_in_torch)
+            self._pending.clear()
 
     def left(self) -> Iterator[tuple[PythonWrite, PythonRegistration | None, PythonRegistration | None]]:
         """The slots that somebody else than PyTorch left in another way than they were.
@@ -195,9 +201,11 @@ class PythonJournal:
         return True
 
     def _leave(self) -> None:
-        self.look()
-        if self._bodies.pop().is_torch:
-            self._wrap_all()
+        try:
+            self.look()
+        finally:
+            if self._bodies.pop().is_torch and self._wrapped:  # else it was closed meanwhile
+                self._wrap_all()
 
     # -- calls
 
@@ -250,8 +258,7 @@ class PythonJournal:
                     self.look()
                     self._pending.update(one.registries)
         else:
-            with self._lock:
-                self.look()
+            self.look()
         self._calls.inside = True
         try:
             return self._refusing(one, original, arguments, named, given)
@@ -327,8 +334,14 @@ class PythonJournal:
                 else:
                     setattr(owner, name, own)
 
-        setattr(owner, name, wrapper)
         self._wrapped[id(owner), name] = undo
+        setattr(owner, name, wrapper)
+
+    def _put_back(self) -> None:
+        while self._wrapped:
+            at = next(reversed(self._wrapped))  # the last one first
+            self._wrapped[at]()
+            self._wrapped.pop(at, None)
 
 
 _held: dict[str, tuple[int, object, list[Any]]] = {}

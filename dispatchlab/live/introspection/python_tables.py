@@ -126,8 +126,9 @@ class PythonTables:
             gone.pop(name, None)
             had = kept.get(name)
             if had is None or not _same(had[1], table.entries):
-                changed.append((table, had or (table, {})))
-                kept[name] = table, dict(table.entries)
+                has = dict(table.entries)  # in one go: another thread may be writing it
+                changed.append((table._replace(entries=has), had or (table, {})))
+                kept[name] = table, has
         for name, had in gone.items():
             del kept[name]
             changed.append((had[0]._replace(entries={}), had))
@@ -208,7 +209,7 @@ class _Operators:
     def have_changed(self, registry: str) -> bool:
         """Whether any table has changed since the last call, or there are other tables."""
         tables = [table for _, table in self.tables(registry)]
-        now = list(map(len, tables)), [value for table in tables if table for value in table.values()]
+        now = list(map(len, tables)), [value for table in tables if table for value in list(table.values())]
         had = self._seen.get(registry)
         self._seen[registry] = now
         return had is None or had[0] != now[0] or not all(map(is_, had[1], now[1]))
@@ -342,7 +343,7 @@ def _inductor_fallbacks(registry: str) -> Iterator[Table]:
     fallbacks = _found("torch._inductor.lowering", "fallbacks")
     lowerings = _found("torch._inductor.lowering", "lowerings")
     if fallbacks is not None and lowerings is not None:
-        yield Table(registry, {each: each for each in fallbacks}, of=partial(_fallback, lowerings))
+        yield Table(registry, {each: each for each in list(fallbacks)}, of=partial(_fallback, lowerings))
 
 
 def _fallback(lowerings: Mapping[Any, Any], operator: Any, value: Any) -> Iterator[Entry]:
