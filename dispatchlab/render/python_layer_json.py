@@ -13,9 +13,10 @@ In `python` of an operator (`dump --format json`), a list in the order of the re
 All of it counted (`dump --counts --layer python --format json`):
 
     source, torch     where it comes from, and the PyTorch that it is of
-    registries        [{name, title, home, applies, needs, since, found, imported, recorded, operators,
-                      registrations, by_import}]; recorded is false where the recording was made before it was
-                      read; by_import counts the registrations by the module whose import brought them
+    registries        [{name, title, home, applies, needs, since, rule, found, imported, recorded, operators,
+                      registrations, by_import}]; rule says what a second registration of a slot does, null where
+                      nothing is explored; recorded is false where the recording was made before it was read;
+                      by_import counts the registrations by the module whose import brought them
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def layer_json(layer: PythonLayer, *, source: str) -> str:
     counts = [
         {
             **{name: value for name, value in registry._asdict().items() if name != "one_each"},
+            "rule": registry.rule and registry.rule._asdict(),
             "found": registry.name not in layer.missing,
             "imported": not registry.needs or registry.needs not in layer.not_imported,
             "recorded": registry.name not in unread,
