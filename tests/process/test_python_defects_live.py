@@ -1,0 +1,89 @@
+"""The programs of docs/python_defects.md show the defects on the installed PyTorch, and the commands find them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dispatchlab.cli import main
+from dispatchlab.model.installed_torch import installed_torch
+from tools.python_defects import PAGE, PROGRAMS, PYTHON_DEFECTS, PythonDefect, page
+
+TORCH = installed_torch()
+VERSION = ".".join((TORCH or "").split("+")[0].split(".")[:2])
+KNOWN = {one.name: one.versions()[VERSION] for one in PYTHON_DEFECTS if VERSION in one.versions()}
+"""Whether the installed PyTorch has each of the defects of which that is known."""
+
+
+def test_the_page_is_what_the_list_and_the_programs_say() -> None:
+    if os.environ.get("EXPECTTEST_ACCEPT"):
+        PAGE.write_text(page(), encoding="utf-8", newline="\n")
+    assert PAGE.read_text(encoding="utf-8") == page()
+    assert {path.stem for path in PROGRAMS.glob("*.py")} == {one.name for one in PYTHON_DEFECTS}
+    assert max(len(one.program.read_text(encoding="utf-8").splitlines()) for one in PYTHON_DEFECTS) <= 15
+
+
+_EACH_IN_A_CHILD = """
+import os, runpy, sys
+import torch
+for path in sys.argv[1:]:
+    if not (child := os.fork()):
+        print("program", path, flush=True)
+        runpy.run_path(path)
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not KNOWN, reason="no PyTorch of a version that was looked at")
+def test_the_programs_show_the_defects_that_the_version_has() -> None:
+    shown = [one for one in PYTHON_DEFECTS if one.name in KNOWN]
+    command = [sys.executable, "-W", "ignore", "-c", _EACH_IN_A_CHILD, *(str(one.program) for one in shown)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    printed = [each.splitlines() for each in done.stdout.split("program ")[1:]]
+    found = {Path(name).stem: any(line.startswith("defect: ") for line in lines) for name, *lines in printed}
+    assert found == KNOWN, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("defect", [one for one in PYTHON_DEFECTS if one.scenario], ids=lambda one: one.name)
+def test_the_command_finds_it_in_the_scenario(defect: PythonDefect) -> None:
+    command = defect.found_by.split("`")[1]
+    semantics = ("--semantics", "torch-2.13") if command == "permute" else ()
+    result = CliRunner().invoke(main, [command, f"scenarios/{defect.scenario}.yaml", *semantics, "--format", "json"])
+    found = json.loads(result.stdout)
+    match command:
+        case "permute":
+            assert found["verdict"] == "order-dependent"
+        case "lint":
+            assert "DL001" in {one["code"] for one in found["sources"][0]["findings"]}
+        case _:
+            raise AssertionError(f"no test knows what {command} finds")
+
+
+@pytest.mark.skipif(not KNOWN, reason="no PyTorch of a version that was looked at")
+def test_imports_finds_what_inductor_copies(tmp_path: Path) -> None:
+    (tmp_path / "early_copy.py").write_text(
+        "import torch\n"
+        "def mine(x, *others):\n"
+        "    return x\n"
+        "torch._decomp.decomposition_table[torch.ops.aten.addmv.default] = mine\n",
+        encoding="utf-8",
+    )
+    path = os.pathsep.join((str(tmp_path), *sys.path))
+    done = subprocess.run(
+        [sys.executable, "-m", "dispatchlab", "imports", "early_copy", "torch._inductor.decomposition"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "inductor_decompositions: early_copy:mine, registered at early_copy.py:2" in done.stdout
