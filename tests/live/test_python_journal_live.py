@@ -26,7 +26,7 @@ def watched_functions() -> list[object]:
         loader.__dict__["exec_module"],
         torch._ops.OperatorBase.__dict__["py_impl"],
         torch._decomp.register_decomposition,
-        torch._decomp.decompositions.register_decomposition,
+        vars(torch._decomp.decompositions)["register_decomposition"],
         torch._subclasses.fake_impls.register_op_impl,
     ]
 
@@ -65,7 +65,7 @@ def test_an_interrupt_while_the_functions_are_wrapped_leaves_them_as_they_were(m
 
 
 def test_each_write_is_counted_once_while_several_threads_register() -> None:
-    library = torch.library.Library("journal_threads", "DEF")
+    library: Any = torch.library.Library("journal_threads", "DEF")  # type: ignore[no-untyped-call]
     names = [f"f{number}" for number in range(THREADS * EACH)]
     for name in names:
         library.define(f"{name}(Tensor x) -> Tensor")
