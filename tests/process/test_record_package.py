@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -333,3 +335,47 @@ def test_a_module_that_needs_another_and_does_not_import_it_is_found(tmp_path: P
     report = json.loads(done.stdout)
     assert (done.returncode, report["counterexample"]["kind"]) == (1, "outcome"), report
     assert report["counterexample"]["actual_sequence"] == "+2"
+
+
+_FOR_A_WHILE = """\
+import torch
+
+for kind, namespace in ("FRAGMENT", "street"), ("DEF", "avenue"), ("IMPL", "_"):
+    gone = torch.library.Library(namespace, kind)
+    if kind == "FRAGMENT":
+        gone.define("door(Tensor x) -> Tensor")
+        gone.define("alone(Tensor x) -> Tensor")
+    elif kind == "IMPL":
+        gone.fallback(torch.library.fallthrough_kernel, "PrivateUse2")
+    gone._destroy()
+"""
+_FOR_GOOD = """\
+import torch
+
+street = torch.library.Library("street", "FRAGMENT")
+street.define("door(Tensor x) -> Tensor")
+avenue = torch.library.Library("avenue", "DEF")
+every = torch.library.Library("_", "IMPL")
+every.fallback(torch.library.fallthrough_kernel, "PrivateUse2")
+"""
+
+
+def test_nothing_is_proved_of_what_is_registered_for_a_while_where_another_module_registers_it(tmp_path: Path) -> None:
+    (tmp_path / "visitor.py").write_text(_FOR_A_WHILE)
+    (tmp_path / "tenant.py").write_text(_FOR_GOOD)
+    backwards = subprocess.run(
+        [sys.executable, "-c", "import tenant, visitor"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "Tried to register an operator (street::door" in backwards.stderr
+    scenario, told = recorded(tmp_path, "visitor", "tenant")
+    assert [(one.operator, one.key, one.call, one.effect) for one in scenario.python] == [
+        ("street::door", "", "define", "removed"),
+        ("avenue::*", "", "Library", "removed"),
+        ("_::*", "PrivateUse2", "fallback", "removed"),
+    ]
+    assert "street::door taken out at visitor.py:6" in told
+    done = dispatchlab(tmp_path, "permute", "found.yaml", "--require-proof")
+    assert done.returncode == 3, done.stdout
+    assert "3 registrations of Python not explored" in done.stdout
+    alone, _ = recorded(tmp_path, "visitor")
+    assert (alone.registrations, alone.python) == ((), ())

@@ -26,7 +26,7 @@ from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
-from dispatchlab.model.python_layer import PythonRegistration
+from dispatchlab.model.python_layer import PythonRegistration, WriteEffect
 from dispatchlab.model.registration import (
     Block,
     BlockKind,
@@ -118,6 +118,7 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     native = [registration for operator in added for registration in reader.registrations(operator)]
     events: dict[int, object] = {id(one): native_event(one.operator, _key(one), one.debug) for one in native}
     refused = _Refused([call for call in lasting if not call.site.by_torch], native, before)
+    taken_back = [call for call in watch.calls if call.released and not call.site.by_torch and refused.meets(call)]
     python = []
     for call in refused.written:
         for registration in reader.call(call):
@@ -127,7 +128,11 @@ def record_packages(packages: Sequence[str]) -> PackageRecord:
     touched = {_qualified(call, one) for call in calls for one in call.made if not isinstance(one, Fallback)}
     touched |= {operator.name for operator in added}
     called = {str(OperatorName(call.namespace, call.operator)) for call in kept if call.function is not None}
-    registered = (*python_watch.found(called), *(_not_written(call, roots) for call in refused.unwritten))
+    registered = (
+        *python_watch.found(called),
+        *(_not_written(call, roots, "refused") for call in refused.unwritten),
+        *dict.fromkeys(_not_written(call, roots, "removed") for call in taken_back),
+    )
     read = {name: found for name in map(str, touched) if name in after and (found := reader.dump(name, after[name]))}
     registry = bundled_for(version)
     scenario = Scenario(
@@ -204,7 +209,7 @@ class _Refused:
         self.written: list[WatchedCall] = []
         self.unwritten: list[WatchedCall] = []
         self.always: list[WatchedCall] = []
-        modules: dict[str, set[str]] = {}
+        modules = self._modules = dict[str, set[str]]()
         for one in native:
             modules.setdefault(_base(one.operator), set()).add("")
         for call in calls:
@@ -228,6 +233,19 @@ class _Refused:
                 self.unwritten.append(call)
             else:
                 self.written.append(call)
+
+    def meets(self, call: WatchedCall) -> bool:
+        """Whether another module has to do with what this call is about. See Note [Calls that are taken back]."""
+        return any(self._modules.get(each, set()) - {call.site.module} for each in _about(call))
+
+
+# Note [Calls that are taken back]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What an import registers and releases again is no registration of the record. Yet it may depend on order: where the
+# module of another registration comes first, a def or a claim that was only there for a while is refused, and PyTorch
+# keeps the function of a released kernel for calls under a mode. No rule of an engine makes a registration that is
+# released before the next module begins, so such a call is listed as a registration of torch.library that was removed,
+# which is not explored, and nothing is proved. Where no other module has to do with it, it is left out.
 
 
 def _base(operator: OperatorName) -> str:
@@ -254,11 +272,13 @@ def _call_text(call: WatchedCall) -> str:
     return f"{call.function or ('Library' if call.claims else 'a registration')} for {name}"
 
 
-def _not_written(call: WatchedCall, roots: tuple[str, ...]) -> PythonRegistration:
-    name = f"{call.namespace}::{call.operator.rpartition('::')[2]}"
-    keys = " ".join(str(one.key) for one in call.content if isinstance(one, Impl) and one.key is not None)
-    made = str(call.function or ("def" if any(isinstance(one, Def) for one in call.content) else "impl"))
-    return PythonRegistration("torch_library", name, keys, site=_chain(call.site, roots), call=made, effect="refused")
+def _not_written(call: WatchedCall, roots: tuple[str, ...], effect: WriteEffect) -> PythonRegistration:
+    name = f"{call.namespace}::{call.operator.rpartition('::')[2] or '*'}"  # a claim and a fallback have none
+    made = (*call.made, *call.content)
+    keys = " ".join(dict.fromkeys(str(one.key) for one in made if isinstance(one, Impl | Fallback) and one.key))
+    kind = "Library" if call.claims else "def" if any(isinstance(one, Def) for one in made) else "impl"
+    called = str(call.function or ("fallback" if any(isinstance(one, Fallback) for one in made) else kind))
+    return PythonRegistration("torch_library", name, keys, site=_chain(call.site, roots), call=called, effect=effect)
 
 
 class _Reader:
