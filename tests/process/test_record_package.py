@@ -379,3 +379,55 @@ def test_nothing_is_proved_of_what_is_registered_for_a_while_where_another_modul
     assert "3 registrations of Python not explored" in done.stdout
     alone, _ = recorded(tmp_path, "visitor")
     assert (alone.registrations, alone.python) == ((), ())
+
+
+_THREADS = """\
+import threading
+import torch
+
+yard = torch.library.Library("yard", "DEF")
+yard.define("door(Tensor x) -> Tensor")
+
+
+def in_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+"""
+_IN_THREAD = """\
+import torch
+import yard
+
+lib = torch.library.Library("yard", "IMPL")
+yard.in_thread(lambda: lib.impl("door", lambda x: x, "CPU"))
+"""
+_MEANWHILE = """\
+
+class Tags(tuple):
+    def __contains__(self, tag):  # PyTorch is inside of define now
+        if not self:
+            yard.in_thread(lambda: torch.library.Library.impl(lib, "door", lambda x: x, "CUDA"))
+        return False
+
+
+other = torch.library.Library("yard", "FRAGMENT")
+other.define("gate(Tensor x) -> Tensor", tags=Tags())
+"""
+
+
+def test_what_a_thread_registers_is_of_the_module_that_waits_for_it(tmp_path: Path) -> None:
+    (tmp_path / "yard.py").write_text(_THREADS)
+    (tmp_path / "left.py").write_text(_IN_THREAD)
+    (tmp_path / "right.py").write_text(_IN_THREAD + _MEANWHILE)
+    scenario, _ = recorded(tmp_path, "left", "right")
+    assert scenario.modules == (
+        Module("yard", (0, 1)),
+        Module("left", ("yard", 2)),
+        Module("right", ("yard", 3, *range(4, len(scenario.registrations)))),
+    )
+    made = Counter(each for one in scenario.registrations if isinstance(one, Block) for each in one.registrations)
+    kernels = Counter((str(each.operator), str(each.key)) for each in made.elements() if isinstance(each, Impl))
+    assert kernels["door", "CPU"] == 2
+    assert {key for _, key in kernels} == {"CPU", "CUDA"}, "a call of a thread is none of the call of another one"
+    done = dispatchlab(tmp_path, "permute", "found.yaml", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (1, "order-dependent"), done.stdout

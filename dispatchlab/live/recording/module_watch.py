@@ -8,6 +8,7 @@ import functools
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
@@ -29,7 +30,8 @@ from dispatchlab.registry.model import read_dump
 # A registration belongs to the innermost module body that is running, whatever function it calls: `<module>` frames
 # are on the stack, and the frame of the importing module lies below that of the imported one. An import of what is
 # loaded already runs nothing and leaves no frame, yet it says that the importing module needs the other one. So
-# `__import__` and `import_module` are wrapped, and every import by a module body counts.
+# `__import__` and `import_module` are wrapped, and every import by a module body counts. A thread has a stack of its
+# own: what it registers belongs to the body that the main thread is in, which is the one that waits for it.
 #
 # C++ registers while a shared library is loaded. Whatever is new in the dumps after a library that knows PyTorch was
 # loaded belongs to the module body that loaded it. A library that needs PyTorch has the name of its core in it.
@@ -174,8 +176,16 @@ class ModuleWatch:
         self._bodies.setdefault(running[0], []).append(what)
 
     def _running(self) -> Iterator[str]:
-        """The module bodies that are running, the innermost first, without those of PyTorch and our own."""
-        frame: FrameType | None = sys._getframe(1)
+        """The module bodies that are running, the innermost first, without those of PyTorch and our own.
+
+        Below what a thread runs lies what the main thread does meanwhile: a body that started it, and mostly waits.
+        """
+        yield from self._bodies_on(sys._getframe(1))
+        if threading.current_thread() is not threading.main_thread():
+            yield from self._bodies_on(sys._current_frames().get(threading.main_thread().ident or 0))
+
+    def _bodies_on(self, frame: FrameType | None) -> Iterator[str]:
+        """The module bodies on one stack."""
         while frame is not None:
             code = frame.f_code
             if code.co_name == "<module>" and not code.co_filename.startswith((self._torch, self._own, "<")):

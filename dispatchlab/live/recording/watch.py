@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -75,7 +76,7 @@ class RegistrationWatch:
         self._kept = kept
         self.unreadable: list[str] = []
         self._libraries: dict[int, _WatchedLibrary] = {}
-        self._active: WatchedCall | None = None
+        self._inside = _Inside()
         self._wrapped = WrappedFunctions()
         self._sites = CallSites()
 
@@ -148,7 +149,7 @@ class RegistrationWatch:
                 f"{self._sites.here()}: a registration cannot be read: {lines[0] if lines else type(error).__name__}"
             )
             return result
-        call = self._active or known.custom_op
+        call = self._inside.call or known.custom_op
         if call is None:
             name = next((one.operator.name for one in registrations if not isinstance(one, Fallback)), "")
             call = self._keep(known, WatchedCall(self._sites.here(), known.namespace, operator=name))
@@ -163,8 +164,8 @@ class RegistrationWatch:
             wanted = reader(known.key, *arguments, **named)
         except Exception:  # PyTorch says what is wrong with it
             return
-        if self._active is not None:
-            self._active.content += wanted
+        if self._inside.call is not None:
+            self._inside.call.content += wanted
         elif known.custom_op is not None:
             known.custom_op.refused = True
             known.custom_op.content = [*wanted, *_beside_a_def(wanted)]
@@ -229,7 +230,7 @@ class RegistrationWatch:
         content: Sequence[Registered] = (),
     ) -> object:
         known = self._known(library)
-        if self._active is not None or known.custom_op is not None:
+        if self._inside.call is not None or known.custom_op is not None:
             return run()
         call = WatchedCall(self._sites.here(), known.namespace, function, name.rpartition("::")[2], on)
         try:
@@ -309,11 +310,17 @@ class RegistrationWatch:
 
     @contextlib.contextmanager
     def _during(self, call: WatchedCall) -> Iterator[None]:
-        self._active = call
+        self._inside.call = call
         try:
             yield
         finally:
-            self._active = None
+            self._inside.call = None
+
+
+class _Inside(threading.local):
+    """The call of `torch.library` that a thread is inside of: another thread may register meanwhile."""
+
+    call: WatchedCall | None = None
 
 
 @dataclass(slots=True)
