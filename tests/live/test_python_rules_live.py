@@ -6,10 +6,16 @@ import importlib
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.explore.explore import explore
+from dispatchlab.explore.lockstep import lockstep
+from dispatchlab.explore.result import Verdict
 from dispatchlab.live.bridge.python_calls import entry_now, python_call
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.python_layer import (
     ASSIGNMENT,
     IMPORTS,
@@ -18,6 +24,8 @@ from dispatchlab.model.python_layer import (
     PythonRegistration,
     Second,
 )
+from dispatchlab.scenario.explored import explored
+from dispatchlab.scenario.load import parse_scenario
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
@@ -101,3 +109,30 @@ def test_what_belongs_to_the_operator_needs_it_and_is_lost_with_it(registry: str
         assert bool(entry_now(one)) is not rule.by_object
     finally:
         made.reset()
+
+
+NAMES_OF_PYTHON = {
+    "all overloads of PyTorch's": ("inductor_lowerings", "aten::relu.*", "register_lowering", ""),
+    "all overloads of one that is given": ("inductor_lowerings", "nobodys::door.*", "register_lowering", ""),
+    "a decomposition of all overloads": ("decompositions", "nobodys::door.*", "", "post_autograd"),
+    "a function": ("inductor_lowerings", "python::torch.sym_min", "register_lowering", ""),
+    "a method": ("inductor_lowerings", "python::torch.Tensor.size", "register_lowering", ""),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES_OF_PYTHON)
+def test_the_last_writer_wins_under_a_name_that_the_bindings_refuse(kind: str) -> None:
+    registry, operator, call, key = NAMES_OF_PYTHON[kind]
+    codes = [PythonRegistration(registry, operator, key, f"street:{name}", call=call) for name in ("first", "second")]
+    before = entry_now(codes[0])
+    definition = parse_scenario("""{claim: A lamp., registrations: [{def: "street::lamp(Tensor x) -> Tensor"}]}""")
+    scenario = explored(replace(definition, python=tuple(codes)), live=True)
+    assert (len(scenario.registrations), scenario.python) == (3, ())
+    found = explore(LocalEngine(), scenario.registrations, scenario.operators)
+    assert found.verdict is Verdict.ORDER_DEPENDENT
+    assert found.counterexample is not None
+    assert "street:first" in found.counterexample.diff
+    assert "street:second" in found.counterexample.diff
+    agreed = lockstep(LabEngine("torch"), LocalEngine(), scenario.registrations, scenario.operators)
+    assert (agreed.verdict, agreed.edges > 5) == (Verdict.NO_VIOLATION_FOUND, True)
+    assert entry_now(codes[0]) is before

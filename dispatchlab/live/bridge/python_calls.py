@@ -25,7 +25,8 @@ from dispatchlab.model.registration import PythonImpl
 #
 # Some calls write more than the entry of one registry: `make_fallback` writes a lowering, too, and a call for a packet
 # of overloads writes each of them. A record has an entry for each. So that each is made once, such a call is made on a
-# table of our own, and the one entry is taken from there.
+# table of our own, and the one entry is taken from there. `register_decomposition` writes the overloads of a packet and
+# nothing for the packet itself, whose entry somebody assigned.
 #
 # PyTorch takes back next to nothing of all this. `reset` does: the entry below comes to light again, as it does with
 # kernels, and what was there before the first of ours comes back with the last. An entry belongs to the operator
@@ -156,7 +157,7 @@ def python_call(
             given = function or _stand_in()
             if registration.effect == "removed":
                 slot.table.pop(slot.key, None)
-            elif registration.call == ASSIGNMENT:
+            elif registration.call == ASSIGNMENT or (registration.is_packet and find in _WRITE_OVERLOADS):
                 slot.table[slot.key] = given
             else:
                 slot.write(given)
@@ -182,7 +183,8 @@ class PythonEntries:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._slots: dict[str, dict[tuple[str, str], tuple[PythonRegistration, str]]] = {}
-        self._made: list[tuple[PythonImpl, MadeInPython]] = []
+        self._made: list[MadeInPython] = []
+        self._by_value: dict[int, PythonImpl] = {}  # by the identity of a value, which `_made` keeps alive
         self._given: dict[str, Any] = {}
 
     def call(self, registration: PythonImpl, function: Callable[..., object]) -> Callable[[], MadeInPython]:
@@ -208,7 +210,8 @@ class PythonEntries:
             except RuntimeError as error:
                 raise self._refusal(registration, prefix, str(error)) from error
             self._slots.setdefault(code.operator, {})[code.registry, code.key] = code, prefix
-            self._made.append((registration, one))
+            self._made.append(one)
+            self._by_value[id(one.value)] = registration
             return one
 
         return made
@@ -217,12 +220,12 @@ class PythonEntries:
         """The registry, the key and the value of each slot that the sandbox wrote and that has something now."""
         for (registry, key), (code, prefix) in self._slots.get(operator, {}).items():
             value = entry_now(code, prefix)
-            if value is not None and any(one.value is value for _, one in self._made):
+            if value is not None and id(value) in self._by_value:
                 yield registry, key, value
 
     def reset(self) -> None:
         """Take everything back."""
-        for _, one in reversed(self._made):
+        for one in reversed(self._made):
             one.reset()
         for operator, library in self._given.items():
             library.reset()
@@ -244,10 +247,12 @@ class PythonEntries:
             return ""
         namespace, _, name = operator.partition("::")
         prefix = f"{self._prefix}given_"
-        if prefix + operator not in self._given and namespace != FUNCTIONS:
+        name = name.removesuffix(f".{EVERY_OVERLOAD}")
+        qualified = f"{prefix}{namespace}::{name}"
+        if qualified not in self._given and namespace != FUNCTIONS:
             library = bindings()._dispatch_library("FRAGMENT", prefix + namespace, "", __file__, 1)
             library.define(f"{name}(Tensor x) -> Tensor", "")
-            self._given[prefix + operator] = library
+            self._given[qualified] = library
         return prefix
 
     def _refusal(self, registration: PythonImpl, prefix: str, text: str) -> RegistrationError:
@@ -264,7 +269,8 @@ class PythonEntries:
 
     def _debug_of(self, value: object) -> str:
         """The debug text of the registration that has put a value where it is; empty for another's."""
-        return next((registration.debug for registration, one in self._made if one.value is value), "")
+        registration = self._by_value.get(id(value))
+        return "" if registration is None else registration.debug
 
 
 def entry_now(registration: PythonRegistration, prefix: str = "") -> object | None:
@@ -667,3 +673,6 @@ _FINDERS: Mapping[str, FindSlot] = {
     "inductor_constraints": _layout_constraint,
     "inductor_user_lowerings": _user_lowering,
 }
+
+_WRITE_OVERLOADS = _decomposition, _meta_function, _inductor_decomposition
+"""Those whose call writes an entry for each overload when it is given all of them."""

@@ -23,6 +23,7 @@ from dispatchlab.live.introspection.queries import UPSTREAM, schema_text, upstre
 from dispatchlab.live.introspection.slot_memory import Fingerprints, SlotView, entry_address, memory_layout
 from dispatchlab.live.sandbox.kept_in_python import kept_in_python
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.python_layer import EVERY_OVERLOAD
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 # Note [The observation cache]
@@ -154,7 +155,7 @@ class Observer:
 
     def snapshot(self, name: OperatorName, /) -> Snapshot:
         """What PyTorch shows of the operator now, and what sits in its slots; where Python is read, that as well."""
-        found = self._snapshot(name)
+        found = Snapshot.of_no_operator(name) if _is_of_python(name) else self._snapshot(name)
         if not self.reads_python:
             return found
         raw = kept_in_python(str(self._libraries.name_of(name)), self._names.mark, self._python.now(str(name)))
@@ -188,6 +189,8 @@ class Observer:
 
     def violations(self, name: OperatorName, /) -> tuple[Violation, ...]:
         """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
+        if _is_of_python(name):
+            return ()
         operator = self._by_id.get(id(name)) or self._remember(name)
         if operator.version != self.version:
             self.snapshot(name)
@@ -381,3 +384,8 @@ def _with_stale_slots(
 
 def _rows(table: ParsedTable) -> dict[int, str]:
     return {slot: shown for slot, _, shown in table.rows}
+
+
+def _is_of_python(name: OperatorName) -> bool:
+    """Whether the name is one of Python alone, which the bindings refuse: all overloads, or a function of a module."""
+    return name.overload == EVERY_OVERLOAD or "." in name.name
