@@ -169,7 +169,7 @@ def explain_under(
             return _of_version(made, version)
         case "compile":
             early = _python_kernel_of_hops(call, found) or _before_the_mode(call)
-            first = early or _refused_by_dynamo(found)
+            first = _no_tensor(found) or early or _refused_by_dynamo(found)
             chain = (first,) if first else tuple(compiled(found, compiler))
             unsure = _unsure(call, first)
             if not unsure and chain[-1].where == "Inductor":
@@ -212,6 +212,29 @@ def _symbolic_make_fx(found: Registered, decompositions: Decompositions) -> Iter
     """What make_fx asks when sizes are symbolic. Then it finds the results of the graph's nodes by FakeTensorMode."""
     for one in traced_by_make_fx(found, decompositions, symbolic=True):
         yield (_no_result(found, symbolic=True) if one.kind is ImplementedBy.GRAPH_NODE else None) or one
+
+
+def _no_tensor(found: Registered) -> Implementation | None:
+    """Why Dynamo traces no call of an operator that gives a plain value; None where it gives none.
+
+    Source: torch/_dynamo/variables/builder.py (wrap_fx_proxy_cls): a float is a constant, numbers in a list or a tuple
+    are, too, and a symbolic number is part of the graph.
+    """
+    returned = [str(one.type) for one in found.schema.returns]
+    if len(returned) != 1 or returned[0] not in _PLAIN:
+        return None
+    kind = "number" if returned[0] not in ("bool", "str") else "string" if returned[0] == "str" else "bool"
+    return Implementation(
+        ImplementedBy.UNSUPPORTED,
+        "Dynamo",
+        "",
+        "",
+        f"Dynamo traces no operator that returns a {kind}: it has to be a tensor",
+    )
+
+
+_PLAIN = ("bool", "int", "str", "ScalarType", "Layout", "MemoryFormat")
+"""Types of a result that Dynamo takes for a constant of no operator's call."""
 
 
 def _refused_by_dynamo(found: Registered) -> Implementation | None:

@@ -200,6 +200,8 @@ def _of_table(found: Registered, table: Decompositions) -> Implementation | None
                 return random
             why = "the table of decompositions of Inductor has it, and AOTAutograd applies that after autograd"
             registered = found.one("inductor_decompositions")
+            if registered is not None and registered.function.endswith(_BY_COMPOSITE):
+                return _composite(found, "the table of decompositions of Inductor has it by its composite kernel")
         case _:
             assert_never(table)
     if registered is None:
@@ -265,6 +267,9 @@ _METADATA = frozenset(
 )
 """Operators that FunctionalTensorMode asks the tensor inside for."""
 _SIZES = ("aten::size", "aten::stride", "aten::storage_offset")
+
+_BY_COMPOSITE = "._special_op_to_decompose_cia"
+"""What the default table of torch.export has for a composite operator of a package, and Inductor's table after it."""
 
 _RANDOM = frozenset(
     {

@@ -316,7 +316,8 @@ def _grad(hop: Hop, kernel: Chosen, found: Registered) -> Implementation:
     if _is_of_custom_op(found, hop):
         return by(ImplementedBy.UNSUPPORTED, _REFUSED_BY_GRAD)
     if not _file(kernel.debug).startswith("VariableType") and str(hop.key) not in found.view.by_rule:
-        return by(ImplementedBy.AUTOGRAD, "whoever registered it decides what is recorded")
+        why = "whoever registered it decides what is recorded; torch.func refuses a torch.autograd.Function that C++ "
+        return by(ImplementedBy.AUTOGRAD, f"{why}defines or that has no setup_context")
     return by(ImplementedBy.AUTOGRAD, "the autograd kernel records the call on the graph of this grad")
 
 

@@ -23,7 +23,7 @@ pytest.importorskip("torch", reason="compares with the installed PyTorch, and th
         ("make_fx none,make_fx all,symbolic make_fx inductor", 500, 486),
         ("make_fx core_aten,make_fx pre_autograd,dtensor", 500, 484),
         ("aot_eager", 500, 491),
-        ("inductor", 500, 484),
+        ("inductor", 500, 488),
         ("export", 250, 240),
         ("strict export,inductor code", 12, 10),
     ],

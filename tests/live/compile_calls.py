@@ -24,7 +24,7 @@ from dispatchlab.call.implementation import ImplementedBy
 from dispatchlab.live.introspection.package_paths import package_roots
 from dispatchlab.live.introspection.python_sites import FunctionSites
 from tests.live.mode_calls import OperatorCall, Seen
-from tests.live.traced_calls import function_of
+from tests.live.traced_calls import function_of, lacks_kernel
 
 
 def seen_under_inductor(call: OperatorCall, *, code: bool = False) -> tuple[Seen, ...]:
@@ -49,7 +49,11 @@ def seen_under_inductor(call: OperatorCall, *, code: bool = False) -> tuple[Seen
 
     torch._dynamo.reset()
     with tracer.planted(), inductor_config.patch(fx_graph_cache=False):
-        torch.compile(called, backend=backend, fullgraph=True, dynamic=False)(*tensors)
+        try:
+            torch.compile(called, backend=backend, fullgraph=True, dynamic=False)(*tensors)
+        except NotImplementedError as error:
+            if not (tracer.seen and lacks_kernel(call.operator, error)):
+                raise
     return tuple(tracer.seen)
 
 
@@ -115,6 +119,8 @@ class _CompileTracer:
     def lower(self, module: Any, inputs: Any, **kwargs: Any) -> Any:
         """Inductor's own lowering of a graph, without code."""
         self.check(module)
+        if self._done:
+            return module.forward
         record_original_output_strides(module)
         fake = fake_mode_of(inputs) or fake_mode_of([node.meta.get("val") for node in module.graph.nodes])
         # The graph is run again, and what depends on data has new symbols then.

@@ -42,7 +42,7 @@ class OperatorCall(NamedTuple):
     kwargs: dict[str, Any]
 
 
-class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the first call of each overload."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def operator_calls(count: int, seed: int, *, sizes: bool = False) -> list[Operat
             called = _overload_called(entry, (sample.input, *sample.args), sample.kwargs)
             if called is not None:
                 found.setdefault(called.operator.name(), called)
-            mode = _Calls()
+            mode = Calls()
             try:
                 with mode:
                     entry.op(sample.input, *sample.args, **sample.kwargs)

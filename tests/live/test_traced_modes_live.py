@@ -39,6 +39,12 @@ def test_what_is_predicted_runs(paths: str, count: int, least: int) -> None:
         assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == count
 
 
+def test_dynamo_refuses_operators_that_give_a_plain_value() -> None:
+    for found in compared("aot_eager,make_fx none", 0, 0).values():
+        assert found["differences"] == []
+        assert found["agree"] == 16
+
+
 def test_a_wrong_prediction_is_seen() -> None:
     found = compared("make_fx core_aten", 40, 7, predict="dtensor")
     assert len(found["make_fx core_aten"]["differences"]) > 10

@@ -73,11 +73,12 @@ def seen_under_make_fx(call: OperatorCall, table: Decompositions, *, symbolic: b
             proxy_tensor.make_fx(
                 called, decomposition_table=decompositions, tracing_mode="symbolic" if symbolic else "real"
             )(*tensors)
-        except RuntimeError as error:
-            if "get value out of a tracing tensor" not in str(error):
+        except Exception as error:
+            if "get value out of a tracing tensor" in str(error):
+                if "proxy" in tracer.reached:
+                    tracer.seen.append(Seen(ImplementedBy.UNSUPPORTED, ""))
+            elif not tracer.kernel_fails(error):
                 raise
-            if "proxy" in tracer.reached:
-                tracer.seen.append(Seen(ImplementedBy.UNSUPPORTED, ""))
     return tracer.concluded()
 
 
@@ -115,6 +116,11 @@ def seen_under_export(call: OperatorCall, *, strict: bool = False) -> tuple[tupl
         return first, again.concluded()
 
 
+def lacks_kernel(operator: Any, error: Exception) -> bool:
+    """Whether an error says that there is no kernel of the operator for the device of its arguments."""
+    return f"Could not run '{operator.name()}' with arguments from" in str(error)
+
+
 class GraphTracer:
     """Wrappers for one operator, which note the first thing that runs for it, and what follows when this gives up."""
 
@@ -146,8 +152,17 @@ class GraphTracer:
         called, tensors = function_of(call)
         torch._dynamo.reset()
         with self.planted():
-            torch.compile(called, backend=backend, fullgraph=True, dynamic=False)(*tensors)
+            try:
+                torch.compile(called, backend=backend, fullgraph=True, dynamic=False)(*tensors)
+            except Exception as error:
+                if not self.kernel_fails(error):
+                    raise
         return self.concluded() if self.started else ()
+
+    def kernel_fails(self, error: Exception) -> bool:
+        """Whether an error comes after all that is compared: the operator was seen, and has no kernel to run."""
+        seen = self._done or bool(self.reached)
+        return seen and isinstance(error, NotImplementedError) and lacks_kernel(self.operator, error)
 
     def note(self, kind: ImplementedBy, function: str, *, gave_up: bool = False) -> None:
         """Note what runs; what comes after the end is not the operator's own."""

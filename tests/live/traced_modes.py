@@ -147,7 +147,7 @@ def compared_along(path: str, calls: Sequence[OperatorCall], *, source: str = ""
                 seen = taken.run(call)
             except Exception as error:  # PyTorch refuses with errors of any type
                 if not _is_about(call, error):
-                    refused.append(f"{name}: {type(error).__name__}")
+                    refused.append(f"{name}: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:300])
                     continue
                 seen = ((Seen(ImplementedBy.UNSUPPORTED, ""),),)
             if not seen[0]:
@@ -175,7 +175,9 @@ def _is_about(call: OperatorCall, error: Exception) -> bool:
     text = str(error)
     if "does not support sparse" in text:
         return any(isinstance(one, torch.Tensor) and one.layout != torch.strided for one in tree_leaves(call[1:]))
-    return type(error).__name__ == "Unsupported" and f"Operator `{call.operator}`" in text
+    refused = f"Operator `{call.operator}`" in text
+    no_tensor = "torch.* op returned non-Tensor" in text and f"target: {call.operator}\n" in f"{text}\n"
+    return type(error).__name__ == "Unsupported" and (refused or no_tensor)
 
 
 def _difference(call: OperatorCall, chain: Sequence[Implementation], seen: Sequence[Seen]) -> str:
@@ -203,11 +205,23 @@ def _difference(call: OperatorCall, chain: Sequence[Implementation], seen: Seque
     return ""
 
 
+def plain_calls() -> list[OperatorCall]:
+    """Calls that give a number or a bool, composite or not; and of which some depend on data."""
+    aten, whole, one = torch.ops.aten, torch.randn(3, 4), torch.randn(())
+    of_one = ("is_complex", "is_floating_point", "numel", "dim", "storage_offset", "is_contiguous", "dense_dim")
+    found = [OperatorCall(getattr(aten, name).default, (whole,), {}) for name in (*of_one, "is_pinned", "neg")]
+    found += [OperatorCall(getattr(aten, name).default, (whole, whole), {}) for name in ("is_same_size", "equal")]
+    found += [OperatorCall(getattr(aten, name).default, (one,), {}) for name in ("item", "_local_scalar_dense")]
+    found.append(OperatorCall(aten.result_type.Tensor, (whole, one), {}))
+    found.append(OperatorCall(aten.can_cast.default, (torch.int64, torch.float32), {}))
+    return [*found, OperatorCall(aten.size.int, (whole, 0), {})]
+
+
 def main(paths: str, count: str, seed: str, predict: str = "") -> None:
-    """Print the comparisons along paths, which commas separate."""
+    """Print the comparisons along paths, which commas separate; a count of 0 is for `plain_calls`."""
     _look_up_all()  # before DTensor is imported
     warnings.simplefilter("ignore")
-    calls = operator_calls(int(count), int(seed))
+    calls = operator_calls(int(count), int(seed)) if int(count) else plain_calls()
     found: dict[str, Any] = {path: compared_along(path, calls, predict=predict)._asdict() for path in paths.split(",")}
     sys.stdout.write(f"{json.dumps(found)}\n")
 

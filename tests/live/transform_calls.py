@@ -18,11 +18,11 @@ from dispatchlab.analysis.explain_calls import explain_operator
 from dispatchlab.analysis.inspect_operators import inspect_operator
 from dispatchlab.analysis.torch_trace import TorchTrace
 from dispatchlab.call.autocast_policies import CastPolicy, policy_of
-from dispatchlab.call.explain import describe_arguments, explain, schema_of, thread_keys
+from dispatchlab.call.explain import Chosen, describe_arguments, explain, schema_of, thread_keys
 from dispatchlab.call.explain_mode import ModeExplanation
 from dispatchlab.call.explain_transform import BY_VMAP, REGISTERED_BY_VMAP
 from dispatchlab.call.implementation import Implementation, ImplementedBy
-from dispatchlab.call.trace import TracedCall
+from dispatchlab.call.trace import TracedCall, TracedKernel
 from dispatchlab.call.transform_rules import FUNCTIONALIZE, GRAD, VMAP, TransformKeys
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.python_layer import Mode
@@ -49,13 +49,19 @@ class Ran(NamedTuple):
 
 def ran_in(mode: str, calls: Sequence[OperatorCall]) -> list[Ran]:
     """What each call does in a mode, or in several, the outermost first: `vmap grad`."""
+    return ran_in_each((mode,), calls)[mode]
+
+
+def ran_in_each(modes: Sequence[str], calls: Sequence[OperatorCall]) -> dict[str, list[Ran]]:
+    """What each call does in each mode, in one trace."""
     mark = torch.ones(1)
+    made = [(mode, call) for mode in modes for call in calls]
     errors = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _functorch._set_vmap_fallback_warning_enabled(False)  # noqa: FBT003 - C++ takes it by position
         with TorchTrace(limit=1_000_000) as trace:
-            for call in calls:
+            for mode, call in made:
                 errors.append(_made(mode, call, mark))
     assert not trace.notes, trace.notes
     found: list[list[TracedCall]] = []
@@ -64,10 +70,10 @@ def ran_in(mode: str, calls: Sequence[OperatorCall]) -> list[Ran]:
             found.append([])
         else:
             found[-1].append(step)
-    return [
-        Ran(tuple(one for one in steps if one.operator == call.operator.name()), error)
-        for call, steps, error in zip(calls, found[1::3], errors, strict=True)
-    ]
+    each: dict[str, list[Ran]] = {mode: [] for mode in modes}
+    for (mode, call), steps, error in zip(made, found[1::3], errors, strict=True):
+        each[mode].append(Ran(tuple(one for one in steps if one.operator == call.operator.name()), error))
+    return each
 
 
 def _made(mode: str, call: OperatorCall, mark: Any) -> str:
@@ -82,7 +88,7 @@ def _made(mode: str, call: OperatorCall, mark: Any) -> str:
         )
         with ExitStack() as inside:
             for each in mode.split():
-                args, kwargs = inside.enter_context(_CONTEXTS[each](call.operator))(args, kwargs)
+                args, kwargs = inside.enter_context(CONTEXTS[each](call.operator))(args, kwargs)
             _MARK(mark)
             marks = 2
             call.operator(*args, **kwargs)
@@ -162,7 +168,7 @@ def _autocast(operator: Any) -> Iterator[Wrap]:
         yield lambda *both: both
 
 
-_CONTEXTS: dict[str, Any] = {
+CONTEXTS: dict[str, Any] = {
     "vmap": _vmap,
     "grad": _grad,
     "functionalize": _functionalize,
@@ -171,6 +177,14 @@ _CONTEXTS: dict[str, Any] = {
 
 
 # -- what is predicted, and what ran
+
+
+def _is_same(one: Chosen, other: TracedKernel, *, by_line: bool) -> bool:
+    """Whether two kernels are one. What Python registered has the line of its call in the record of a package alone."""
+    if one.debug == other.debug:
+        return True
+    in_python = all(".py:" in each.debug for each in (one, other))
+    return not by_line and in_python and (one.source, one.reason) == (other.source, other.reason)
 
 
 def difference(under: ModeExplanation, ran: Ran, *, kernels: bool = True) -> str:
@@ -183,7 +197,7 @@ def difference(under: ModeExplanation, ran: Ran, *, kernels: bool = True) -> str
     Args:
         under: the prediction.
         ran: what ran.
-        kernels: whether kernels have the same debug texts in both.
+        kernels: whether kernels that Python registered have the same debug texts in both.
     """
     name = under.call.operator
     inside = ran.hops
@@ -196,8 +210,8 @@ def difference(under: ModeExplanation, ran: Ran, *, kernels: bool = True) -> str
         found, expected = taken.kernel, hop.kernel
         assert found is not None
         by_vmap = expected is not None and expected.debug == BY_VMAP and "torch/_functorch/" in found.debug
-        if expected is None or (kernels and expected.debug != found.debug and not by_vmap):
-            return f"{name}: hop {number} runs {found.debug} instead of {expected}"
+        if expected is None or (not by_vmap and not _is_same(expected, found, by_line=kernels)):
+            return f"{name}: hop {number} runs {found} instead of {expected}"
         inside = tuple(one for one in taken.steps if isinstance(one, TracedCall) and one.operator == name)
         slow = under.runs.kind is ImplementedBy.SLOW_FALLBACK and hop.key == DispatchKey.FuncTorchBatched
         if slow and len(inside) != 2 and not ran.error:
@@ -210,7 +224,15 @@ def difference(under: ModeExplanation, ran: Ran, *, kernels: bool = True) -> str
     return ""
 
 
-def compared(calls: Sequence[OperatorCall], mode: Mode, *, predict: str = "", source: str = "") -> Compared:
+def _fails(under: ModeExplanation, ran: Ran) -> bool:
+    """Whether a call fails as predicted: there is nothing to run at its last hop."""
+    found = f"Could not run '{under.call.operator}' with arguments from"
+    return under.call.hops[-1].refusal is not None and found in ran.error
+
+
+def compared(
+    calls: Sequence[OperatorCall], mode: Mode, *, predict: str = "", source: str = "", ran: Sequence[Ran] = ()
+) -> Compared:
     """Compare predictions off a record with what runs.
 
     Args:
@@ -218,20 +240,21 @@ def compared(calls: Sequence[OperatorCall], mode: Mode, *, predict: str = "", so
         mode: a transform or autocast.
         predict: the mode to predict for, when it is another.
         source: the source of the predictions; the bundled registry of the installed PyTorch when left out.
+        ran: what the calls did in the mode, when they were made already.
     """
     agree = 0
     differences, refused, unseen = [], [], []
-    for call, ran in zip(calls, ran_in(mode, calls), strict=True):
+    for call, one in zip(calls, ran or ran_in(mode, calls), strict=True):
         name = str(call.operator.name())
         chosen = cast(Mode, predict or mode)
         under = explain_operator(name, specs_of(call), source=source or None, mode=chosen).under
         assert under is not None
-        if not ran.hops:
-            unseen.append(f"{name}: {ran.error}")  # the arguments of the sample cannot be in the transform
-        elif differs := difference(under, ran):
+        if not one.hops:
+            unseen.append(f"{name}: {one.error}")  # the arguments of the sample cannot be in the transform
+        elif differs := difference(under, one, kernels=not source):
             differences.append(differs)
-        elif ran.error and under.runs.kind is not ImplementedBy.UNSUPPORTED:
-            refused.append(f"{name}: {ran.error}")
+        elif one.error and under.runs.kind is not ImplementedBy.UNSUPPORTED and not _fails(under, one):
+            refused.append(f"{name}: {one.error}")
         else:
             agree += 1
     return Compared(agree, tuple(differences), tuple(refused), tuple(unseen))
@@ -359,7 +382,7 @@ def package_differences(source: str) -> list[str]:
             found.append(OperatorCall(getattr(torch.ops.transformed, name.partition("::")[2]).default, (given,), {}))
     assert len(found) == 14
     wrong = []
-    for mode in _CONTEXTS:
+    for mode in CONTEXTS:
         for call, ran in zip(found, ran_in(mode, found), strict=True):
             name = call.operator.name()
             under = explain_operator(name, specs_of(call), source=source, mode=cast(Mode, mode)).under
@@ -381,7 +404,7 @@ def _result(mode: str, arguments: Sequence[str]) -> object:
     if mode == "nested":
         return dict(zip(("looked", "wrong"), nested_differences(made), strict=True))
     if mode == "each":
-        return {each: compared(made, cast(Mode, each))._asdict() for each in _CONTEXTS}
+        return {each: compared(made, cast(Mode, each))._asdict() for each in CONTEXTS}
     return compared(made, cast(Mode, mode), predict="".join(arguments[2:]))._asdict()
 
 
