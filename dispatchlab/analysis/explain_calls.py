@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from dispatchlab.call.explain import (
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.profile import version_of
 from dispatchlab.registry.builds import backend_named, default_registry, has_kernels_for, no_answer
 
 if TYPE_CHECKING:
@@ -163,14 +163,8 @@ def _under(
         exclude=keys[1],
         compiler=compiler,
         decompositions=decompositions,
-        version=_version(layer.torch if layer else "", RULES_OF),
+        version=(version_of(layer.torch) if layer else None) or RULES_OF,
     )
-
-
-def _version(text: str, unknown: tuple[int, int]) -> tuple[int, int]:
-    """Major and minor version of a PyTorch, as `2.13.0+cpu` has them; what is given where the text has none."""
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return unknown if found is None else (int(found[1]), int(found[2]))
 
 
 def _described(found: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:

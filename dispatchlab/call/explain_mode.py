@@ -203,8 +203,8 @@ def _of_version(under: ModeExplanation, version: tuple[int, int]) -> ModeExplana
     """With a word on the version, where it is not the one that the rules are read from."""
     if version == RULES_OF:
         return under
-    shown = ".".join(map(str, version))
-    text = f"the order in which PyTorch asks is that of 2.13, and what the registries have is of {shown}"
+    rules, shown = (".".join(map(str, one)) for one in (RULES_OF, version))
+    text = f"the order in which PyTorch asks is that of {rules}, and what the registries have is of {shown}"
     return replace(under, unsure=f"{under.unsure}; {text}" if under.unsure else text)
 
 

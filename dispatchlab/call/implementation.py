@@ -101,14 +101,17 @@ class Registered:
 
     @property
     def namespace(self) -> str:
+        """The namespace of the operator."""
         return self.view.name.partition("::")[0]
 
     def all(self, registry: str, key: str | None = None) -> Iterator[PythonRegistration]:
+        """What is in force in a registry of Python, under one key or under any."""
         for one in self.registrations:
             if one.registry == registry and one.active and (key is None or one.key == key):
                 yield one
 
     def one(self, registry: str, key: str | None = None) -> PythonRegistration | None:
+        """The first of these; None when there is none."""
         return next(self.all(registry, key), None)
 
     def row(self, key: str) -> TableRow | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from dispatchlab.call.autocast_policies import AUTOCAST_KEYS
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS, PYTHON_KEYS, tensor_key_set
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -21,7 +22,7 @@ FRONT_AND_BACK = DispatchKeySet.of(
 )
 """What every call has while a transform is active."""
 
-_AUTOCAST = DispatchKeySet.of(*(key for key in DispatchKey if key.name.startswith("Autocast")))
+_AUTOCAST = DispatchKeySet.of(*AUTOCAST_KEYS)
 _BETWEEN = (
     DispatchKeySet.full_after(DispatchKey.FuncTorchDynamicLayerFrontMode)
     - DispatchKeySet.full_after(DispatchKey.FuncTorchDynamicLayerBackMode)

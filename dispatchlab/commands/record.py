@@ -164,6 +164,8 @@ def _summary(found: PackageRecord) -> list[str]:
         f"at {one.site}"
         for one in found.refused[:_MANY]
     ]
+    if len(found.refused) > _MANY:
+        lines.append(f"  and {len(found.refused) - _MANY:,} more that were refused")
     if found.dangling:
         lines.append(f"kernels without a def dangle: {_few(found.dangling)}")
     if found.others:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.live.bridge.torch import torch
+from dispatchlab.live.bridge.torch_library_calls import numbered
+from dispatchlab.live.sandbox.kept_in_python import number_of
 from dispatchlab.model.torch_library_rules import torch_library_rules
 from tests import effort
 from tests.live.torch_library_histories import check_histories
@@ -14,6 +18,19 @@ from tests.live.torch_library_histories import check_histories
 pytestmark = pytest.mark.skipif(
     torch_library_rules(str(torch().__version__)) is None, reason="the rules of this PyTorch are not known"
 )
+
+
+def test_the_number_of_a_call_is_found_through_wrappers_with_names_that_have_no_value() -> None:
+    def wrapped(function: Callable[..., object]) -> Callable[..., object]:
+        def wrapper() -> object:
+            return unset, function  # noqa: F821  it was deleted, as it should be here
+
+        unset = None
+        del unset
+        return wrapper
+
+    assert number_of(wrapped(wrapped(numbered(7)))) == 7
+    assert number_of(wrapped(print)) is None
 
 
 def test_refusals_dumps_and_what_python_keeps_are_equal_after_every_step() -> None:

@@ -373,8 +373,8 @@ _TABLES: dict[str, Callable[[str], Iterator[Table]]] = {
     "inductor_user_lowerings": _plain(_LOWERING, "user_lowerings"),
 }
 """The tables of each registry, but for those that every overload has of its own."""
-_DERIVED = ("export_decompositions",)
+DERIVED = ("export_decompositions",)
 """What PyTorch computes from other registries when it is asked."""
 
-_TABLES |= {name: _objects for name in READERS if name not in (*_TABLES, *_OF_OVERLOADS, *_DERIVED)}
+_TABLES |= {name: _objects for name in READERS if name not in (*_TABLES, *_OF_OVERLOADS, *DERIVED)}
 _REGISTRIES = (*_OF_OVERLOADS, *_TABLES)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.python_journal import PythonJournal
 from dispatchlab.live.introspection.python_registries import read_python_layer
+from dispatchlab.live.introspection.python_tables import DERIVED
 from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_of
@@ -97,7 +98,7 @@ class PythonWatch:
             made.append(one._replace(active=True, call=write.call or ASSIGNMENT, effect=effect))
         seen = {(each.registry, each.operator, each.key) for each in journal.writes}
         for one in now:
-            is_new = one not in self._before and one.slot not in seen and one.registry not in _DERIVED
+            is_new = one not in self._before and one.slot not in seen and one.registry not in DERIVED
             if is_new and not is_left_by_call(one, called) and not _is_own(one, own):
                 made.append(one._replace(active=True))
         return tuple(made)
@@ -126,10 +127,6 @@ class PythonWatch:
         """Those slots that have nothing but what PyTorch itself registers when a part of it is loaded."""
         own = _own_layers(str(torch().__version__))
         return frozenset(slot for slot, has in changed.items() if has and all(_is_own(one, own) for one in has))
-
-
-_DERIVED = ("export_decompositions",)
-"""What PyTorch computes from other registries when it is asked."""
 
 
 def _is_known(operator: str, known: Collection[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -58,8 +59,14 @@ def number_of(function: object) -> int | None:
         if id(one) in seen or not isinstance(one, FunctionType):
             continue
         seen.add(id(one))
-        left.extend(cell.cell_contents for cell in one.__closure__ or ())
+        left.extend(_closed_over(one))
     return number_of(owners[0]._init_fn) if owners else None
+
+
+def _closed_over(function: FunctionType) -> Iterator[object]:
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # nothing was assigned to the name yet, or it was deleted
+            yield cell.cell_contents
 
 
 def _entries(qualified: str) -> Iterator[tuple[str, str, list[object]]]:
