@@ -27,7 +27,7 @@ def _cells(folder: Path, source: str, *options: str) -> dict[str, dict[str, dict
         [sys.executable, "-m", "dispatchlab", "readiness", "closing_package", "--format", "json", *options],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
         cwd=folder,
         env=environment,
         check=False,

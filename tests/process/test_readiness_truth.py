@@ -27,7 +27,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
         cwd=folder,
         env=environment,
         check=False,
