@@ -155,7 +155,7 @@ def test_a_terminal_shows_the_same() -> None:
 @pytest.mark.usefixtures("folder")
 def test_counts_name_what_is_not_there() -> None:
     lines = dump("--counts", "--layer", "python", "--from", "with.dlreg").stdout.splitlines()
-    assert lines[0].split() == ["py_kernels", "1", "operators,", "2", "registrations"]
+    assert lines[0].split() == ["py_kernels", "1", "operator,", "2", "registrations"]
     assert lines[1].endswith("not found here, looked for at torch._ops:OpOverload.python_key_table")
     assert len(lines) == len(PYTHON_REGISTRIES)
     counts = json.loads(dump("--counts", "--layer", "python", "--from", "with.dlreg", "--format", "json").stdout)

@@ -360,7 +360,7 @@ OURS = {
 }
 
 RULES: dict[str, tuple[str, ...]] = {
-    f"DL{number:03}": (f"lint/dl{number:03}_found", f"lint/dl{number:03}_not_found") for number in range(1, 16)
+    f"DL{number:03}": (f"lint/dl{number:03}_found", f"lint/dl{number:03}_not_found") for number in range(1, 17)
 }
 """The rules of lint, each with what it finds and a near miss."""
 

@@ -239,7 +239,19 @@ def _count_python(source: str | None, engine: EngineName, imports: tuple[str, ..
         raise DumpOptionsError(f"{source} has no record of what Python registers: record it again with record --all")
     if reason:
         note(f"note: {reason}")
-    show(format, text=lambda: layer_text(layer), json=lambda: layer_json(layer, source=source))
+    show(
+        format,
+        text=lambda: layer_text(layer),
+        json=lambda: layer_json(layer, source=source),
+        rich=lambda console: _print_layer(console, layer),
+    )
+
+
+def _print_layer(console: Console, layer: PythonLayer) -> None:
+    from dispatchlab.render.page import Page
+    from dispatchlab.render.python_layer import print_layer
+
+    print_layer(Page(console), layer)
 
 
 def _across(operator: str, rows: tuple[str, ...], format: Format | None) -> None:

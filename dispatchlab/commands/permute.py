@@ -444,7 +444,9 @@ class _Printer:
         """The operators at the moments that were asked for; before them with everything registered, if `full`."""
         if full and self._asked.engine in (None, "lab"):
             try:
-                yield self._at(None)
+                title, found = self._at(None)
+                if any(each.exists for each in found.snapshots):  # a scenario of Python alone makes no operator
+                    yield title, found
             except DispatchLabError as error:  # the verdict stands, and so does its exit code
                 note(f"note: the operators cannot be shown: {error}")
         for moment in self._moments:

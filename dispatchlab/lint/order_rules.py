@@ -43,10 +43,12 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
 
 def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]:
     """The entries of registries of Python that took the place of another one."""
-    from dispatchlab.model.python_layer import by_slot  # costs start-up, and few have any
+    from dispatchlab.model.python_layer import Second, by_slot  # costs start-up, and few have any
 
-    for (_, operator, key), (*losers, winner) in by_slot(registrations).items():
-        if not losers:
+    made = [one for one in registrations if not one.effect]  # what is refused or removed takes no place
+    for (_, operator, key), (*losers, winner) in by_slot(made).items():
+        rule = winner.described.rule
+        if not losers or (rule is not None and rule.second is Second.SAME):
             continue
         sites = [f"registered at {one.site or one.function}" for one in (winner, *losers)]
         fixed = len({site.partition("/")[0] for site in sites}) == 1

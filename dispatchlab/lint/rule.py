@@ -16,7 +16,7 @@ from dispatchlab.registry.coverage import Filled, FillOf
 from dispatchlab.registry.model import Recorded, RecordedOperator
 
 if TYPE_CHECKING:
-    from dispatchlab.model.python_layer import PythonRegistration
+    from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
 
 
 class Level(StrEnum):
@@ -191,6 +191,7 @@ class Subject:
         earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
         python: what packages register in Python, the newest of each slot last.
         calls: operator -> the calls that registered it, as far as they are known; a dump does not say.
+        beneath: what PyTorch itself has in Python, of a record that is laid over its registry; None where nobody knows.
     """
 
     recorded: Recorded
@@ -199,6 +200,7 @@ class Subject:
     earlier: Recorded | None = None
     calls: Mapping[str, OperatorCalls] = field(default_factory=dict)
     python: tuple[PythonRegistration, ...] = ()
+    beneath: PythonLayer | None = None
 
     def calls_of(self, operator: RecordedOperator) -> OperatorCalls:
         """The calls that registered an operator; nothing is known when they were not watched."""

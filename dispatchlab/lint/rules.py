@@ -9,6 +9,7 @@ from dispatchlab.lint.composite_rules import AMBIGUOUS, DISABLED, GIVEN_WITH_DEF
 from dispatchlab.lint.definition_rules import ALIAS_OF_NOTHING, DANGLING, FOREIGN, GONE, OTHER_NAMESPACE
 from dispatchlab.lint.kernel_rules import META_ALONE, NO_FORMULA, NO_META
 from dispatchlab.lint.order_rules import ORDER, SHADOWS
+from dispatchlab.lint.python_rules import REPLACES_TORCH
 from dispatchlab.lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     FOREIGN,
     ALIAS_OF_NOTHING,
     GIVEN_WITH_DEF,
+    REPLACES_TORCH,
 )
 """Every rule, by code."""
 

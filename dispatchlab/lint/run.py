@@ -31,7 +31,7 @@ from dispatchlab.registry.ownership import ownership_of
 from dispatchlab.scenario.load import load_scenario
 
 if TYPE_CHECKING:
-    from dispatchlab.model.python_layer import PythonRegistration
+    from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
 
 
 class NothingToLintError(DispatchLabError):
@@ -228,7 +228,7 @@ def lint_source(
     asked = {str(operator.name) for operator in looked_at} if looked_at is not None and operators else None
     python = tuple(one for one in _python(source) if asked is None or one.operator in asked)
     return lint(
-        replace(_subject(recorded, earlier, calls), python=python),
+        replace(_subject(recorded, earlier, calls), python=python, beneath=_beneath(recorded) if python else None),
         rules,
         source=source,
         base=None if base is None else _subject(base, None),
@@ -273,6 +273,13 @@ def _calls(source: str) -> Mapping[str, OperatorCalls]:
 def _python(source: str) -> tuple[PythonRegistration, ...]:
     """What a record lists of what its packages register in Python."""
     return load_scenario(source).python if is_scenario_source(source) else ()
+
+
+def _beneath(recorded: Recorded) -> PythonLayer | None:
+    """What Python has registered in the PyTorch that a record is laid over."""
+    from dispatchlab.registry.file import python_layer_of  # costs start-up, and few records have any of it
+
+    return python_layer_of(recorded.beneath) if isinstance(recorded, Overlay) else None
 
 
 class _Order:

@@ -96,13 +96,25 @@ def print_python(page: Page, rows: Sequence[PythonRow], *, name: str | None = No
 
 def layer_text(layer: PythonLayer) -> str:
     """A line for each registry: how many operators and registrations it has."""
-    return "".join(_counts(layer))
+    width = _name_width()
+    return "".join(f"{name:<{width}}  {counts}\n" for name, counts in _counts(layer))
 
 
-def _counts(layer: PythonLayer) -> Iterator[str]:
+def print_layer(page: Page, layer: PythonLayer) -> None:
+    """Print the same in two columns; what does not fit beside a name is wrapped."""
+    width = _name_width() + 2
+    for name, counts in _counts(layer):
+        page.field(name, page.words(counts), width=width, style="")
+
+
+def _name_width() -> int:
+    return max(len(registry.name) for registry in PYTHON_REGISTRIES)
+
+
+def _counts(layer: PythonLayer) -> Iterator[tuple[str, str]]:
+    """The name of each registry, and what it has."""
     registrations, operators = counted(layer)
     unread = unread_registries(layer)
-    width = max(len(registry.name) for registry in PYTHON_REGISTRIES)
     for registry in PYTHON_REGISTRIES:
         if registry.name in layer.missing:
             counts = f"not found here, looked for at {registry.home}"
@@ -112,10 +124,12 @@ def _counts(layer: PythonLayer) -> Iterator[str]:
             counts = "not in this recording, which was made before it was read"
         else:
             by_import = {needs: count for (name, needs), count in registrations.items() if name == registry.name}
-            counts = f"{operators[registry.name]:>5,} operators, {sum(by_import.values()):,} registrations"
+            several, made = operators[registry.name], sum(by_import.values())
+            counts = f"{several:>5,} operator{'' if several == 1 else 's'}, "
+            counts += f"{made:,} registration{'' if made == 1 else 's'}"
             late = {needs: count for needs, count in by_import.items() if needs != registry.needs}
             counts += "".join(f", {count:,} of them with {needs}" for needs, count in sorted(late.items()))
-        yield f"{registry.name:<{width}}  {counts}\n"
+        yield registry.name, counts
 
 
 def counted(layer: PythonLayer) -> tuple[Counter[tuple[str, str]], Counter[str]]:
