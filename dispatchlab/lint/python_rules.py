@@ -49,6 +49,8 @@ def _example(operator: str) -> str:
     """A record of a package that has a lowering for an operator, as far as the rule looks at it."""
     return (
         "registry: torch-2.13\n"
+        "modules:\n"
+        "  my_package: [0, 1]\n"
         "registrations:\n"
         "  - def: scale(Tensor x, float s) -> Tensor\n"
         "python:\n"
