@@ -406,3 +406,53 @@ def test_no_verdict_on_a_record_is_about_what_was_not_explored(tmp_path: Path) -
     assert done.returncode == 3
     sentence = "no violation found in the C++ layer and the Python layer; 1 registration of Python not explored"
     assert f"verdict: {sentence}\n" in done.stdout
+
+
+_HALL = """\
+import torch
+
+lib = torch.library.Library("hall", "DEF")
+lib.define("door(Tensor x) -> Tensor")
+"""
+_SCRIPT = """\
+import sys, torch
+
+sys.kept = torch.library.Library("hall", "IMPL")
+sys.kept.impl("door", lambda x: x, "CPU")
+"""
+_LEFT = """\
+import os, runpy
+import torch
+from torch._decomp import decomposition_table
+from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+import hall
+
+decomposition_table[torch.ops.hall.door.default] = torch._refs.abs
+_register_effectful_op(torch.ops.aten.special_i1e.default, _EffectType.ORDERED)
+runpy.run_path(os.path.join(os.path.dirname(__file__), "script.py"))
+"""
+_RIGHT = """\
+import torch
+from torch._decomp import decomposition_table
+import hall
+
+decomposition_table[torch.ops.hall.door.default] = lambda x: x
+"""
+
+
+def test_a_function_of_pytorch_that_a_package_registers_is_of_the_package(tmp_path: Path) -> None:
+    for name, text in {"hall": _HALL, "script": _SCRIPT, "left": _LEFT, "right": _RIGHT}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    done = dispatchlab(tmp_path, "record", "left", "right", "-o", "hall.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "left out: " not in done.stderr
+    scenario = load_scenario(tmp_path / "hall.yaml")
+    assert [(one.registry, one.operator, one.call, one.site) for one in scenario.python] == [
+        ("decompositions", "hall::door", "assignment", "left.py"),
+        ("torch_library", "aten::special_i1e", "register_effectful_op", "left.py:8"),
+        ("decompositions", "hall::door", "assignment", "right.py:5"),
+    ]
+    numbers = {module.name: module.body for module in scenario.modules}
+    assert numbers["left"] == ("hall", 3, 4, 2), "what runpy runs belongs to the module that runs it"
+    done = dispatchlab(tmp_path, "permute", "hall.yaml")
+    assert (done.returncode, "order-dependent" in done.stdout) == (1, True), done.stdout

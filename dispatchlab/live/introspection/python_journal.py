@@ -312,6 +312,9 @@ class PythonJournal:
         is_expected = slot in self._of_torch or change.registry in self._pending
         if not is_expected and (change.after is None or change.before is not None):
             return False
+        namespace = change.operator.partition("::")[0]
+        if not is_expected and namespace not in PYTORCH_NAMESPACES and self._bodies and not self._is_in_torch:
+            return False  # whose function it is does not matter: PyTorch has no operator in this namespace
         return change.after is None or self._functions.of(change.after.value).site.startswith(_PYTORCH)
 
     def _add(self, write: PythonWrite) -> None:
@@ -358,6 +361,8 @@ def _holders(name: str, function: object) -> list[Any]:
 
 
 _PYTORCH = ("torch/", "functorch/", "torchgen/")
+PYTORCH_NAMESPACES = frozenset(("aten", "higher_order", "prim", "prims", "python", "quantized"))
+"""Namespaces of operators for which PyTorch registers by itself."""
 
 
 class _Calls(threading.local):
@@ -480,6 +485,7 @@ _FUNCTIONS = (
     _Function(_FAKE_IMPLS, "register_fast_op_impl", ("fast_fake_rules",)),
     _Function("torch.library", "Library._register_torch_dispatch_rule", ("torch_library",), decorates=False),
     _Function("torch._higher_order_ops.utils", "register_fake", ("higher_order_fakes", *_KERNELS), decorates=False),
+    _Function("torch._higher_order_ops.effects", "_register_effectful_op", ("torch_library",), decorates=False),
     _Function(_LOWERING, "register_lowering", _LOWERINGS),
     _Function(_LOWERING, "_register_lowering", _LOWERINGS, decorates=False),
     _Function(_LOWERING, "make_fallback", _LOWERINGS, decorates=False),

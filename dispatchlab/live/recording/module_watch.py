@@ -190,7 +190,7 @@ class ModuleWatch:
             code = frame.f_code
             if code.co_name == "<module>" and not code.co_filename.startswith((self._torch, self._own, "<")):
                 name = frame.f_globals.get("__name__")
-                if isinstance(name, str) and name != "__main__":
+                if isinstance(name, str) and name != "__main__" and not name.startswith("<"):  # as runpy has it
                     yield name
             frame = frame.f_back
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.live.introspection.python_journal import PythonJournal
+from dispatchlab.live.introspection.python_journal import PYTORCH_NAMESPACES, PythonJournal
 from dispatchlab.live.introspection.python_registries import read_python_layer
 from dispatchlab.live.introspection.python_tables import DERIVED
 from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
@@ -155,7 +155,6 @@ def _registries_in(layer: PythonLayer) -> frozenset[str]:
 _registries: dict[str, frozenset[str]] = {}
 
 _PYTORCH = ("torch/", "functorch/", "torchgen/")
-_NAMESPACES = frozenset(("aten", "higher_order", "prim", "prims", "python", "quantized"))
 
 
 def is_in_pytorch(one: PythonRegistration) -> bool:
@@ -173,4 +172,4 @@ def _is_own(one: PythonRegistration, layers: Sequence[PythonLayer]) -> bool:
         if any((other.slot, other.function) == (one.slot, one.function) for other in layer.of(one.operator)):
             return True
     is_unknown = not any(one.registry in _registries_in(layer) for layer in layers)
-    return is_unknown and one.operator.partition("::")[0] in _NAMESPACES
+    return is_unknown and one.operator.partition("::")[0] in PYTORCH_NAMESPACES
