@@ -340,3 +340,15 @@ def test_a_report_changes_nothing_else(name: str, folder: Path) -> None:
     without_time = [re.sub(r"[\d.]+ (ms|s)\b", "T", result.stdout) for result in (plain, kept)]
     assert without_time[0] == without_time[1]
     assert (folder / "page.html").read_text().endswith("</html>\n")
+
+
+def test_a_format_that_is_written_as_an_option_is_named_where_the_command_has_it() -> None:
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(main, arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        return result.stderr
+
+    assert "Did you mean '--format json'?" in said("dump", "--counts", "--json")
+    assert "Did you mean '--format sarif'?" in said("lint", "x.yaml", "--sarif")
+    assert "--format" not in said("permute", "x.yaml", "--sarif")  # it has no such format
+    assert "--format" not in said("demo", "--json")  # nor this one any

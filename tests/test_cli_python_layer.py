@@ -161,6 +161,9 @@ def test_counts_name_what_is_not_there() -> None:
     counts = json.loads(dump("--counts", "--layer", "python", "--from", "with.dlreg", "--format", "json").stdout)
     assert [one["registrations"] for one in counts["registries"] if one["registrations"]] == [2, 1, 2, 1, 1, 1]
     assert [one["name"] for one in counts["registries"] if not one["found"]] == ["mode_rules"]
+    wrapped = dump("--counts", "--layer", "python", "--from", "with.dlreg", "--format", "rich").stdout
+    assert max(map(len, wrapped.splitlines())) <= 80
+    assert wrapped.split() == " ".join(lines).split()
     rules = {one["name"]: one["rule"] for one in counts["registries"]}
     refused = {"second": "refused", "by_object": True, "refusal": "Trying to override a python impl", "beside": ""}
     assert rules["py_kernels"] == refused

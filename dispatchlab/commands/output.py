@@ -290,8 +290,18 @@ def usage_error_texts() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and (meant := _format_meant(error)):
+            error = click.NoSuchOption(error.option_name, possibilities=meant, ctx=error.ctx)
         kind = _PrintableUsageError if isinstance(error, click.UsageError) else _PrintableError
         raise kind(error) from None
+
+
+def _format_meant(error: click.NoSuchOption) -> list[str]:
+    """The option that `--json` stands for, where the command has that format: names that look alike are others."""
+    name = error.option_name.removeprefix("--")
+    options = () if error.ctx is None else error.ctx.command.params
+    formats = [each.type for each in options if each.name == "format"]
+    return [f"--format {name}" for each in formats if isinstance(each, click.Choice) and name in each.choices]
 
 
 # Note [Closed streams]
