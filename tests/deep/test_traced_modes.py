@@ -33,3 +33,18 @@ def test_what_is_predicted_runs(paths: str, count: int, least: int) -> None:
         assert found["differences"] == [], path
         assert found["agree"] >= least, path
         assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == count
+
+
+def test_placements_do_not_decide_which_rule_of_dtensor_runs() -> None:
+    """A rule may refuse a placement, but no other one is asked then."""
+    refusals = {
+        "Shard(0)": "unevenly sharded tensor",
+        "Shard(1)": "unevenly sharded tensor",
+        "Partial()": "Partial(sum)",
+    }
+    for path, found in compared(",".join(f"dtensor {one}" for one in refusals), 200, 1).items():
+        assert found["differences"] == [], path
+        assert found["agree"] >= 190, path
+        assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == 200
+        # The tensors do have the placement, as some rules say.
+        assert any(refusals[path.removeprefix("dtensor ")] in text for text in found["refused"]), path

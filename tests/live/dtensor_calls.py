@@ -14,8 +14,9 @@ from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._decompositions import DecompShardingStrategy
+from torch.distributed.tensor.placement_types import Placement
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_map_only
 
@@ -58,18 +59,32 @@ class _Local(torch.Tensor):
         return tree_map_only(torch.Tensor, _Local, func(*plain[0], **plain[1]))
 
 
-def seen_with_dtensors(call: OperatorCall) -> tuple[tuple[Seen, ...], tuple[Seen, ...]]:
-    """What DTensor runs for a call whose tensors are all replicated, and what then runs on the local tensors.
+def _placed(one: torch.Tensor, placement: Placement) -> DTensor:
+    """A tensor with a placement, or replicated where it cannot have it."""
+    local = one.clone()
+    sharded = isinstance(placement, Shard) and one.layout == torch.strided
+    if isinstance(placement, Shard) and sharded and one.dim() > placement.dim and one.shape[placement.dim] > 1:
+        local = local.chunk(2, placement.dim)[0].clone()  # of an odd size, this one has more than the other
+    elif not (placement.is_partial() and one.is_floating_point()):
+        placement = Replicate()
+    layout: dict[str, Any] = {"shape": one.shape, "stride": one.stride()} if one.layout == torch.strided else {}
+    return DTensor.from_local(_Local(local), _mesh(), [placement], run_check=False, **layout)
+
+
+def seen_with_dtensors(
+    call: OperatorCall, placement: Placement | None = None
+) -> tuple[tuple[Seen, ...], tuple[Seen, ...]]:
+    """What DTensor runs for a call whose tensors all have a placement, and what then runs on the local tensors.
+
+    Args:
+        call: the call.
+        placement: a placement; replicated when left out.
 
     Raises:
         Exception: DTensor or its rule refuses the call.
     """
-    mesh = _mesh()
-    args, kwargs = tree_map_only(
-        torch.Tensor,
-        lambda one: DTensor.from_local(_Local(one.clone()), mesh, [Replicate()], run_check=False),
-        (call.args, call.kwargs),
-    )
+    placed = placement or Replicate()
+    args, kwargs = tree_map_only(torch.Tensor, lambda one: _placed(one, placed), (call.args, call.kwargs))
     tracer = _DTensorTracer(call.operator)
     with tracer.planted():
         _Local.seen.clear()

@@ -91,10 +91,13 @@ def _look_up_all() -> None:
     assert len(list(overloads())) > 2000
 
 
-def _dtensor(call: OperatorCall) -> Parts:
+def _dtensor(call: OperatorCall, placement: str = "Replicate()") -> Parts:
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
     from tests.live.dtensor_calls import seen_with_dtensors
 
-    return seen_with_dtensors(call)
+    made = {"Replicate()": Replicate(), "Shard(0)": Shard(0), "Shard(1)": Shard(1), "Partial()": Partial()}
+    return seen_with_dtensors(call, made[placement])
 
 
 PATHS: dict[str, Path] = {
@@ -114,6 +117,10 @@ PATHS: dict[str, Path] = {
     "export": Path(functools.partial(_export, strict=False), "export"),
     "strict export": Path(functools.partial(_export, strict=True), "export"),
     "dtensor": Path(_dtensor, "dtensor"),
+    **{
+        f"dtensor {placement}": Path(functools.partial(_dtensor, placement=placement), "dtensor")
+        for placement in ("Shard(0)", "Shard(1)", "Partial()")
+    },
 }
 """The ways that a call can take."""
 
