@@ -60,6 +60,7 @@ _PAIRS = {
     "ruled": (_RULE,) * 2,
     "fallback": (_FALLBACK, _LOWERING),
     "fallback_beside": (_FALLBACK, "of_inductor.register_decomposition(door)(lambda x: x)"),
+    "beside_fallback": ("of_inductor.register_decomposition(door)(lambda x: x)", _FALLBACK),
     "defined": ('lib.define("wall(Tensor x) -> Tensor")',) * 2,
     "claimed": ('kept = torch.library.Library("HOME_too", "DEF")',) * 2,
     "composite": ('lib.impl("door", lambda x: x, "CompositeImplicitAutograd")', _META),

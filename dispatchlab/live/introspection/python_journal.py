@@ -291,7 +291,8 @@ class PythonJournal:
         self._calls.error = error
         text = (str(error).splitlines() or [type(error).__name__])[0]
         slot = registry, operator_text(operator), key
-        before, after = (Entry(slot[1], key, value) for value in (there, function))
+        before = None if there is None else Entry(slot[1], key, there)
+        after = Entry(slot[1], key, function)
         self._add(PythonWrite(*slot, before, after, one.name, site, refused=True, text=text))
 
     # -- writes
@@ -459,6 +460,12 @@ def _op_impl(operator: Any, function: Any) -> _Given | None:
     return None if one is None else ("fake_rules", one, "", table[one], function)
 
 
+def _fallback(operator: Any, *more: Any, **named: Any) -> _Given | None:
+    """Refused by a decomposition, which is in another registry: then nothing is there in its own."""
+    known = getattr(sys.modules.get("torch._inductor.decomposition"), "decompositions", {})
+    return ("inductor_fallbacks", operator, "", None, known[operator]) if operator in known else None
+
+
 def _hop_fake(operator: Any, function: Any = None, **named: Any) -> _Given | None:
     table = sys.modules["torch._higher_order_ops.utils"].registered_hop_fake_fns
     return None if operator not in table else ("higher_order_fakes", operator, "", table[operator], function)
@@ -488,7 +495,7 @@ _FUNCTIONS = (
     _Function("torch._higher_order_ops.effects", "_register_effectful_op", ("torch_library",), decorates=False),
     _Function(_LOWERING, "register_lowering", _LOWERINGS),
     _Function(_LOWERING, "_register_lowering", _LOWERINGS, decorates=False),
-    _Function(_LOWERING, "make_fallback", _LOWERINGS, decorates=False),
+    _Function(_LOWERING, "make_fallback", _LOWERINGS, decorates=False, given=_fallback),
     _Function(_LOWERING, "add_layout_constraint", _LOWERINGS, decorates=False),
     _Function(f"{_SHARDING}.experimental", "register_sharding", ("dtensor_rules",)),
     _Function(f"{_SHARDING}.experimental._register_sharding", "register_sharding", ("dtensor_rules",)),

@@ -89,7 +89,9 @@ class PythonWatch:
                 continue
             if write.site is None and write.before is None and one.slot not in slots and _is_own(one, own):
                 continue
-            if write.refused and one.slot not in slots:  # PyTorch's own entry is there in every order
+            beside = "" if one.described.rule is None else one.described.rule.beside
+            in_the_way = (beside, one.operator, one.key) if beside else one.slot
+            if write.refused and in_the_way not in slots:  # PyTorch's own entry is there in every order
                 self.refused_by_torch.append(one._replace(call=write.call))
                 continue
             slots.add(one.slot)
