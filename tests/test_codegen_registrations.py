@@ -147,8 +147,31 @@ def test_json_has_every_kernel_with_its_type(with_derivatives: str) -> None:
         "inferred": "(Tensor _0) -> Tensor _0",
         "node": "SinBackward0",
         "calls": "",
+        "functional": "",
+        "view": "",
         "file": kernels["Autograd"]["file"],
     }
+
+
+def test_a_kernel_of_functionalize_has_the_operators_that_it_calls() -> None:
+    found = {each.function.short_name: each.kernels for each in registrations_of(read_native_functions(NATIVES))}
+    functional = {
+        name: [(each.view, each.functional) for each in kernels if each.key is DispatchKey.Functionalize]
+        for name, kernels in found.items()
+    }
+    assert functional["normal_"] == functional["normal.out"] == [("", "normal")]
+    assert functional["detach"] == [("detach", "detach_copy")]
+    assert functional["sin.out"] == [("", "sin")]
+
+
+def test_a_write_without_a_variant_that_writes_nothing_has_no_kernel_of_functionalize(tmp_path: Path) -> None:
+    path = tmp_path / "n.yaml"
+    path.write_text("- func: my_op_(Tensor(a!) self) -> Tensor(a!)\n  dispatch: {CPU: my_op_}\n", encoding="utf-8")
+    result = codegen(str(path), "--registrations")
+    assert (
+        "not generated: kernels of Functionalize: no variant writes nothing, or gives a copy, and torchgen refuses the "
+        "file: 1 function: my_op_" in result.output.splitlines()
+    )
 
 
 def test_scenarios_are_written_and_checked_one_for_each_name(with_derivatives: str, tmp_path: Path) -> None:

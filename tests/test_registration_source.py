@@ -21,6 +21,7 @@ from dispatchlab.codegen.read.derivatives import read_derivatives
 from dispatchlab.errors import CallError
 from dispatchlab.layers import AutogradError, recording
 from dispatchlab.layers.backward import backward
+from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_views
 
 NATIVES = """\
 - func: empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, \
@@ -79,6 +80,12 @@ class ByHand:
     def normal_(self, self_: Tensor, mean: float, std: float, generator: object) -> Tensor:
         self_.data[...] = mean
         return self_
+
+    def normal(self, self_: Tensor, mean: float, std: float, generator: object) -> Tensor:
+        return Tensor(np.full_like(self_.data, mean))
+
+    def view_copy(self, self_: Tensor, size: list[int]) -> Tensor:
+        return Tensor(self_.data.reshape(size).copy())
 
     def zeros_like(self, self_: Tensor) -> Tensor:
         return Tensor(np.zeros_like(self_.data))
@@ -184,14 +191,36 @@ def test_a_formula_gives_the_gradient_and_a_stub_says_that_there_is_none(dispatc
         backward(calls, stub, tensor([1.0]))
 
 
-def test_a_trace_has_the_call_and_functionalize_refuses(dispatcher: Dispatcher) -> None:
+def test_a_trace_has_the_call(dispatcher: Dispatcher) -> None:
     sin = operator(dispatcher, "aten::sin")
     with recording() as calls:
         sin(tensor([1.0]))
     assert str(calls) == "%1 = aten::sin(%0)"
-    view = operator(dispatcher, "aten::view")
-    with pytest.raises(CallError, match="no functionalization is generated for aten::view"):
-        view.call_boxed_for_key(DispatchKey.Functionalize, [tensor([1.0]), [1]])
+
+
+@pytest.mark.parametrize("reapplied", [False, True])
+def test_a_write_of_a_functional_view_reaches_the_base_and_no_memory(
+    dispatcher: Dispatcher,
+    reapplied: bool,  # noqa: FBT001
+) -> None:
+    value = tensor([1.0, 2.0])
+    base = FunctionalTensor(value)
+    with reapplied_views(reapplied):
+        seen = operator(dispatcher, "aten::view")(base, [2, 1])
+        assert seen.value.numpy().base is (value.numpy() if reapplied else None)
+        assert operator(dispatcher, "aten::normal_")(seen, 3.0) is seen
+        base.sync()
+    assert base.value.numpy().tolist() == [3.0, 3.0]
+    assert seen.shape == (2, 1)
+    assert value.numpy().tolist() == [1.0, 2.0]
+
+
+def test_the_result_of_an_out_variant_is_a_new_value_of_out(dispatcher: Dispatcher) -> None:
+    value = tensor([[0.0]])
+    out = FunctionalTensor(value)
+    assert operator(dispatcher, "aten::view_copy.out")(tensor([1.0, 2.0]), [1, 2], out=out) is out
+    assert (out.value.numpy().tolist(), out.shape) == ([[1.0, 2.0]], (1, 2))
+    assert value.numpy().tolist() == [[0.0]]
 
 
 def test_what_by_hand_is_missing_is_named_when_it_is_called() -> None:

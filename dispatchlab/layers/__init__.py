@@ -23,6 +23,7 @@
 - `level_tensors`: the tensors that belong to one transform of the stack;
 - `batching_rules`: how an operator is called once for a whole batch;
 - `functional_tensors`: tensors that nobody writes, for `functionalize`;
+- `view_inverses`: the ways back of views, from a changed view to its base;
 - `autocast`: operators with their arguments in another dtype;
 - `batching`: the `vmap` before functorch, a loop over the elements;
 - `tracing`: `recording`.

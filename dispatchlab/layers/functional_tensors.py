@@ -17,15 +17,17 @@ from typing import TypeAlias
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Array, Tensor, VersionCounter
+from dispatchlab.call.tensor_options import DeviceType
 from dispatchlab.call.transform_rules import FUNCTIONALIZE, NOT_IN_FUNCTIONAL
 from dispatchlab.errors import CallError, ErrorKind
-from dispatchlab.layers.derivatives import Calls, sum_to_size
+from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.kernels import stand_in
 from dispatchlab.layers.level_tensors import TransformTensor
-from dispatchlab.layers.schemas import COPIES
+from dispatchlab.layers.view_inverses import View, copy_of
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.schema_types import OPTIONAL_TENSORS, TENSOR, ListType
+from dispatchlab.model.schema import Argument
+from dispatchlab.model.schema_types import OPTIONAL_TENSORS, TENSOR, ListType, SimpleType
 
 BoxedKernel: TypeAlias = Callable[[Operator, list[object]], None]
 
@@ -37,10 +39,12 @@ class ViewStep:
     Args:
         forward: a tensor to its view.
         backward: a tensor and a changed view of it to the changed tensor.
+        is_as_strided: it goes by the memory of its base, so that it means nothing on another view.
     """
 
     forward: Callable[[Tensor], Tensor]
     backward: Callable[[Tensor, Tensor], Tensor]
+    is_as_strided: bool = False
 
 
 class FunctionalStorage:
@@ -56,7 +60,17 @@ class FunctionalStorage:
         self._updates: list[tuple[Tensor, tuple[ViewStep, ...]]] = []
 
     def add_update(self, value: Tensor, steps: tuple[ViewStep, ...]) -> None:
-        """Queue a new value of a view of the base."""
+        """Queue a new value of a view of the base.
+
+        Raises:
+            CallError: of kind `other`: as_strided was called on a view, and a write through that has no way back.
+        """
+        if any(one.is_as_strided for one in steps[1:]):
+            message = (
+                f"a view chain of length {len(steps)} was written, and as_strided() in it was called on a view: that "
+                "cannot be functionalized"
+            )
+            raise CallError(ErrorKind.OTHER, message)
         self._updates.append((value, steps))
         self.generation += 1
 
@@ -180,67 +194,172 @@ def functional_fallback(called: Operator, stack: list[object]) -> None:
         stack[start:] = [_functional(one) for one in stack[start:]]
 
 
-def view_kernel(calls: Calls) -> BoxedKernel:
+def view_kernel(
+    calls: Calls, view: str | None = None, copy: str | None = None, *, in_place: bool = False
+) -> BoxedKernel:
     """The kernel of a view: a view of the value, or a copy, with the step from one to the other.
 
     The value may be an old one: a view of it is made anew when somebody looks at it.
+
+    Args:
+        calls: the operators.
+        view: the name of the view; that of the operator when left out.
+        copy: the name of the operator that copies; by default `view_copy` for `view`.
+        in_place: the tensor itself becomes the view.
     """
 
     def kernel(called: Operator, stack: list[object]) -> None:
         start = len(stack) - len(called.schema.arguments)
-        viewed, *others = stack[start:]
-        if not isinstance(viewed, FunctionalTensor):
+        viewed, *others = (_value(one) for one in stack[start:])
+        tensor = stack[start]
+        if not isinstance(tensor, FunctionalTensor):
+            stack[start:] = [viewed, *others]
             with skip_functionalize():
                 called.call_boxed(stack)
             return
-        step = view_step(calls, _local(called), others, reapplied=_thread.reapplies_views)
+        name = _local(called) if view is None else view
+        reapplied = _thread.reapplies_views
+        made = View(calls, name, copy_of(name) if copy is None else copy, tuple(others), reapplied=reapplied)
+        if in_place:
+            (step,) = _steps(made, 1, in_place=True)
+            with skip_functionalize():
+                value = step.forward(tensor.value)
+            tensor.steps = (*tensor.steps, step)
+            tensor.replace(value)
+            stack[start:] = [tensor]
+            return
         with skip_functionalize():
-            value = step.forward(viewed.value)
-        stack[start:] = [FunctionalTensor(value, viewed.storage, (*viewed.steps, step))]
+            found = made.of(tensor.value)
+        values = found if isinstance(found, list) else [found]
+        seen: list[object] = [
+            FunctionalTensor(value, tensor.storage, (*tensor.steps, step))
+            for value, step in zip(values, _steps(made, len(values), in_place=False), strict=True)
+        ]
+        stack[start:] = [seen] if isinstance(found, list) else seen
 
     return kernel
 
 
-def in_place_kernel(calls: Calls, functional: str) -> BoxedKernel:
+def _steps(made: View, count: int, *, in_place: bool) -> list[ViewStep]:
+    """The steps to the results of a view, one for each of them."""
+    return [
+        ViewStep(
+            lambda base, at=at: made.result_of(base, at),  # type: ignore[misc]
+            lambda base, changed, at=at: made.changed_base(base, changed, at),  # type: ignore[misc]
+            # NB: PyTorch asks for the name of the operator, and so does not mean the one in place
+            made.name == "as_strided" and not in_place,
+        )
+        for at in range(count)
+    ]
+
+
+def write_kernel(calls: Calls, functional: str, *, in_place: bool) -> BoxedKernel:
     """The kernel of a write: the operator that returns what it would write, and an update with that.
 
     Args:
         calls: the operators.
         functional: the name of that operator.
+        in_place: it writes `self`, whose shape its Meta kernel compares with that of the result.
     """
 
     def kernel(called: Operator, stack: list[object]) -> None:
-        start = len(stack) - len(called.schema.arguments)
+        declared = called.schema.arguments
+        start = len(stack) - len(declared)
         arguments = stack[start:]
-        written = arguments[0]
-        assert isinstance(written, Tensor)
-        _check_on_meta(called, arguments)
+        if in_place and not any(one.type == _STORAGE for one in declared):
+            _check_on_meta(called, arguments)
         values = [synced(one) for one in arguments]
-        if not isinstance(written, FunctionalTensor):
-            if any(map(_is_functional, arguments)):
-                message = (
-                    f"{called.name} would write a tensor that is not functional with one that is: pass the written "
-                    "tensor as an argument of functionalize()"
-                )
-                raise CallError(ErrorKind.OTHER, message, {"operator": str(called.name)})
+        written = [one for one, argument in zip(arguments, declared, strict=True) if _is_written(argument)]
+        if not all(map(_is_functional, written)):
+            _check_may_write(called, arguments)
             with skip_functionalize():
                 called.call_boxed(values)
-            stack[start:] = [written]
+            stack[start:] = _returned(called, arguments, values)
             return
+        result = _functional_arguments(called, calls(functional), values)
         with skip_functionalize():
-            calls(functional).call_boxed(values)
-        (result,) = values
-        assert isinstance(result, Tensor)
-        if result.dtype != written.dtype:
-            with skip_functionalize():
-                result = calls("_to_copy")(result, dtype=written.dtype, layout=written.layout)
-            assert isinstance(result, Tensor)
-        written.replace(result)
-        written.commit_update()
-        written.sync()
-        stack[start:] = [written]
+            calls(functional).call_boxed(result)
+        fresh = len(result) - len(written)
+        made = [_functional(one) for one in result[:fresh]]
+        for one, value in zip(written, result[fresh:], strict=True):
+            _write(calls, one, value)
+        # NB: what is new stands where it would stand without functionalization
+        stack[start:] = _returned(called, arguments, _filled(called, made))
 
     return kernel
+
+
+_STORAGE = SimpleType("Storage")
+_OPTIONS_OF_OUT = ("dtype", "layout", "device")
+_KEEPS_DTYPE_OF_OUT = ("cumsum.out", "cumprod.out")
+"""Source: `CUMULATIVE_OUT_OPS_PRESERVING_OUT_DTYPE`."""
+
+
+def _functional_arguments(called: Operator, functional: Operator, values: list[object]) -> list[object]:
+    """What the functional variant is called with: by name, and the options of a factory are those of `out`."""
+    given = dict(zip((one.name for one in called.schema.arguments), values, strict=True))
+    out = given.get("out")
+    if isinstance(out, Tensor):
+        if _local(called) in _KEEPS_DTYPE_OF_OUT and given["dtype"] is None:
+            given["dtype"] = out.dtype
+        given = {name: getattr(out, name) for name in _OPTIONS_OF_OUT} | {"pin_memory": None} | given
+    return [given[one.name] for one in functional.schema.arguments]
+
+
+def _write(calls: Calls, written: object, value: object) -> None:
+    """Give a functional tensor, or those of a list, a new value, and queue that as an update."""
+    tensors = written if isinstance(written, list) else [written]
+    found = value if isinstance(value, list) else [value]
+    if len(found) < len(tensors):
+        message = f"{len(tensors)} tensors would be written, and there are new values for {len(found)} of them"
+        raise CallError(ErrorKind.OTHER, message)
+    # NB: values that nobody asked for are dropped
+    for one, new in zip(tensors, found, strict=False):
+        assert isinstance(one, FunctionalTensor)
+        assert isinstance(new, Tensor)
+        if (new.dtype, new.layout) != (one.dtype, one.layout):
+            with skip_functionalize():
+                new = calls("_to_copy")(new, dtype=one.dtype, layout=one.layout)
+            assert isinstance(new, Tensor)
+        one.replace(new)
+    for one in tensors:
+        one.commit_update()
+    for one in tensors:
+        one.sync()
+
+
+def _check_may_write(called: Operator, arguments: Sequence[object]) -> None:
+    read = [one for one, argument in zip(arguments, called.schema.arguments, strict=True) if argument.alias is None]
+    if not any(map(_is_functional, read)):
+        return
+    # NB: a tensor of a lazy device may be copied to one of another device
+    if any(isinstance(one, Tensor) and one.device.type is DeviceType.XLA for one in read):
+        return
+    message = (
+        f"{called.name} would write a tensor that is not functional with one that is: pass the written "
+        "tensor as an argument of functionalize()"
+    )
+    raise CallError(ErrorKind.OTHER, message, {"operator": str(called.name)})
+
+
+def _filled(called: Operator, fresh: Sequence[object]) -> list[object]:
+    """One value for each return: the new ones, and nothing for those that are arguments."""
+    new = iter(fresh)
+    return [next(new) if one.alias is None else None for one in called.schema.returns]
+
+
+def _returned(called: Operator, arguments: Sequence[object], results: Sequence[object]) -> list[object]:
+    """What comes back: first the written arguments among the returns, then what is new."""
+    by_alias = {
+        one.alias: value for one, value in zip(called.schema.arguments, arguments, strict=True) if one.alias is not None
+    }
+    returns = called.schema.returns
+    same = [by_alias[one.alias] for one in returns if one.alias is not None]
+    return same + [value for one, value in zip(returns, results, strict=True) if one.alias is None]
+
+
+def _is_written(argument: Argument) -> bool:
+    return argument.alias is not None and argument.alias.is_write
 
 
 def unsafe_view_kernel(called: Operator, stack: list[object]) -> None:
@@ -279,6 +398,13 @@ def synced(value: object) -> object:
     return value
 
 
+def _value(argument: object) -> object:
+    """The value of a functional tensor, which may be an old one; of a list, those of its elements."""
+    if isinstance(argument, list):
+        return [_value(one) for one in argument]
+    return argument.value if isinstance(argument, FunctionalTensor) else argument
+
+
 def _local(called: Operator) -> str:
     name = called.name
     return f"{name.name}.{name.overload}" if name.overload else name.name
@@ -292,90 +418,6 @@ def _functional(value: object) -> object:
     if isinstance(value, list):
         return [_functional(one) for one in value]
     return FunctionalTensor(value) if isinstance(value, Tensor) else value
-
-
-# -- the inverses of views
-
-
-def view_step(calls: Calls, name: str, others: Sequence[object], *, reapplied: bool) -> ViewStep:
-    """The step of a view operator.
-
-    Args:
-        calls: the operators.
-        name: of the view.
-        others: its arguments after the tensor.
-        reapplied: whether it stays a view, and so the views of its inverse.
-    """
-
-    def copied(view: str) -> str:
-        return view if reapplied else COPIES[view]
-
-    inverse = _INVERSES[name]
-    keyword_only = {"implicit": others[1]} if name == "expand" else {}
-    positional = others[:1] if name == "expand" else others
-    forward = calls(copied(name))
-    return ViewStep(
-        lambda base: forward(base, *positional, **keyword_only),
-        lambda base, changed: inverse(lambda view: calls(copied(view)), calls, base, changed, others),
-    )
-
-
-Inverse = Callable[[Calls, Calls, Tensor, Tensor, Sequence[object]], Tensor]
-
-
-def _expand_inverse(views: Calls, calls: Calls, base: Tensor, changed: Tensor, others: Sequence[object]) -> Tensor:
-    difference = calls("sub.Tensor")(changed, base)
-    whole: Tensor = calls("add.Tensor")(base, sum_to_size(_with_views(views, calls), difference, base.shape))
-    return whole
-
-
-def _with_views(views: Calls, calls: Calls) -> Calls:
-    return lambda name: views(name) if name == "view" else calls(name)
-
-
-def _view_inverse(views: Calls, calls: Calls, base: Tensor, changed: Tensor, others: Sequence[object]) -> Tensor:
-    whole: Tensor = views("view")(changed, [*base.shape])
-    return whole
-
-
-def _transposed(name: str) -> Inverse:
-    def inverse(views: Calls, calls: Calls, base: Tensor, changed: Tensor, others: Sequence[object]) -> Tensor:
-        whole: Tensor = views(name)(changed, *others)
-        return whole
-
-    return inverse
-
-
-def _permute_inverse(views: Calls, calls: Calls, base: Tensor, changed: Tensor, others: Sequence[object]) -> Tensor:
-    (dims,) = others
-    assert isinstance(dims, list)
-    wrapped = [dim % base.dim for dim in dims]
-    whole: Tensor = views("permute")(changed, [wrapped.index(at) for at in range(base.dim)])
-    return whole
-
-
-def _squeeze_inverse(views: Calls, calls: Calls, base: Tensor, changed: Tensor, others: Sequence[object]) -> Tensor:
-    (dims,) = others
-    assert isinstance(dims, int | list)
-    for dim in sorted({one % max(base.dim, 1) for one in (dims if isinstance(dims, list) else [dims])}):
-        if base.dim and base.shape[dim] == 1:
-            changed = views("unsqueeze")(changed, dim)
-    return changed
-
-
-_INVERSES: dict[str, Inverse] = {
-    "detach": lambda views, calls, base, changed, others: changed,
-    "view": _view_inverse,
-    "t": _transposed("t"),
-    "transpose.int": _transposed("transpose.int"),
-    "permute": _permute_inverse,
-    "expand": _expand_inverse,
-    "unsqueeze": lambda views, calls, base, changed, others: views("squeeze.dim")(changed, *others),
-    "alias": lambda views, calls, base, changed, others: views("alias")(changed),
-    "squeeze.dim": _squeeze_inverse,
-    "squeeze.dims": _squeeze_inverse,
-    "select.int": lambda views, calls, base, changed, others: calls("select_scatter")(base, changed, *others),
-}
 
 
 # -- the check of shapes

@@ -231,7 +231,7 @@ class Lab:
         for name in VIEWS:
             library.impl(name, boxed(functional_tensors.view_kernel(self)))
         for name, functional in FUNCTIONAL.items():
-            library.impl(name, boxed(functional_tensors.in_place_kernel(self, functional)))
+            library.impl(name, boxed(functional_tensors.write_kernel(self, functional, in_place=True)))
         library.impl("_unsafe_view", boxed(functional_tensors.unsafe_view_kernel))
         library.impl("_to_copy", boxed(functional_tensors.to_copy_kernel))
 

@@ -35,7 +35,14 @@ def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -
         operator.redispatch_boxed(keys & _BELOW, stack)
     result = stack[-1]
     assert isinstance(base, Tensor)
-    assert isinstance(result, Tensor)
+    for one in result if isinstance(result, list) else [result]:
+        assert isinstance(one, Tensor)
+        _become_view(base, one, operator, tuple(others), one_of_many=isinstance(result, list))
+
+
+def _become_view(
+    base: Tensor, result: Tensor, operator: Operator, others: tuple[object, ...], *, one_of_many: bool
+) -> None:
     if base.is_inference:
         if operator.name.name == "detach" and not is_inference_mode():
             result.version_counter = CountedAllTheSame()
@@ -47,7 +54,8 @@ def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -
     result.requires_grad, result.grad, result.grad_fn, result.view_history = False, None, None, None
     result.base = base if base.base is None else base.base
     if differentiable:
-        record_view(base, result, operator, tuple(others))
+        # NB: a write to one view of several is refused where gradients are recorded
+        record_view(base, result, operator, others, without_grad=one_of_many or not is_grad_enabled())
 
 
 _HISTORY_OF_ITS_OWN = (
@@ -136,12 +144,14 @@ def history_of(tensor: Tensor) -> ViewHistory | None:
     return tensor.view_history
 
 
-def record_view(viewed: Tensor, view: Tensor, operator: Operator, others: tuple[object, ...]) -> None:
+def record_view(
+    viewed: Tensor, view: Tensor, operator: Operator, others: tuple[object, ...], *, without_grad: bool
+) -> None:
     """Keep that `view` is what the operator made of `viewed`; the base knows its views while they are alive."""
     earlier = history_of(viewed)
     base = viewed if earlier is None else earlier.base
     calls = () if earlier is None else earlier.calls
-    without_grad = not is_grad_enabled() or (earlier is not None and earlier.without_grad)
+    without_grad = without_grad or (earlier is not None and earlier.without_grad)
     view.view_history = ViewHistory(base, (*calls, (operator, others)), without_grad)
     view.requires_grad = base.requires_grad
     view.made_by_version = base.version

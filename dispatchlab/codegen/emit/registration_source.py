@@ -30,6 +30,7 @@ from dispatchlab.codegen.emit.registration_scenarios import (
     written_at,
 )
 from dispatchlab.codegen.emit.registrations import Body, FunctionRegistrations, GeneratedKernel
+from dispatchlab.codegen.read.entry import DEFAULT_NAMESPACE
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.schema_parts import SchemaKind
 from dispatchlab.model.keys import DispatchKey
@@ -133,10 +134,6 @@ def _head(name: str, functions: Sequence[FunctionRegistrations], first_line: str
     yield ""
     for each in functions:
         yield f"- {each.function.short_name}  {written_at(each.function, file)}"
-    stubs = sum(kernel.body is Body.FUNCTIONALIZES for each in functions for kernel in each.kernels)
-    if stubs:
-        yield ""
-        yield f"Stubs that refuse a call: the {stubs} kernels of Functionalize."
     yield '"""'
     yield ""
 
@@ -237,7 +234,7 @@ def _kernel(kernel: GeneratedKernel, wrapped: _Wrapped) -> str:
         case Body.SELECTS_BACKEND:
             return "generated.select_backend"
         case Body.FUNCTIONALIZES:
-            return "generated.functionalize_stub"
+            return _functionalized(kernel)
         case Body.FORMULA | Body.NOT_IMPLEMENTED | Body.NO_FORMULA:
             formulas = "FORMULAS" if kernel.body is Body.FORMULA and kernel.key is DispatchKey.Autograd else "{}"
             return f"generated.autograd(linked, {formulas}, {name}{_ways(kernel.function, kernel.body)})"
@@ -249,6 +246,15 @@ def _kernel(kernel: GeneratedKernel, wrapped: _Wrapped) -> str:
             return "generated.records_call"
         case _:
             assert_never(kernel.body)
+
+
+def _functionalized(kernel: GeneratedKernel) -> str:
+    namespace = kernel.function.name.namespace
+    prefix = "" if namespace == DEFAULT_NAMESPACE else f"{namespace}::"
+    names = [f"{prefix}{name}" for name in (kernel.view, kernel.functional) if name]
+    kind = "view" if kernel.view else "write"
+    in_place = ", in_place=True" if kernel.function.kind is SchemaKind.INPLACE else ""
+    return f"generated.functionalize_{kind}(linked, {', '.join(map(text_literal, names))}{in_place})"
 
 
 def _ways(function: NativeFunction, body: Body) -> str:

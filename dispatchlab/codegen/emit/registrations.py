@@ -80,6 +80,9 @@ class GeneratedKernel:
         inferred: the schema that its type gives; None for a boxed kernel.
         node: what its node is called, for a kernel with a formula: `MulBackward0`.
         calls: the function written by hand that it calls, where it is one.
+        functional: for a kernel of Functionalize, the operator that it calls in place of its own, where there is one:
+            it writes nothing, or copies what is viewed.
+        view: for one of a view, the view, which is another operator where it is in place.
     """
 
     function: NativeFunction
@@ -90,6 +93,8 @@ class GeneratedKernel:
     inferred: FunctionSchema | None
     node: str = ""
     calls: str = ""
+    functional: str = ""
+    view: str = ""
 
     @property
     def file(self) -> str:
@@ -170,6 +175,7 @@ def left_out(natives: NativeFunctions, derivatives: Derivatives | None) -> tuple
     """What is not generated for functions of the file, reason by reason."""
     functions = natives.functions
     matches = {} if derivatives is None else matched_derivatives(natives, derivatives)
+    refused = _without_variant(natives)
     found = [
         LeftOut(
             "kernels that `manual_kernel_registration` leaves to C++",
@@ -179,12 +185,32 @@ def left_out(natives: NativeFunctions, derivatives: Derivatives | None) -> tuple
             "kernels of Autograd, ADInplaceOrView and Tracer, written by hand",
             tuple(one.name for one in functions if _cpp_name(one) in BY_HAND),
         ),
-        LeftOut("kernels of Functionalize: C++ has them, or nothing has", _never_functionalized(natives)),
+        LeftOut(
+            "kernels of Functionalize: C++ has them, or nothing has",
+            tuple(one for one in _never_functionalized(natives) if one not in refused),
+        ),
+        LeftOut(
+            "kernels of Functionalize: no variant writes nothing, or gives a copy, and torchgen refuses the file",
+            refused,
+        ),
     ]
     if derivatives is None:
         without = tuple(one.name for one in functions if _has_autograd_kernel(one, matches.get(one.name)))
         found.append(LeftOut("kernels of Autograd: there is no derivatives.yaml, name one with --derivatives", without))
     return tuple(each for each in found if each.functions)
+
+
+def _without_variant(natives: NativeFunctions) -> tuple[OperatorName, ...]:
+    alone = {one.name for one in natives.groups if not isinstance(one, FunctionGroup)}
+    copied = {
+        one.name
+        for group in natives.view_groups
+        if isinstance(group, ViewGroup) and group.copy is not None
+        for one in (group.view, group.inplace)
+        if one is not None
+    }
+    by_hand = {one.name for one in natives.functions if one.short_name in _NOT_FUNCTIONALIZED}
+    return tuple(one for one in _never_functionalized(natives) if one in alone and one not in by_hand | copied)
 
 
 def _never_functionalized(natives: NativeFunctions) -> tuple[OperatorName, ...]:
@@ -286,44 +312,43 @@ _IMPLICIT = DispatchKey.CompositeImplicitAutograd
 
 
 def _functionalization(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
-    done: set[OperatorName] = set()
     for group in natives.groups:
         if isinstance(group, FunctionGroup):
-            done.update(each.name for each in group.functions)
             by_hand = group.inplace is not None and group.inplace.short_name == "set_.source_Tensor"
-            yield from () if by_hand else _functionalized(group.functions)
+            yield from () if by_hand else _functionalized_writes(group)
     for view in natives.view_groups:
-        if isinstance(view, ViewGroup):
+        if isinstance(view, ViewGroup) and view.view.short_name != "lift_fresh":
             members = [one for one in (view.view, view.inplace) if one is not None]
-            done.update(each.name for each in members)
-            if view.view.short_name != "lift_fresh":
-                yield from map(_functionalize, members)
-    for function in natives.functions:
-        if function.name not in done and function.short_name not in _NOT_FUNCTIONALIZED:
-            yield from _functionalized((function,))
+            for one in members:
+                yield from _functionalize(one, view.copy, view.view)
 
 
-def _functionalized(functions: tuple[NativeFunction, ...]) -> Iterator[GeneratedKernel]:
-    wanted = [each for each in functions if _IMPLICIT not in each.composites]
+def _functionalized_writes(group: FunctionGroup) -> Iterator[GeneratedKernel]:
+    wanted = [each for each in group.functions if _IMPLICIT not in each.composites]
     # NB: one of these two takes its variants with it
     if any(each.short_name in ("lift", "resize_") for each in wanted):
         return
-    yield from (_functionalize(each) for each in wanted if any(map(is_written, each.schema.arguments)))
+    for each in wanted:
+        if any(map(is_written, each.schema.arguments)):
+            yield from _functionalize(each, group.functional)
 
 
-def _functionalize(function: NativeFunction) -> GeneratedKernel:
-    composite = function.kernel_at(_IMPLICIT)
-    if composite is None:
-        name, body, inferred = _flat_name(function), Body.FUNCTIONALIZES, inferred_schema_of(function)
-        return GeneratedKernel(
-            function, DispatchKey.Functionalize, Part.FUNCTIONALIZATION, body, f"functionalization::{name}", inferred
+def _functionalize(
+    function: NativeFunction, functional: NativeFunction | None, view: NativeFunction | None = None
+) -> Iterator[GeneratedKernel]:
+    composite, key, part = function.kernel_at(_IMPLICIT), DispatchKey.Functionalize, Part.FUNCTIONALIZATION
+    if composite is not None:
+        # NB: the kernel is registered as it is, and takes plain integers unless its name says otherwise
+        inferred = inferred_schema_of(function, symint=composite.takes_symint)
+        name = f"at::native::{composite.name}"
+        yield GeneratedKernel(function, key, part, Body.DECOMPOSES, name, inferred, calls=name)
+    elif functional is not None:
+        yield GeneratedKernel(
+            *(function, key, part, Body.FUNCTIONALIZES, f"functionalization::{_flat_name(function)}"),
+            inferred_schema_of(function),
+            functional=functional.short_name,
+            view="" if view is None else view.short_name,
         )
-    # NB: the kernel is registered as it is, and takes plain integers unless its name says otherwise
-    inferred = inferred_schema_of(function, symint=composite.takes_symint)
-    name = f"at::native::{composite.name}"
-    return GeneratedKernel(
-        *(function, DispatchKey.Functionalize, Part.FUNCTIONALIZATION, Body.DECOMPOSES, name, inferred), calls=name
-    )
 
 
 # -- Autograd, ADInplaceOrView, Tracer

@@ -1,13 +1,14 @@
 """Kernels that generated code registers in front of the backends, from BackendSelect to Functionalize.
 
 They are boxed, so that one serves every operator. Source: torchgen/gen.py (`ComputeBackendSelect`),
-torchgen/packaged/autograd/gen_variable_type.py, gen_inplace_or_view_type.py, gen_trace_type.py.
+torchgen/packaged/autograd/gen_variable_type.py, gen_inplace_or_view_type.py, gen_trace_type.py,
+torchgen/gen_functionalization_type.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
 from dispatchlab.call.operators import Operator
@@ -18,6 +19,7 @@ from dispatchlab.codegen.runtime.memory import is_on_meta
 from dispatchlab.codegen.runtime.structured import Kernels
 from dispatchlab.engine.kernel import KernelFunction, boxed
 from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.layers import functional_tensors
 from dispatchlab.layers.autograd import autograd_kernel
 from dispatchlab.layers.derivatives import Derivative
 from dispatchlab.layers.tracing import tracer_fallback
@@ -53,14 +55,6 @@ def _count_writes(operator: Operator, keys: DispatchKeySet, stack: list[object])
             count_write(value)
 
 
-def _does_not_functionalize(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> NoReturn:
-    message = (
-        f"no functionalization is generated for {operator.name}: register a kernel for Functionalize that calls the "
-        "variant without writes and views"
-    )
-    raise CallError(ErrorKind.MISSING_KERNEL, message, {"operator": str(operator.name)})
-
-
 def _returns_self(operator: Operator, stack: list[object]) -> None:
     """The Meta kernel of an operator that writes `self`, which has no elements to write."""
     arguments = operator.schema.arguments
@@ -77,7 +71,6 @@ makes_view = boxed(view_kernel, with_keyset=True)
 counts_writes = boxed(_count_writes, with_keyset=True)
 records_call = boxed(tracer_fallback, with_keyset=True)
 returns_self = boxed(_returns_self)
-functionalize_stub = boxed(_does_not_functionalize, with_keyset=True)
 
 
 def wrapper(function: Callable[..., Any], kernels: Kernels) -> KernelFunction:
@@ -120,3 +113,26 @@ def autograd(
         kernels.operator, None if detaches else formulas.get(name), writes=writes, views=views, detaches=detaches
     )
     return boxed(kernel, with_keyset=True)
+
+
+def functionalize_write(kernels: Kernels, functional: str, *, in_place: bool = False) -> KernelFunction:
+    """The kernel of Functionalize of an operator that writes arguments.
+
+    Args:
+        kernels: what reaches operators.
+        functional: the operator that returns what it would write.
+        in_place: it writes `self`, so that its Meta kernel is run before.
+    """
+    return boxed(functional_tensors.write_kernel(kernels.operator, functional, in_place=in_place))
+
+
+def functionalize_view(kernels: Kernels, view: str, copy: str, *, in_place: bool = False) -> KernelFunction:
+    """The kernel of Functionalize of a view.
+
+    Args:
+        kernels: what reaches operators.
+        view: the view; for one in place, the one that is not.
+        copy: the operator that gives a copy of the view.
+        in_place: its argument becomes the view.
+    """
+    return boxed(functional_tensors.view_kernel(kernels.operator, view, copy, in_place=in_place))
