@@ -19,7 +19,7 @@ from dispatchlab.codegen.emit.registration_source import registration_files
 from dispatchlab.codegen.emit.registrations import FunctionRegistrations, registrations_of
 from dispatchlab.codegen.read.derivatives import read_derivatives
 from dispatchlab.errors import CallError
-from dispatchlab.layers import AutogradError, recording
+from dispatchlab.layers import AutogradError, no_grad, recording
 from dispatchlab.layers.backward import backward
 from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_views
 
@@ -45,6 +45,11 @@ bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
 - func: view_copy(Tensor self, SymInt[] size) -> Tensor
   dispatch: {CompositeExplicitAutogradNonFunctional: view_copy}
   autogen: view_copy.out
+  tags: view_copy
+- func: unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
+  dispatch: {CPU: unbind}
+- func: unbind_copy.int(Tensor self, int dim=0) -> Tensor[]
+  dispatch: {CompositeExplicitAutogradNonFunctional: unbind_copy_int}
   tags: view_copy
 - func: detach(Tensor(a) self) -> Tensor(a)
   dispatch: {CompositeExplicitAutograd: detach}
@@ -101,6 +106,9 @@ class ByHand:
 
     def view(self, self_: Tensor, size: list[int]) -> Tensor:
         return Tensor(self_.data.reshape(size))
+
+    def unbind(self, self_: Tensor, dim: int) -> list[Tensor]:
+        return [Tensor(one) for one in np.moveaxis(self_.data, dim, 0)]
 
     def twice(self, self_: Tensor) -> Tensor:
         return self_
@@ -213,6 +221,30 @@ def test_a_write_of_a_functional_view_reaches_the_base_and_no_memory(
     assert base.value.numpy().tolist() == [3.0, 3.0]
     assert seen.shape == (2, 1)
     assert value.numpy().tolist() == [1.0, 2.0]
+
+
+def test_one_of_several_views_knows_its_base_and_is_not_written_where_gradients_are_recorded(
+    dispatcher: Dispatcher,
+) -> None:
+    normal = operator(dispatcher, "aten::normal_")
+    leaf = tensor([[1.0], [2.0]], requires_grad=True)
+    base = operator(dispatcher, "aten::sin")(leaf)
+    first, second = operator(dispatcher, "aten::unbind.int")(base)
+    assert first.base is second.base is base
+    part = operator(dispatcher, "aten::view")(second, [1, 1])
+    for view in (first, part):
+        with pytest.raises(AutogradError, match="one of several that one call made, and a write to it"):
+            normal(view)
+    with no_grad():
+        normal(first, 3.0)
+    assert base.version == second.version == 1
+    assert base.numpy().tolist()[0] == [3.0]
+    with pytest.raises(AutogradError, match="one of several that one call made, and its memory was written since"):
+        _ = second.grad_fn
+    with no_grad():
+        under, _ = operator(dispatcher, "aten::unbind.int")(base)
+    with pytest.raises(AutogradError, match="made under no_grad"):
+        normal(under)
 
 
 def test_the_result_of_an_out_variant_is_a_new_value_of_out(dispatcher: Dispatcher) -> None:

@@ -22,21 +22,27 @@ from dispatchlab.layers.views import ViewHistory, history_of, replayed
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
+_MADE_WITHOUT_GRAD = (
+    "this view was made under no_grad(), and a write to it would be recorded: make it outside of no_grad(), or write "
+    "inside"
+)
+_ONE_OF_MANY = (
+    "this view is one of several that one call made, and a write to it would be recorded: make it by an operator with "
+    "one result, or write under no_grad()"
+)
+
 
 def check_written(written: object) -> None:
     """Refuse what cannot be recorded.
 
     Raises:
         AutogradError: of kind `leaf_modified` for a leaf that requires gradients, or a view of one; of kind
-            `not_differentiable` for a view that was made under `no_grad`.
+            `not_differentiable` for a view that was made under `no_grad`, and for one of several views.
     """
     assert isinstance(written, Tensor)
     history = history_of(written)
     if history is not None and history.without_grad:
-        message = (
-            "this view was made under no_grad(), and a write to it would be recorded: make it outside of no_grad(), "
-            "or write inside"
-        )
+        message = _ONE_OF_MANY if history.one_of_many else _MADE_WITHOUT_GRAD
         raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
     if history is not None and written.requires_grad and history.base.is_leaf:
         message = "a view of a leaf that requires gradients cannot be written in place: clone the leaf before the view"

@@ -322,9 +322,10 @@ def _write(calls: Calls, written: object, value: object) -> None:
                 new = calls("_to_copy")(new, dtype=one.dtype, layout=one.layout)
             assert isinstance(new, Tensor)
         one.replace(new)
-    for one in tensors:
+    functional = [one for one in tensors if isinstance(one, FunctionalTensor)]
+    for one in functional:
         one.commit_update()
-    for one in tensors:
+    for one in functional:
         one.sync()
 
 

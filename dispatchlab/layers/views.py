@@ -54,8 +54,7 @@ def _become_view(
     result.requires_grad, result.grad, result.grad_fn, result.view_history = False, None, None, None
     result.base = base if base.base is None else base.base
     if differentiable:
-        # NB: a write to one view of several is refused where gradients are recorded
-        record_view(base, result, operator, others, without_grad=one_of_many or not is_grad_enabled())
+        record_view(base, result, operator, others, one_of_many=one_of_many)
 
 
 _HISTORY_OF_ITS_OWN = (
@@ -106,6 +105,10 @@ _WRITTEN_SINCE = (
     "this view was made under no_grad(), and its memory was written since, so that it has no history to go by: "
     "make the view outside of no_grad(), or after the write"
 )
+_WRITTEN_SINCE_ONE_OF_MANY = (
+    "this view is one of several that one call made, and its memory was written since, so that it has no history to go "
+    "by: make it by an operator with one result, or after the write"
+)
 _LEAD_TO_BASE = NamedFunction("dispatchlab.layers.autograd:lead_to_base")
 ViewCall: TypeAlias = tuple[Operator, tuple[object, ...]]
 
@@ -117,24 +120,28 @@ class ViewHistory:
     Args:
         base: the tensor that all of it is a view of, and that is none itself.
         calls: the operators from there to here, each with its arguments after the first.
-        without_grad: one of the views was made while nothing was recorded. It requires gradients as its base does, and
-            has no history.
+        without_grad: one of the views was made while nothing was recorded, or is one of several that one call made.
+            It requires gradients as its base does, and has no history.
+        one_of_many: the first of these views is one of several.
     """
 
     base: Tensor
     calls: tuple[ViewCall, ...]
     without_grad: bool
+    one_of_many: bool = False
 
     def follow_base(self, view: Tensor) -> None:
         """Give a view a node that leads to its base, as the base is now.
 
         Raises:
-            AutogradError: it was made while nothing was recorded, so that there is no history to go by.
+            AutogradError: it was made while nothing was recorded, or is one of several, so that there is no history to
+                go by.
         """
         if view.made_by is None and not self.base.requires_grad:
             return
         if self.without_grad:
-            raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, _WRITTEN_SINCE)
+            message = _WRITTEN_SINCE_ONE_OF_MANY if self.one_of_many else _WRITTEN_SINCE
+            raise AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
         _LEAD_TO_BASE(view)
 
 
@@ -145,14 +152,17 @@ def history_of(tensor: Tensor) -> ViewHistory | None:
 
 
 def record_view(
-    viewed: Tensor, view: Tensor, operator: Operator, others: tuple[object, ...], *, without_grad: bool
+    viewed: Tensor, view: Tensor, operator: Operator, others: tuple[object, ...], *, one_of_many: bool = False
 ) -> None:
     """Keep that `view` is what the operator made of `viewed`; the base knows its views while they are alive."""
     earlier = history_of(viewed)
     base = viewed if earlier is None else earlier.base
     calls = () if earlier is None else earlier.calls
-    without_grad = without_grad or (earlier is not None and earlier.without_grad)
-    view.view_history = ViewHistory(base, (*calls, (operator, others)), without_grad)
+    without_grad = one_of_many or not is_grad_enabled()
+    one_of_many = one_of_many and is_grad_enabled()
+    if earlier is not None and earlier.without_grad:
+        without_grad, one_of_many = True, earlier.one_of_many
+    view.view_history = ViewHistory(base, (*calls, (operator, others)), without_grad, one_of_many)
     view.requires_grad = base.requires_grad
     view.made_by_version = base.version
     if base.live_views is None:
