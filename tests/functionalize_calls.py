@@ -2,6 +2,9 @@
 
 The lab has the generated registrations, and its kernels of CPU and Meta ask PyTorch for the elements. What differs is
 what the generated kernels of Functionalize do.
+
+Two differences stay of these sides, and of calls in which no tensor is functional: an out variant cannot resize a view
+of an array; what a kernel of PyTorch calls itself is not heard (`view.dtype` to the same dtype calls `detach`).
 """
 
 from __future__ import annotations
