@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.explore.explore import explore
 from dispatchlab.explore.lockstep import lockstep
+from dispatchlab.explore.program_walk import explore_program
 from dispatchlab.explore.result import Expectation, Verdict, judge
 from dispatchlab.live.bridge.expressible import NotExpressibleError
 from dispatchlab.live.bridge.registration_calls import NativeKernels
@@ -53,7 +54,10 @@ def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
         about = scenario.registrations, scenario.operators
         engine = LocalEngine(scenario.registrations, native=native)
         try:
-            explored = explore(engine, *about, order=scenario.order, passes=PASSES)
+            if scenario.program is not None:
+                explored = explore_program(engine, *about, program=scenario.program)
+            else:
+                explored = explore(engine, *about, order=scenario.order, passes=PASSES)
             both = lockstep(
                 LabEngine("torch-2.13"),
                 LocalEngine(scenario.registrations, native=native),
