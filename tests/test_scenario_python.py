@@ -128,7 +128,7 @@ def test_an_assignment_replaces_where_a_call_is_refused_and_what_is_taken_out_is
     [
         (
             "python:\n  - registry: jagged\n    operator: a::b\n    effect: remove\n",
-            "expected refused or removed but found 'remove'; did you mean removed?",
+            "expected refused, removed or used but found 'remove'; did you mean removed?",
         ),
         ("python: []\n", "expected a list of registrations of Python but found a list"),
         ("python:\n  - registry: decomposition\n    operator: a::b\n", "did you mean decompositions?"),

@@ -87,6 +87,7 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         found = replace(found, verdict=verdict, notes=(*found.notes, note))
     if scenario.python and found.verdict is Verdict.ORDER_INDEPENDENT:
         found = replace(found, verdict=Verdict.NO_VIOLATION_FOUND)
+    written = [one for one in scenario.python if one.effect != "used"]
     refusals = len(found.conflicts) + len(found.never_accepted)
     as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
     return Report(
@@ -100,6 +101,6 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         as_expected=as_expected,
         exit_code=code,
         unexplored=len(scenario.python),
-        overwritten=len(scenario.python) - len({one.slot for one in scenario.python}),
+        overwritten=len(written) - len({one.slot for one in written}),
         in_python=sum(isinstance(one, PythonImpl) for one in scenario.registrations),
     )

@@ -74,6 +74,8 @@ def laid_over(
         second = Second.REPLACES if one.rule is None else one.rule.second
         keeps = (Second.SAME, Second.REFUSED) if at < len(registrations) else (Second.SAME,)
         stays = one.effect == "refused" or (one.slot in slots and second in keeps)
+        if one.effect == "used":
+            continue
         if one.effect == "removed":
             slots.pop(one.slot, None)
         elif not stays:

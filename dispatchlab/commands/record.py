@@ -145,20 +145,27 @@ def _summary(found: PackageRecord) -> list[str]:
             f"no registry of PyTorch {version} comes with dispatchlab, so the record stands alone: record one with "
             f"`dispatchlab record --all -o torch-{version}.dlreg` and add `registry: torch-{version}.dlreg`"
         )
-    if found.in_python:
-        titles = Counter(one.described.title for one in found.in_python)
+    written = [one for one in found.in_python if one.effect != "used"]
+    if written:
+        titles = Counter(one.described.title for one in written)
         lines.append(
-            f"{_count(len(found.in_python), 'registration')} of Python beside the dispatch tables: "
+            f"{_count(len(written), 'registration')} of Python beside the dispatch tables: "
             f"{', '.join(f'{count} of {title}' for title, count in titles.items())}; "
             "they are in the record, and permute explores those whose rule is known"
         )
         lines += [
             f"  {one.described.title}{f', {one.key}' if one.key else ''} for {one.operator} "
             f"{_EFFECTS[one.effect]}at {one.site}"
-            for one in found.in_python[:_MANY]
+            for one in written[:_MANY]
         ]
-        if len(found.in_python) > _MANY:
-            lines.append(f"  and {len(found.in_python) - _MANY:,} more")
+        if len(written) > _MANY:
+            lines.append(f"  and {len(written) - _MANY:,} more")
+    used = dict.fromkeys((one.described.title, one.site) for one in found.in_python if one.effect == "used")
+    lines += [
+        f"{site} names the table of {title}, and may look up or take out what another module registers there: no order "
+        "of these is proved"
+        for title, site in used
+    ]
     lines += [
         f"refused, since PyTorch has one: {one.described.title}{f', {one.key}' if one.key else ''} for {one.operator} "
         f"at {one.site}"

@@ -20,7 +20,7 @@ def _replaced(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
     from dispatchlab.model.python_layer import Second, by_slot  # costs start-up, and few have any
 
     for slot, writes in by_slot(subject.python).items():
-        made = [one for one in writes if one.effect != "refused"]
+        made = [one for one in writes if one.effect not in ("refused", "used")]
         theirs = [one for one in subject.beneath.of(slot[1]) if one.slot == slot and one.active]
         rule = writes[-1].described.rule
         if not made or not theirs or rule is None or rule.second is Second.SAME:

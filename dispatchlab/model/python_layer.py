@@ -80,14 +80,15 @@ _OVERRIDE = PythonRule(Second.REFUSED, refusal="Trying to override a python impl
 _ALREADY = PythonRule(Second.REFUSED, refusal="already registered")
 
 
-WriteEffect: TypeAlias = Literal["", "refused", "removed"]
-"""What a write of a package into a registry did: it registered, it was refused since the entry was taken, or it took
-what was there out of the registry, so that it has no function."""
+WriteEffect: TypeAlias = Literal["", "refused", "removed", "used"]
+"""What a package did with an entry of a registry: it registered, it was refused since the entry was taken, it took what
+was there out of the registry, so that it has no function, or it names the table in code that may look it up or take it
+out."""
 
 ASSIGNMENT = "assignment"
 """What `PythonRegistration.call` has for an assignment, which PyTorch never refuses."""
 
-WRITE_EFFECTS: tuple[WriteEffect, ...] = ("refused", "removed")
+WRITE_EFFECTS: tuple[WriteEffect, ...] = ("refused", "removed", "used")
 
 
 class PythonRegistry(NamedTuple):
@@ -433,6 +434,8 @@ class PythonRegistration(NamedTuple):
     def rule(self) -> PythonRule | None:
         """What registering it does; None when that is not known. See Note [Rules of registries]."""
         rule = self.described.rule
+        if self.effect == "used":  # what follows depends on what is there
+            return None
         if rule is not None and rule.second is Second.REFUSED and (self.call == ASSIGNMENT or self.effect == "removed"):
             rule = rule._replace(second=Second.REPLACES)
         if rule is not None and self.registry == HIGHER_ORDER and not self.key:

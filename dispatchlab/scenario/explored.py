@@ -116,8 +116,9 @@ class _Chosen:
     def __init__(self, scenario: Scenario, *, live: bool) -> None:
         self._scenario, self._live = scenario, live
         self._count = len(scenario.registrations)
-        self._slots = Counter(one.slot for one in scenario.python)
-        self._meeting = Counter(map(_meets, scenario.python))
+        written = [one for one in scenario.python if one.effect != "used"]
+        self._slots = Counter(one.slot for one in written)
+        self._meeting = Counter(map(_meets, written))
         self._defined = frozenset(defined_by(scenario.registrations))
         self._bases = frozenset((name.namespace, name.name) for name in self._defined)
         self._listed = frozenset(item for module in scenario.modules for item in module.body if isinstance(item, int))

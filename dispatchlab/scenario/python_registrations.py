@@ -51,18 +51,18 @@ _CALL = Field("call", TEXT, "The function of PyTorch that was called to register
 def _effect_of(node: Node, context: Context) -> WriteEffect:
     from dispatchlab.model.python_layer import WRITE_EFFECTS  # as above
 
-    text = scalar(node, "refused or removed").text
+    text = scalar(node, "refused, removed or used").text
     found = next((one for one in WRITE_EFFECTS if one == text), None)
     if found is None:
-        raise expected("refused or removed", node, did_you_mean(text, WRITE_EFFECTS))
+        raise expected("refused, removed or used", node, did_you_mean(text, WRITE_EFFECTS))
     return found
 
 
 _EFFECT = Field(
     "effect",
-    Shape("refused or removed", _effect_of, {"enum": ["refused", "removed"]}),
-    "What it did, where it registered nothing: `refused`, since there is such an entry, or `removed`, since it took "
-    "the entry out of the registry.",
+    Shape("refused, removed or used", _effect_of, {"enum": ["refused", "removed", "used"]}),
+    "What it did, where it registered nothing: `refused`, since there is such an entry, `removed`, since it took "
+    "the entry out of the registry, or `used`, since its code may look the entry up or take it out.",
 )
 
 PYTHON_FIELDS = (_OPERATOR, _KEY, _FUNCTION, _SITE, _NEEDS, _CALL, _EFFECT)

@@ -126,3 +126,35 @@ def test_the_order_of_two_packages_is_found_from_their_record(whole: Scenario, n
         site = f"{name}_{side}/__init__.py"
         # of what is taken out of a table, the file is known
         assert (site if (name, side) == ("taken", "left") else f"{site}:{line}") in found.stdout
+
+
+_TAKING_BACK = {
+    "popped": "decomposition_table.pop(door, None)",
+    "put_back": "decomposition_table[door] = lambda x: x + 1\n    del decomposition_table[door]",
+    "patched": "with mock.patch.dict(torch._decomp.decomposition_table, {door: lambda x: x}):\n        pass",
+    "registered": None,
+}
+
+
+def test_code_that_may_take_out_what_another_package_registers_leaves_no_proof(tmp_path: Path) -> None:
+    """None of it changes the table in the order of the record; in the other one, each but the patch does."""
+    package(tmp_path, "home", init=_HOME.replace("HOME", "home"))
+    imports = _IMPORTS.replace("HOME", "home")
+    package(tmp_path, "writes", init=imports.replace("CALL", "decomposition_table[door] = lambda x: x"))
+    for name, call in _TAKING_BACK.items():
+        other = "register_decomposition(torch.ops.aten.addcdiv_.default, registry=decomposition_table)"
+        package(tmp_path, name, init="from unittest import mock\n" + imports.replace("CALL", call or other))
+        done = dispatchlab(tmp_path, "record", name, "writes", "-o", f"{name}.yaml")
+        assert done.returncode == 0, done.stderr
+        entries = load_scenario(tmp_path / f"{name}.yaml").python
+        used = [one for one in entries if one.effect == "used"]
+        found = CliRunner().invoke(main, ["permute", str(tmp_path / f"{name}.yaml"), "--require-proof"])
+        if call is None:
+            assert (found.exit_code, used) == (0, []), found.output
+            continue
+        assert {(one.registry, one.operator, one.key) for one in used} == {
+            ("decompositions", "home::door", "post_autograd")
+        }
+        assert all(one.site.startswith(f"{name}/__init__.py:") for one in used)
+        assert f"{used[0].site} names the table of" in done.stderr
+        assert (found.exit_code, "verdict: no violation found" in found.stdout) == (3, True), found.output

@@ -7,6 +7,7 @@
 - `python_registries`: what Python registers beside the dispatch tables, a reader for each registry.
 - `python_tables`: the tables of these registries as they lie in memory, and what changed in them.
 - `python_journal`: every write into one of them while it is on, with who made it.
+- `table_uses`: lines of a module that use one in another way than by registering.
 - `lowering_calls`: the lines that registered lowerings which a factory made.
 - `python_sites`: where the Python code that a registry keeps comes from.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.

@@ -27,7 +27,7 @@ from dispatchlab.model.python_layer import PythonRegistration
 #   PyTorch that PyTorch imports count as one, and what comes with them is PyTorch's.
 #
 # Two assignments to one entry by one module body, with neither between them, are one write. No order of imports comes
-# between these either.
+# between these either. What a body takes back, so that nothing has changed, is no write: see Note [Uses of tables].
 #
 # A call is of PyTorch when the code that made it lies in PyTorch: a compiler makes a fallback for an operator of the
 # user when it meets one. It is not looked after each of these, of which torch.export makes thousands; what is there
@@ -90,6 +90,8 @@ class PythonJournal:
         wrote: Callable[[int, str], None] | None = None,
     ) -> None:
         self.writes: list[PythonWrite] = []
+        self.modules: list[Any] = []
+        """The modules whose bodies ran, but for those of PyTorch, in the order in which they began."""
         self._tables = tables or PythonTables()
         self._every_module, self._wrote = every_module, wrote
         self._torch = torch_folder()
@@ -192,6 +194,8 @@ class PythonJournal:
     def _enter(self, module: Any) -> bool:
         file = str(getattr(module, "__file__", ""))
         is_torch, outer = file.startswith(self._torch), self._is_in_torch
+        if self._every_module and not (is_torch or outer):
+            self.modules.append(module)
         if threading.current_thread() is not threading.main_thread():
             return False
         if (is_torch and outer) or not (is_torch or outer or self._every_module):

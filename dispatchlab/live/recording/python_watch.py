@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.package_paths import package_path
 from dispatchlab.live.introspection.python_journal import PYTORCH_NAMESPACES, PythonJournal
 from dispatchlab.live.introspection.python_registries import read_python_layer
 from dispatchlab.live.introspection.python_tables import DERIVED
+from dispatchlab.live.introspection.table_uses import table_uses
 from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.registry.builds import bundled_for
 from dispatchlab.registry.file import bundled_names, open_bundled, python_layer_of
@@ -27,7 +30,8 @@ from dispatchlab.registry.python_compare import is_left_by_call
 # What a package takes out of a registry is a write as well, and so is what it puts back, since another package may have
 # written between. A function that refuses to register, because the entry is taken, would not have refused in another
 # order, so the refused function is listed, too, unless it is PyTorch's own entry that is in its way in every order.
-# What only the comparison of before and after shows comes last.
+# What only the comparison of before and after shows comes last, and then the slots that the code of another module than
+# the one that writes them may look up or take out (Note [Uses of tables]), so that no verdict is a proof.
 #
 # The site is the line of the package that made the call, where the call goes through a function that can be wrapped;
 # else the line of the function, which for a decorator is the same.
@@ -103,7 +107,23 @@ class PythonWatch:
             is_new = one not in self._before and one.slot not in seen and one.registry not in DERIVED
             if is_new and not is_left_by_call(one, called) and not _is_own(one, own):
                 made.append(one._replace(active=True))
-        return tuple(made)
+        return (*made, *self._used(made))
+
+    def _used(self, made: Sequence[PythonRegistration]) -> Iterator[PythonRegistration]:
+        """The slots that one module writes, in registries that the code of another one may look up or write itself."""
+        slots: dict[str, dict[Slot, set[str]]] = {}
+        for one in made:
+            paths = {path.rpartition(":")[0] or path for path in one.site.split(" via ")}
+            slots.setdefault(one.registry, {}).setdefault(one.slot, set()).update(paths)
+        for module in self._noted.modules if slots else ():
+            lines: dict[str, int] = {}
+            for use in table_uses(_source(module)):
+                lines.setdefault(use.registry, use.line)
+            path = package_path(str(module.__file__), self._roots) if lines else ""
+            for registry, line in lines.items():
+                for slot, writers in slots.get(registry, {}).items():
+                    if writers - {path}:
+                        yield PythonRegistration(*slot, site=f"{path}:{line}", effect="used")
 
     def changed(self) -> dict[Slot, tuple[PythonRegistration, ...]]:
         """What each slot that is not as it was has now, PyTorch's own included; nothing where it is empty now."""
@@ -129,6 +149,14 @@ class PythonWatch:
         """Those slots that have nothing but what PyTorch itself registers when a part of it is loaded."""
         own = _own_layers(str(torch().__version__))
         return frozenset(slot for slot, has in changed.items() if has and all(_is_own(one, own) for one in has))
+
+
+def _source(module: object) -> str:
+    """The source of a module that ran; empty where there is none."""
+    try:
+        return inspect.getsource(module)  # type: ignore[arg-type]  # it is a module
+    except (OSError, TypeError, SyntaxError, UnicodeError):
+        return ""
 
 
 def _is_known(operator: str, known: Collection[str]) -> bool:

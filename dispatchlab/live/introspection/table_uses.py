@@ -1,0 +1,137 @@
+"""Lines of a module that use a Python-side registry of PyTorch in another way than by registering in it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+# Note [Uses of tables]
+# ~~~~~~~~~~~~~~~~~~~~~
+# Registries of Python are dictionaries, and whoever holds one may look an entry up, take it out, or put it back. What
+# leaves a table as it was, such as `table.pop(op, None)` where there is no entry, is seen by no comparison of the
+# table before and after, and in another order of imports it may take out the entry of somebody else; and code that
+# looks an entry up may do something else when it finds another one. So the source of a module is read: a table that it
+# names anywhere but in `table[...] = function`, in `table.update(...)` and as the registry of `register_decomposition`
+# may be used in such a way. What the code does with it is not asked, nor whether it runs while the module is imported.
+
+
+class TableUse(NamedTuple):
+    """A use of a registry.
+
+    Args:
+        registry: the name of the registry.
+        line: the line in the source, from 1.
+    """
+
+    registry: str
+    line: int
+
+
+_DECOMPOSITIONS = ("decompositions", "meta_functions")
+_OVERLOAD = ("py_kernels", "higher_order")
+_MODE = ("mode_rules", "higher_order")
+_UNIQUE: Mapping[str, tuple[str, ...]] = {
+    "global_decomposition_table": _DECOMPOSITIONS,
+    "decomposition_table": ("decompositions",),
+    "pre_autograd_decomposition_table": ("decompositions",),
+    "meta_table": ("meta_functions",),
+    "remove_decompositions": (*_DECOMPOSITIONS, "inductor_decompositions"),
+    "decomposition_table_for_jvp": ("jvp_decompositions",),
+    "aot_autograd_decompositions": ("aot_decompositions",),
+    "py_kernels": _OVERLOAD,
+    "functorch_table": _MODE,
+    "python_key_table": _MODE,
+    "python_key_mode_table": _MODE,
+    "op_implementations_dict": ("fake_rules",),
+    "_deregister_op_impl": ("fake_rules",),
+    "get_fast_op_impls": ("fast_fake_rules",),
+    "registered_hop_fake_fns": ("higher_order_fakes",),
+    "op_strategy_funcs": ("dtensor_rules",),
+    "op_to_rules": ("dtensor_rules",),
+    "op_single_dim_strategy_funcs": ("dtensor_rules",),
+    "_custom_op_handlers": ("dtensor_handlers",),
+    "JAGGED_OPS_TABLE": ("jagged",),
+    "_maybe_layout_constraints": ("inductor_constraints",),
+    "user_lowerings": ("inductor_user_lowerings",),
+    "extra_random_decomps": ("inductor_random_decompositions",),
+    "rng_decompositions": ("random_decompositions",),
+    "_MASKEDTENSOR_DISPATCH_TABLE": ("masked_tensor",),
+    "_SHARDED_OPS": ("sharded_tensor",),
+}
+"""Names of tables, and of functions that take entries out, with the registries behind them."""
+
+_COMMON: Mapping[str, tuple[str, ...]] = {
+    "decompositions": ("inductor_decompositions",),
+    "lowerings": ("inductor_lowerings",),
+    "fallbacks": ("inductor_fallbacks",),
+}
+"""The same, of names that other things have as well: they count where the module has them from PyTorch."""
+
+_WRITERS = ("update",)
+
+
+def table_uses(source: str) -> Iterator[TableUse]:
+    """The uses of registries in the source of a module, by line; none in what Python cannot read.
+
+    See Note [Uses of tables].
+    """
+    if not any(name in source for name in (*_UNIQUE, *_COMMON)):
+        return
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    names, modules = _from_pytorch(tree)
+    registering = {id(node) for each in ast.walk(tree) for node in _registering(each)}
+    for node in ast.walk(tree):
+        found: tuple[str, ...] = ()
+        if id(node) in registering:
+            continue
+        match node:
+            case ast.Name(id=name):
+                found = names.get(name, ())
+            case ast.Attribute(value=owner, attr=name):
+                found = _UNIQUE.get(name, ()) or (_COMMON.get(name, ()) if _root(owner) in modules else ())
+            case ast.Constant(value=str(text)):
+                found = _UNIQUE.get(text.rpartition(".")[2], ())
+        for registry in found:
+            yield TableUse(registry, node.lineno)  # type: ignore[attr-defined]  # each of these has a line
+
+
+def _from_pytorch(tree: ast.AST) -> tuple[dict[str, tuple[str, ...]], set[str]]:
+    """The names of tables that a module imports, with their registries, and its names of modules of PyTorch."""
+    names: dict[str, tuple[str, ...]] = {}
+    modules = {"torch"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
+            for one in node.names:
+                known = _UNIQUE.get(one.name) or _COMMON.get(one.name)
+                if known:
+                    names[one.asname or one.name] = known
+                modules.add(one.asname or one.name)
+                if one.name == "*":
+                    names |= {**_UNIQUE, **_COMMON}
+        elif isinstance(node, ast.Import):
+            modules |= {one.asname for one in node.names if one.asname and one.name.partition(".")[0] == "torch"}
+    return names, modules
+
+
+def _registering(node: ast.AST) -> Iterator[ast.AST]:
+    """The tables that a piece of code registers in."""
+    match node:
+        case ast.Assign(targets=targets):
+            for target in targets:
+                if isinstance(target, ast.Subscript):
+                    yield target.value
+        case ast.Call(func=ast.Attribute(value=table, attr=attr)) if attr in _WRITERS:
+            yield table
+        case ast.Call(keywords=keywords):
+            yield from (one.value for one in keywords if one.arg == "registry")
+
+
+def _root(node: ast.AST) -> str:
+    """The name that a chain of attributes begins with; empty where it does not begin with one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
