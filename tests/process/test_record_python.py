@@ -334,6 +334,11 @@ def test_every_write_is_listed_in_the_order_of_the_import(tmp_path: Path, monkey
         (one.registry, one.operator, one.key, one.call, one.effect, line(one.site))
         for one in load_scenario(tmp_path / "street.yaml").python
     ]
+    taking = "kept = torch._refs.addcdiv, table.pop(torch.ops.aten.addcdiv.default)"
+    used = [one for one in found if one[4] == "used"]
+    assert {(one[0], one[5]) for one in used} == {("decompositions", taking)}
+    assert {one[1] for one in used} >= {"aten::bincount"}
+    found = [one for one in found if one[4] != "used"]
     bincount, post = "table[torch.ops.aten.bincount.default] = lambda x: x", "post_autograd"
     again = "register_decomposition([torch.ops.street.gate.default, door])(lambda x: x)"
     rule = "register_op_impl([door])(lambda mode, function, x: x)"
